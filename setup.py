@@ -34,11 +34,11 @@ TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extr
 EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.7", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=18.0"]
 
 # An extra has the name of each plugin, and brings it: `pip install "lazy-data-stack[classics]"`.
-PLUGINS = ["classics", "digits", "doi", "granular", "huggingface", "iris", "openml", "petastorm", "sklearn", "spark"]
+PLUGINS = ["classics", "digits", "doi", "granular", "huggingface", "iris", "openml", "petastorm", "ray", "sklearn", "spark"]
 for plugin in PLUGINS:
     EXTRAS[plugin] = [*EXTRAS.get(plugin, ()), f"lazy-data-stack-{plugin}>={VERSION}"]
-# All but what is large: PySpark, TensorFlow and JAX; `make test-all` tests the latter.
-EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name != "spark" for requirement in extra})
+# All but what is large: PySpark, Ray, TensorFlow and JAX; `make test-all` tests the latter two.
+EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name not in ("ray", "spark") for requirement in extra})
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
 EXTRAS["jax"] = ["jax>=0.4.36"]
 # What tests of plugins, and `data-stack check`, need.

@@ -71,11 +71,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Runs the tests of a file in one process, and all tests of Spark, so that there is one Java machine."""
+    """Runs the tests of a file in one process, and all tests of Spark, so that there is one Java machine, and all of Ray."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
-        return "tests/spark" if file.startswith("tests/spark/") else file
+        return next((folder for folder in ("tests/spark", "tests/ray") if file.startswith(f"{folder}/")), file)
 
 
 @pytest.hookimpl(optionalhook=True)

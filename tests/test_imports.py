@@ -88,6 +88,7 @@ HEAVY = {
         "data_stack.formats.parquet",
     },
     "pyspark": set[str](),
+    "ray": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "requests": {"data_stack.io.web_sessions"},
     "s3fs": set[str](),

@@ -42,7 +42,7 @@ COPIED = (
     "getting_started/*.ipynb",
     "plugins/*/README.md",
 )
-PLUGINS = ("data_stack_petastorm", "data_stack_spark")
+PLUGINS = ("data_stack_petastorm", "data_stack_ray", "data_stack_spark")
 
 
 def list_packages() -> list[str]:

@@ -175,7 +175,7 @@ def try_out(folder: Path) -> None:
     smoke = (python, "-W", "ignore", folder / "smoke.py")
     run(*smoke, *line[2].split(","), "parquet", "petastorm", folder=folder / "few", **environment)
     tell("the extras of the README and Parquet work without the others")
-    install(python, torch[0], "lazy-data-stack[all,spark,testing]")
+    install(python, torch[0], "lazy-data-stack[all,ray,spark,testing]")
     tell("installed all extras")
     print(run(*smoke, folder=folder / "all", **environment), end="")
 

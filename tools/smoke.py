@@ -243,6 +243,21 @@ def check_petastorm() -> None:
         expect(sum(len(batch.number) for batch in reader), len(ROWS))
 
 
+def check_ray() -> None:
+    """A dataset as a Ray Dataset, and back."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    import data_stack_ray
+    import ray
+
+    ray.init("local", num_cpus=1, include_dashboard=False, object_store_memory=100 << 20)
+    try:
+        dataset = data_stack_ray.from_data_stack(data_stack.from_numpy(COLUMNS))
+        expect(data_stack_ray.write(dataset, storage="ray", name="words"), len(ROWS))
+        expect(sorted(words(data_stack.load("words", storage="ray"))), sorted(str(row["word"]) for row in ROWS))
+    finally:
+        ray.shutdown()
+
+
 def check_spark() -> None:
     """A DataFrame as a dataset, if there is a Java."""
     import data_stack_spark

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @cli.command()
 @name_argument
-@click.option("--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark …  [default: this process]")
+@click.option(
+    "--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark, ray …  [default: this process]"
+)
 @click.option(
     "--processes",
     "n_processes",
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     help="Number of processes; implies --engine processes.",
 )
 @click.option("--master", metavar="URL", help="Spark cluster, e.g. spark://host:7077 or 'local[4]'; implies --engine spark.")
+@click.option("--address", metavar="ADDRESS", help="Ray cluster, e.g. auto or ray://host:10001; implies --engine ray.")
 @click.option("--again", is_flag=True, help="Prepare the dataset even if it is ready; reuses downloaded sources.")
 @click.option(
     "--keep-steps",
@@ -40,15 +43,23 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done; exits with 1 if it cannot work.")
 def prepare(
-    settings: Settings, name: str, engine: str | None, n_processes: int | None, master: str | None, dry_run: bool, **how: bool
+    settings: Settings,
+    name: str,
+    engine: str | None,
+    n_processes: int | None,
+    master: str | None,
+    address: str | None,
+    dry_run: bool,
+    **how: bool,
 ) -> int:
     """Prepare a dataset ahead of time.
 
     Downloads and preprocesses the dataset, so that loading it later only opens files. Stored files are not downloaded
     again. After an interruption the command resumes if the dataset's code is unchanged; if that code raises, it starts over.
 
-    A dataset with shards can prepare them in parallel, in processes of this machine or on a Spark cluster (with the package
-    lazy-data-stack-spark); other datasets run there as one task. All machines must reach the store.
+    A dataset with shards can prepare them in parallel, in processes of this machine, or on a cluster of Spark or Ray (with
+    the package lazy-data-stack-spark or lazy-data-stack-ray); other datasets run there as one task. All machines must reach the
+    store.
     """
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.reproduce.planning import plan
@@ -58,7 +69,9 @@ def prepare(
         found = plan(name, connector)
         answer(settings, asdict(found) | {"works": found.works}, str(found))
         return 0 if found.works else 1
-    chosen = engine_of(engine, n_processes, master)
+    if master is not None and address is not None:
+        raise ConfigError("--master is of Spark and --address of Ray; pass one of them")
+    chosen = engine_of(engine or (None if address is None else "ray"), n_processes, address if master is None else master)
     dataset = common.repository().resolve(name, connector)
     dataset.check_licence()
     factory = dataset.factory
@@ -132,7 +145,7 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
     if kind is None:
         return None
     if kind == "processes" and master is not None:
-        raise ConfigError("--master requires --engine spark")
+        raise ConfigError("--master requires --engine spark, and --address --engine ray")
     if kind == "processes":
         return ProcessEngine(n_processes)
     if n_processes is not None:

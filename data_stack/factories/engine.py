@@ -27,10 +27,10 @@ _compared: set[str] = set()
 class PreparationEngine(ABC):
     """Runs independent tasks, concurrently if it can, each until one attempt succeeds.
 
-    ``data_stack.distributed`` has an engine for the processes of one machine, the package lazy-data-stack-spark one for Spark.
-    Your own engine defines :meth:`run`: ``factory.prepare(engine=MyEngine(...))``; a plugin adds it to ``data-stack prepare
-    --engine`` by the hook ``data_stack_engines``. Tasks are idempotent: an attempt may be killed anywhere, a task may be
-    attempted several times, even concurrently, and an abandoned attempt may go on.
+    ``data_stack.distributed`` has an engine for the processes of one machine, lazy-data-stack-spark and lazy-data-stack-ray have
+    those for Spark and Ray. Your own engine defines :meth:`run`: ``factory.prepare(engine=MyEngine(...))``; a plugin adds it to
+    ``data-stack prepare --engine`` by the hook ``data_stack_engines``. Tasks are idempotent: an attempt may be killed anywhere, a
+    task may be attempted several times, even concurrently, and an abandoned attempt may go on.
     """
 
     #: Whether tasks run outside of this process, where a store in this one's memory cannot be reached.

@@ -67,8 +67,8 @@ def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
     """Name the engines of preparations this plugin brings, for ``data-stack prepare --engine NAME``, e.g. ``{"spark": engine}``.
 
     ``engine(master, attempts=3)`` makes a :class:`~data_stack.factories.engine.PreparationEngine`: ``master`` is the value of
-    ``--master``, the address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing yet, and raises
-    :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.
+    ``--master`` or ``--address``, the address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing
+    yet, and raises :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.
 
     Called once, when an engine that is not built in is first asked for. If a name is already taken, nothing of the plugin is
     used, and ``data-stack doctor`` shows the error.

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
-from data_stack.exception import ConfigError, UnknownSplitError
+from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
 from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
 from data_stack.formats.records import open as open_records
 from data_stack.io.location import Location, location_of
@@ -102,10 +102,12 @@ class Place:
     """Files at a path or URL, which are opened as they are.
 
     Attributes:
-        name: the path or URL.
+        name: the path or URL; or a name in a store.
+        location: of the name in the store; None for a path or URL.
     """
 
     name: str
+    location: Location | None = None
 
     version = None
 
@@ -124,7 +126,7 @@ class Place:
     def _locate(self) -> Location:
         """Where it is. What it was asked for at first serves the next question too: listing takes a request of a store."""
         known: Location | None = vars(self).pop("_location", None)
-        return known or location_of_place(self.name).listed()
+        return known or (self.location or location_of_place(self.name)).listed()
 
     def describe(self) -> DatasetDescription:
         """The path and the splits; raises as :func:`find_places`."""
@@ -188,6 +190,17 @@ class Place:
 def location_of_place(source: str | os.PathLike[str]) -> Location:
     """The location of a path or URL; ``~`` is the home folder."""
     return location_of(locate(os.path.expanduser(os.fspath(source))))
+
+
+def find_in_store(name: str, storage: Any) -> Place | None:
+    """The records or Parquet that a program wrote into a store under a name, or under the names of splits in it; None without."""
+    try:
+        place = location_of((as_storage_connector(storage), name))
+        found = find_places(place)
+    except DataStackError:  # no place has such a name, the store is away, or nothing is there
+        return None
+    is_found = {kind for _, kind in found.values()} <= {"records", "parquet"}
+    return Place(name, place) if is_found else None
 
 
 def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Location, str]]:

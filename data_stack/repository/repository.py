@@ -21,7 +21,7 @@ from data_stack.plugins.installed import PluginRecord
 from data_stack.plugins.manager import PluginManager, check_dataset_class, default_manager
 from data_stack.repository.catalogues import advise_install, explain_unknown_dataset, list_names
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.places import DatasetDescription, Place, is_place
+from data_stack.repository.places import DatasetDescription, Place, find_in_store, is_place
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
 from data_stack.util.distributions import distribution_of
 from data_stack.util.program_lines import brief_errors
@@ -140,13 +140,21 @@ class DatasetRepository:
 
         Args:
             identifier: name of the dataset, as for :meth:`load`.
-            storage: where the dataset is kept; None for the repository's store.
+            storage: where the dataset is kept; None for the repository's store. If no dataset has the name, records or Parquet
+                that lie there under it are one.
 
         Raises:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError, CatalogueError: as for :meth:`load`.
             ConfigError: ``storage`` is given, but the factory was registered as an object that has its own store.
         """
-        return self._resolve_place(identifier) if is_place(identifier) else self._resolve_name(identifier, storage)
+        if is_place(identifier):
+            return self._resolve_place(identifier)
+        try:
+            return self._resolve_name(identifier, storage)
+        except DatasetNotFoundError:
+            if storage is not None and (place := find_in_store(identifier, storage)) is not None:
+                return place
+            raise
 
     def get_factory(self, identifier: str, storage: Storage | None = None) -> BaseDatasetFactory:
         """The factory of a dataset, with its store; arguments and errors are those of :meth:`resolve`."""

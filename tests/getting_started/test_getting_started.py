@@ -106,12 +106,13 @@ NOTEBOOKS = {
         "points-plugin 1.1.0 made them here, points-plugin 1.0.0 then",
         "all samples are equal; libraries here: smoothing 2.0, then: smoothing 1.0",
     ),
+    "09_ray": ("8 shards", "(32, 64)", "(800, 1.0)"),
 }
 SLOW_NOTEBOOKS = ("03_storage", "05_training", "06_parquet")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.full] if name in SLOW_NOTEBOOKS else []) for name in NOTEBOOKS]
+    "name", [pytest.param(name, marks=[pytest.mark.full] if name in (*SLOW_NOTEBOOKS, "09_ray") else []) for name in NOTEBOOKS]
 )
 def test_a_notebook_runs_from_top_to_bottom(
     home: Path, name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -30,7 +30,8 @@ _Array = npt.NDArray[Any]
 
 _INTEGERS = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 #: Names beside Parquet files; the package that defines them needs pyarrow.
-_PARQUET_NAMES = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.parquet", "_data_stack_progress"})
+_UNFINISHED = "_data_stack_progress"
+_PARQUET_NAMES = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.parquet", _UNFINISHED})
 
 
 # ---------------------------------------------------------------------- files that load() reads and no conversion writes
@@ -141,11 +142,16 @@ def _open_arrays(location: Location, iterator_class: Any, keys_of: Callable[[Any
         if not keys:
             raise ConfigError(f"{location.full_name} contains no arrays")
         iterator = iterator_class(resource, keys)
-        schema = {name: _column_of_rows(iterator.read_column(name, [0] if len(iterator) else [])) for name in keys}
+        schema = {name: column_of_rows(iterator.read_column(name, [0] if len(iterator) else [])) for name in keys}
         return Source(location.full_name, iterator, schema, {name: name for name in keys}, None, stack.pop_all())
 
 
-def _column_of_rows(rows: _Array) -> Column:
+def column_of_rows(rows: _Array) -> Column:
+    """Describe an array of values, shape ``(n, ...)``, as a column of records.
+
+    Raises:
+        ConfigError: no format stores its objects.
+    """
     dtype, shape = rows.dtype, rows.shape[1:]
     if dtype.kind == "O":
         return conversion.infer_column(rows.tolist(), "") if len(rows) else Column("utf8")
@@ -233,7 +239,8 @@ class RecordsFormat(ConvertibleFormat):
     has_shards = True
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        return SPEC in names or (shard_name(0) in names and folder.subfolder(shard_name(0)).has_file(SPEC))
+        is_sharded = shard_name(0) in names and folder.subfolder(shard_name(0)).has_file(SPEC)
+        return SPEC in names or (is_sharded and _UNFINISHED not in names)
 
     def open(self, location: Location) -> Source:
         with contextlib.ExitStack() as stack:

@@ -1,0 +1,15 @@
+"""Attempts at tasks in a worker of Ray, which need not import the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+from data_stack.distributed.attempts import attempt
+
+
+def attempt_by_ray(packed: bytes, argument: Any) -> Any:
+    """Try a task in a worker; see :func:`data_stack.distributed.attempts.attempt`."""
+    with contextlib.redirect_stdout(sys.stderr):  # standard output of the driver may be JSON for another program
+        return attempt(packed, argument)

@@ -1,0 +1,248 @@
+"""Datasets as Ray Datasets, and back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack.exception import ConfigError, StorageConflictError
+from data_stack.formats import records
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.io.storage_connectors import FileStorageConnector
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray, pandas and protobuf
+
+N_ROWS = 60
+
+
+def row(i: int) -> dict[str, Any]:
+    """A sample with a value of each kind."""
+    return {
+        "image": np.full((4, 5, 3), i % 256, np.uint8),
+        "ragged": np.full((i % 3 + 1, 2), i, np.float32),
+        "name": f"row {i}",
+        "raw": bytes([i]) * (i % 4),
+        "tree": {"numbers": [i, i + 1], "word": "x"},
+        "id": i,
+    }
+
+
+def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, np.ndarray):
+            assert (found[name].dtype, found[name].tolist()) == (value.dtype, value.tolist())
+        else:
+            assert found[name] == value
+
+
+@pytest.fixture
+def rows(ray_cluster: None, tmp_path: Path) -> data_stack.DatasetIteratorIF:
+    """60 records of :func:`row`."""
+    kinds = {"image": "array", "ragged": "array", "name": "utf8", "raw": "bytes", "tree": "json", "id": "i64"}
+    with records.RecordWriter(tmp_path / "rows", kinds) as writer:
+        for i in range(N_ROWS):
+            writer.append(row(i))
+    loaded: data_stack.DatasetIteratorIF = data_stack.load(tmp_path / "rows")
+    return loaded
+
+
+# ------------------------------------------------------------------ reading
+
+
+def test_all_kinds_of_values_arrive_and_columns_that_nobody_uses_are_not_read(
+    rows: data_stack.DatasetIteratorIF, tmp_path: Path
+) -> None:
+    from data_stack_ray import from_data_stack
+
+    dataset, image = from_data_stack(rows, override_num_blocks=4), tmp_path / "rows" / "image.bag"
+    found = sorted(dataset.take_all(), key=lambda each: each["id"])
+    image.write_bytes(bytes(image.stat().st_size))  # damaged
+    chosen = dataset.select_columns(["id"]).take_all()
+
+    for i, sample in enumerate(found):
+        assert_equal(sample, row(i))
+    assert dataset.count() == N_ROWS
+    assert sorted(each["id"] for each in chosen) == list(range(N_ROWS))
+    with pytest.raises(Exception, match=r"image\.bag"):
+        dataset.select_columns(["image"]).take_all()
+    image.write_bytes(b"")
+    with pytest.raises(Exception, match=r"image\.bag is cut short"):
+        dataset.select_columns(["id"]).take_all()
+
+
+@pytest.mark.parametrize(
+    ("samples", "names"),
+    [
+        ([(np.ones(3), f"t{i}") for i in range(7)], ["column_0", "column_1"]),
+        (list(range(7)), ["value"]),
+        (data_stack.from_numpy({"x": np.arange(7), "y": np.ones((7, 2))}).map(lambda each: {"z": each["x"] * 2}), ["z"]),
+    ],
+    ids=["tuples", "bare", "function"],
+)
+def test_samples_of_each_form_in_memory_have_named_columns(ray_cluster: None, samples: Any, names: list[str]) -> None:
+    from data_stack_ray import from_data_stack
+
+    found = from_data_stack(samples).take_all()
+
+    assert [list(each) for each in found] == [names] * 7
+
+
+def test_tasks_read_whole_row_groups_that_the_filter_leaves(ray_cluster: None, tmp_path: Path) -> None:
+    from data_stack_ray import from_data_stack
+    from data_stack_ray.reading import _Samples
+
+    with ParquetWriter(tmp_path, row_group_rows=10) as writer:
+        writer.append_columns({"id": np.arange(100)})
+    chosen = ParquetDataset(tmp_path, filters=[("id", ">=", 70)])
+
+    tasks = _Samples(chosen, None).get_read_tasks(2)
+
+    assert [task.metadata.num_rows for task in tasks] in ([10, 20], [20, 10])
+    assert sorted(each["id"] for each in from_data_stack(chosen).take_all()) == list(range(70, 100))
+
+
+def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) -> None:
+    from data_stack_ray import from_data_stack, write
+
+    numbers = data_stack.from_numpy({"x": np.arange(3)})
+    lock = threading.Lock()
+    for wrong, match in ((numbers.map(lambda each: (lock, each)[1]), "cannot be sent"), (3, "expected an iterator")):
+        with pytest.raises(ConfigError, match=match):
+            from_data_stack(wrong)
+    with pytest.raises(ConfigError, match="no column 'y'; they have x"):
+        from_data_stack(numbers, columns=["y"])
+    with pytest.raises(ConfigError, match="in the memory of this process"):
+        write(from_data_stack(numbers), storage="memory://", name="numbers")
+
+
+# ------------------------------------------------------------------ writing
+
+
+@contextlib.contextmanager
+def in_order() -> Iterator[None]:
+    """Ray Data keeps the order of rows."""
+    import ray
+
+    options = ray.data.DataContext.get_current().execution_options
+    options.preserve_order = True
+    yield
+    options.preserve_order = False
+
+
+def column(store: data_stack.StorageConnector, dataset: str, name: str) -> list[Any]:
+    """A column of a dataset in a store."""
+    loaded: Any = data_stack.load(dataset, storage=store)
+    values: list[Any] = loaded.read_column(name).tolist()
+    return values
+
+
+def listing(folder: Path) -> list[str]:
+    """All files and folders, but those of the store itself."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if ".data_stack" not in path.parts)
+
+
+@pytest.mark.parametrize("kind", ["records", "parquet"])
+def test_a_ray_dataset_is_loaded_by_its_name(rows: data_stack.DatasetIteratorIF, tmp_path: Path, kind: Any) -> None:
+    from data_stack_ray import from_data_stack, write
+
+    store, dataset = tmp_path / "store", from_data_stack(rows, override_num_blocks=3)
+
+    with in_order():
+        n_rows = write(dataset, storage=store, name="sets/train", format=kind)
+
+    loaded = data_stack.load("sets", "train", storage=store)
+    assert n_rows == N_ROWS
+    for i, sample in enumerate(loaded):
+        assert_equal({name: value if name != "id" else int(value) for name, value in sample.items()}, row(i))
+    assert [path for path in listing(store) if "attempts" in path or "progress" in path] == []
+    with pytest.raises(ConfigError, match="exists already"):
+        write(dataset, storage=store, name="sets/train")
+
+
+def test_nulls_of_parquet_stay_and_a_store_is_a_connector(ray_cluster: None, mongodb_uri: str) -> None:
+    import pyarrow as pa
+    import ray.data
+    from data_stack_ray import write
+
+    store = data_stack.storage_connector_from_url(mongodb_uri)
+    numbers = pa.table({"x": pa.array([1, None, 3], pa.int32()), "t": ["a", None, "c"]})
+
+    write(ray.data.from_arrow(numbers), storage=store, name="numbers", format="parquet")
+    write(ray.data.from_arrow(numbers.drop_null()), storage=store, name="others", schema={"x": "i64", "t": "zstd(utf8)"})
+
+    assert column(store, "numbers", "x") == [1, None, 3]
+    assert column(store, "others", "t") == ["a", "c"]
+    assert not [name for name in store.list_resources() if "attempts" in name or "progress" in name]
+
+
+def _fail(batch: Any) -> Any:
+    if 50 in batch["id"]:
+        raise ValueError("fifty cannot be done")
+    return batch
+
+
+def _change(batch: Any) -> Any:
+    return {"id": batch["id"].astype(str) if 50 in batch["id"] else batch["id"]}
+
+
+@pytest.mark.parametrize("kind", ["records", "parquet"])
+@pytest.mark.parametrize(("function", "match"), [(_fail, "fifty"), (_change, "differ in their columns"), (None, "no rows")])
+def test_a_dataset_that_cannot_be_written_leaves_nothing(
+    ray_cluster: None, tmp_path: Path, kind: Any, function: Any, match: str
+) -> None:
+    import ray.data
+    from data_stack_ray import write
+
+    numbers = ray.data.range(60 if function else 0, override_num_blocks=3)
+
+    with pytest.raises(Exception, match=match):
+        write(numbers.map_batches(function or _fail), storage=tmp_path, name="numbers", format=kind)
+
+    assert listing(tmp_path) == []
+    with pytest.raises(data_stack.DatasetNotFoundError):
+        data_stack.load("numbers", storage=tmp_path)
+
+
+def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared_up(ray_cluster: None, tmp_path: Path) -> None:
+    import ray.data
+    from data_stack_ray import write
+    from data_stack_ray.writing import _Sink
+
+    store, died = FileStorageConnector(tmp_path / "store"), tmp_path / "died"
+
+    def die_once(batch: Any) -> Any:
+        if 50 in batch["id"] and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
+    with contextlib.suppress(KeyboardInterrupt), _Sink(store, "numbers", "records", None, None).begun():
+        with pytest.raises(StorageConflictError):
+            write(ray.data.range(3), storage=store, name="numbers")
+        mark = store.get_resource("numbers/_data_stack_progress/ray").read()
+        raise KeyboardInterrupt
+    for name in (
+        "_data_stack_progress/ray",
+        "000001/spec.json",
+        "_data_stack_attempts/1/spec.json",
+    ):  # as a killed one leaves them
+        with store.create(f"numbers/{name}") as file:
+            file.write(mark)
+    with pytest.raises(data_stack.DataStackError):
+        data_stack.load("numbers", storage=store)
+
+    write(ray.data.range(60, override_num_blocks=3).map_batches(die_once), storage=store, name="numbers")
+
+    assert died.exists()
+    assert sorted(column(store, "numbers", "id")) == list(range(60))
+    assert {path.split("/")[1] for path in listing(tmp_path / "store") if "/" in path} == {"000000", "000001", "000002"}

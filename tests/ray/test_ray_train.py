@@ -1,0 +1,85 @@
+"""The loader in workers of Ray Train: a run that is killed, or goes on with more workers, reads each sample once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack.exception import ConfigError, LoaderStateError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray, pandas and protobuf
+
+N_SAMPLES, BATCH_SIZE = 48, 4
+
+
+def train(config: dict[str, Any]) -> None:
+    """Log the samples of each step that is in a checkpoint, and die or stop in the middle of the epoch."""
+    import ray.train
+    from data_stack_ray import RayLoader
+
+    rank, log = ray.train.get_context().get_world_rank(), Path(config["log"])
+    with RayLoader(config["samples"], BATCH_SIZE, shuffle=True, seed=3, workers=0) as loader:
+        loader.restore(config.get("checkpoint"))
+        for step, batch in enumerate(loader):
+            with tempfile.TemporaryDirectory() as folder:
+                loader.save(folder)
+                checkpoint = ray.train.Checkpoint.from_directory(folder)
+                ray.train.report({"step": step}, checkpoint=checkpoint if rank == 0 else None)
+            name = f"{config['run']}-{loader.tell()[1]}-{rank}"
+            (log / name).write_text(" ".join(map(str, batch["x"].tolist())))
+            if step == 1 and config["ends"] == "dies" and not (log / "died").exists():
+                while len(list(log.glob(f"{config['run']}-{loader.tell()[1]}-*"))) < loader.shard[1]:
+                    time.sleep(0.01)  # until all ranks have noted the step
+                if rank == 1:
+                    (log / "died").touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+            if step == 1 and config["ends"] == "stops":
+                return
+
+
+def fit(n_workers: int, folder: Path, **config: Any) -> Any:
+    """Run Ray Train's workers; its result."""
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    trainer = DataParallelTrainer(
+        train,
+        train_loop_config={"samples": data_stack.from_numpy({"x": np.arange(N_SAMPLES)}), "log": str(folder / "log"), **config},
+        scaling_config=ScalingConfig(num_workers=n_workers, resources_per_worker={"CPU": 0.4}),
+        run_config=RunConfig(name=config["run"], storage_path=str(folder), failure_config=FailureConfig(max_failures=1)),
+    )
+    return trainer.fit()
+
+
+@pytest.mark.full
+def test_a_run_that_is_killed_and_goes_on_with_more_workers_reads_each_sample_once(ray_cluster: None, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+
+    stopped = fit(1, tmp_path, run="first", ends="stops")
+    done = fit(2, tmp_path, run="second", ends="dies", checkpoint=stopped.checkpoint)
+
+    steps = {path.name: path.read_text().split() for path in (tmp_path / "log").iterdir() if "-" in path.name}
+    assert (tmp_path / "log" / "died").exists()
+    assert stopped.error is None
+    assert done.error is None
+    assert len([name for name in steps if name.startswith("first")]) == 2
+    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(range(N_SAMPLES))
+
+
+def test_a_loader_outside_of_ray_train_and_a_checkpoint_without_state_are_refused(tmp_path: Path) -> None:
+    from data_stack_ray import RayLoader
+    from ray.train import Checkpoint
+
+    with pytest.raises(ConfigError, match="belongs into the function"):
+        RayLoader([1, 2], 1)
+    loader = RayLoader.__new__(RayLoader)
+    with pytest.raises(LoaderStateError, match="save"):
+        loader.restore(Checkpoint.from_directory(tmp_path))
