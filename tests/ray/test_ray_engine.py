@@ -12,27 +12,35 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from sharded_dataset import N_SHARDS, Deadly
+from sharded_dataset import N_SHARDS
 
-from data_stack.exception import PreparationError
 from data_stack.factories.engine import PreparationEngine
-from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.testing import EngineContract
 
 
 class TestRayEngine(EngineContract):
+    keeps_processes = True
+
     @pytest.fixture
     def engine(self, ray_cluster: None) -> PreparationEngine:
         from data_stack_ray import RayEngine
 
         return RayEngine(attempts=2)
 
+    @pytest.fixture
+    def driver_engine(self, ray_cluster: None) -> PreparationEngine:
+        import ray
+        from data_stack_ray import RayEngine
 
-def test_a_shard_that_kills_each_worker_is_given_up(ray_cluster: None, tmp_path: Path) -> None:
-    from data_stack_ray import RayEngine
+        return RayEngine(ray.get_runtime_context().gcs_address, attempts=2)
 
-    with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one ended in Ray: WorkerCra'):
-        Deadly(FileStorageConnector(tmp_path)).prepare(engine=RayEngine(attempts=2), progress=False)
+    @pytest.mark.full
+    def test_ten_thousand_results_are_not_kept(self, engine: PreparationEngine) -> None:
+        super().test_ten_thousand_results_are_not_kept(engine)
+
+    @pytest.mark.full
+    def test_a_killed_driver_resumes(self, engine: PreparationEngine, driver_engine: PreparationEngine, tmp_path: Path) -> None:
+        super().test_a_killed_driver_resumes(engine, driver_engine, tmp_path)
 
 
 _PROGRAM = """
