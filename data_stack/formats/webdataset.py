@@ -55,7 +55,6 @@ _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 _SAMPLES_AT_ONCE: Final = 64
 _MAX_OPEN: Final = 256
 BLOCK_BYTES: Final = 512
-_MAX_INDEX_BYTES: Final = 64 << 20
 
 
 def type_of_field(field: str) -> str:
@@ -73,9 +72,7 @@ def shard_names(folder: Folder) -> list[str]:
     names = [name for name in folder.list_names() if name.endswith(".tar") and not name.startswith(".")]
     if not folder.has_file(SHARD_INDEX):
         return names
-    what = folder.full_name(SHARD_INDEX)
-    with folder.open(SHARD_INDEX) as resource:
-        data = resource.read(_MAX_INDEX_BYTES)
+    what, data = folder.full_name(SHARD_INDEX), folder.read(SHARD_INDEX)
     try:
         index = parse_json(data)
         listed = [str(shard["url"]) for shard in index["shardlist"]]

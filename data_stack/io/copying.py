@@ -22,7 +22,7 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.integrity import Digest
+from data_stack.io.integrity import Digest, Fault
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
@@ -48,19 +48,6 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyFault:
-    """A resource or dataset that was not copied.
-
-    Attributes:
-        identifier: its name.
-        problem: the reason, and what to do.
-    """
-
-    identifier: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
 class CopyReport:
     """The result of a copy, or of a dry run.
 
@@ -78,8 +65,8 @@ class CopyReport:
     target: str
     complete: tuple[str, ...]
     resources: tuple[Copied, ...]
-    skipped: tuple[CopyFault, ...]
-    faults: tuple[CopyFault, ...]
+    skipped: tuple[Fault, ...]
+    faults: tuple[Fault, ...]
     seconds: float
     dry_run: bool
 
@@ -172,8 +159,8 @@ class _Copy:
 
     source: StorageConnector
     target: StorageConnector
-    skipped: Sequence[CopyFault] = ()
-    faults: Sequence[CopyFault] = ()
+    skipped: Sequence[Fault] = ()
+    faults: Sequence[Fault] = ()
     n_threads: int = 4
     deep: bool = False
     dry_run: bool = False
@@ -186,7 +173,7 @@ class _Copy:
     all_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     workers: Workers[Wanted] = field(init=False)
-    found: list[CopyFault] = field(init=False)
+    found: list[Fault] = field(init=False)
 
     def run(self, parcels: Sequence[Parcel]) -> CopyReport:
         """Copy all parcels."""
@@ -225,7 +212,7 @@ class _Copy:
             try:
                 work(wanted)
             except (DatasetFileCorruptError, ResourceNotFoundError, StorageConflictError, _UnreadableError) as error:
-                self.found.append(CopyFault(wanted.identifier, str(error)))
+                self.found.append(Fault(wanted.identifier, str(error)))
 
         if resources:
             self.workers = Workers(resources, attempt, self.n_threads)

@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
@@ -89,6 +90,19 @@ def differing_blocks(digests: bytes, others: bytes) -> list[int]:
         return []
     n_blocks = min(len(digests), len(others)) // DIGEST_BYTES
     return [block for block in range(n_blocks) if digest_of_block(digests, block) != digest_of_block(others, block)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A resource that is damaged or missing, or could not be copied.
+
+    Attributes:
+        identifier: of the resource.
+        problem: what is wrong with it.
+    """
+
+    identifier: str
+    problem: str
 
 
 class BlockDigests:

@@ -15,10 +15,7 @@ def relative_to(folder: str, recipe: str) -> str:
     """A recipe whose absolute paths are relative to a folder, with ``/``, unless the two share only the root."""
 
     def shorten(path: str) -> str:
-        try:
-            shared = os.path.commonpath([folder, path])
-        except ValueError:  # on another drive
-            return path
+        shared = os.path.commonpath([folder, path])
         return path if shared == os.path.dirname(shared) else os.path.relpath(path, folder).replace(os.sep, "/")
 
     return _with_paths(recipe, shorten)

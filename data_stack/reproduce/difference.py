@@ -15,6 +15,7 @@ from data_stack.dataset.iterator import DatasetIteratorView
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layers.filtered import iterator_digests
 from data_stack.dataset.meta import column_key
 from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
@@ -23,7 +24,7 @@ from data_stack.show.column_statistics import fields_of
 from data_stack.show.looks import default_keys
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.show.page import IteratorPage
-from data_stack.values.digests import DIGEST_BYTES, row_digests, sample_digest
+from data_stack.values.digests import DIGEST_BYTES, Digests, row_digests, sample_digest
 from data_stack.values.stacking import keys_of
 
 _EXAMPLES_SHOWN = 5
@@ -157,17 +158,14 @@ def find_duplicates(
 
 def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None) -> list[bytes]:
     """The digests of the samples of a split."""
-    access = access_to(iterator)
-    read = access.batch if keys is None else lambda positions: tuple(access.columns(keys, positions))
     try:
-        return [digest for _, batch in in_blocks(len(iterator), read) for digest in digests_of(batch)]
+        return _list_digests(iterator_digests(iterator, keys))
     except ConfigError as error:
         raise ConfigError(f"split {name!r} cannot be searched for duplicates: {error}") from error
 
 
-def digests_of(batch: Any) -> list[bytes]:
-    """The digests of the samples in a batch."""
-    return list(row_digests(batch).view(f"V{DIGEST_BYTES}").ravel().tolist())
+def _list_digests(digests: Digests) -> list[bytes]:
+    return list(digests.view(f"V{DIGEST_BYTES}").ravel().tolist())
 
 
 def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
@@ -344,11 +342,11 @@ class _Side:
             raise ConfigError(f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by, but {columns!r:.200}")
         batch: Any
         for _, batch in in_blocks(len(iterator), access.batch):
-            self.contents += digests_of(batch)
+            self.contents += _list_digests(row_digests(batch))
             if kept and len(kept) < len(columns):
-                self.inputs += digests_of(tuple(batch[column] for column in kept))
+                self.inputs += _list_digests(row_digests(tuple(batch[column] for column in kept)))
             if key is not None:
-                self.keys += digests_of((batch[key],))
+                self.keys += _list_digests(row_digests((batch[key],)))
 
     def places(self, samples: Iterable[int]) -> _Positions:
         """Split and place of samples that are numbered over all splits."""

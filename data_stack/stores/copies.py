@@ -8,7 +8,8 @@ from typing import Any
 from data_stack.exception import DatasetNotFoundError, PreparationError, UnsupportedStorageOperationError
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
-from data_stack.io.copying import CopyFault, CopyReport, Parcel, Wanted, check_apart, copy_parcels
+from data_stack.io.copying import CopyReport, Parcel, Wanted, check_apart, copy_parcels
+from data_stack.io.integrity import Fault
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.stores.inventory import StoredVersion, describe_absence, take_inventory
@@ -59,7 +60,7 @@ def copy_datasets(
     source, target = as_storage_connector(source), as_storage_connector(target)
     check_apart(source, target)
     check_there(source)
-    parcels, skipped, faults = list[Parcel](), list[CopyFault](), list[CopyFault]()
+    parcels, skipped, faults = list[Parcel](), list[Fault](), list[Fault]()
     for name in [None] if names is None else dict.fromkeys(map(stored_name, names)):
         chosen = _choose(source, name)
         parcels, skipped, faults = parcels + chosen[0], skipped + chosen[1], faults + chosen[2]
@@ -67,21 +68,21 @@ def copy_datasets(
     return copy_parcels(source, target, parcels, skipped=skipped, faults=faults, **how)
 
 
-def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], list[CopyFault], list[CopyFault]]:
+def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], list[Fault], list[Fault]]:
     """What to copy of a dataset, or of the whole store; versions that are unfinished; and manifests that are damaged."""
     stored = take_inventory(source, [] if name is None else [name])
     if name is None and not stored.is_listed:
         raise UnsupportedStorageOperationError(f"{source!r} cannot list its resources; name the datasets to copy")
     if name is not None and not stored.versions and not stored.loose:
         raise DatasetNotFoundError(describe_absence(source, name))
-    parcels, skipped, faults = list[Parcel](), list[CopyFault](), list[CopyFault]()
+    parcels, skipped, faults = list[Parcel](), list[Fault](), list[Fault]()
     for version in stored.versions.values():
         if version.manifest is not None:
             parcels.append(_parcel(source, version, version.manifest))
         elif version.is_begun or version.is_taken_away or version.data is None:
-            skipped.append(CopyFault(version.folder, "its preparation has not finished; `data-stack prepare` resumes it"))
+            skipped.append(Fault(version.folder, "its preparation has not finished; `data-stack prepare` resumes it"))
         else:
-            faults.append(CopyFault(f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"))
+            faults.append(Fault(f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"))
     if name is not None and not parcels and not faults:
         problem = f"dataset {name!r} is not prepared in {source!r}: it has no manifest{' yet' if skipped else ''}"
         raise PreparationError(f"{problem}. Prepare it there first (data-stack prepare {name}), or copy the whole store")

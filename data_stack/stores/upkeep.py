@@ -19,6 +19,7 @@ from data_stack.exception import (
 )
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal
+from data_stack.io.integrity import Fault
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
 from data_stack.io.work import Workers, byte_bar
@@ -169,19 +170,6 @@ def collect_garbage(storage: Storage | None = None, grace_seconds: float = 86_40
         The items that were removed, or would be.
     """
     return as_storage_connector(storage).collect_garbage(grace_seconds, dry_run=dry_run)
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A resource that is damaged or missing.
-
-    Attributes:
-        identifier: of the resource.
-        problem: describes the fault.
-    """
-
-    identifier: str
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,5 +53,4 @@ def _call_all() -> None:
             function(owner)
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, where no process forks
-    os.register_at_fork(after_in_child=_call_all)
+os.register_at_fork(after_in_child=_call_all)

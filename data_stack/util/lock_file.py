@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import struct
 
@@ -15,15 +16,13 @@ def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
 
     Args:
         handle: its descriptor, which holds the lock until it is closed everywhere, forks included.
-        if_unsupported: the result if the operating system, or the file system, has no such locks.
+        if_unsupported: the result if the file system has no such locks.
     """
     try:
-        import fcntl
-
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except (ImportError, OSError):
+    except OSError:
         return if_unsupported
     return True
 

@@ -193,16 +193,6 @@ def all_columns(columns: Iterable[Column | None]) -> tuple[Column, ...] | None:
     return tuple(found)
 
 
-def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> Column:
-    """One column of a batch.
-
-    Raises:
-        ConfigError: it has no such column.
-    """
-    column: Column = value_of(batch, key)
-    return column
-
-
 def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
     """One key, or several, as a list.
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import Batch, Column, column_of, empty_like, list_columns, map_columns, stack_samples, value_of
+from data_stack.values.stacking import Batch, Column, empty_like, list_columns, map_columns, stack_samples, value_of
 
 ColumnKey = Union[int, str]
 """Names a column: a position in tuple samples, a key of dict samples."""
@@ -309,7 +309,7 @@ class DefaultAccess(SampleAccess):
         if len(keys) > 1 and self.n_samples and "read_batch" in self._methods:
             batch = self.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
             if not isinstance(batch, np.ndarray):
-                return [column_of(batch, key) for key in keys]
+                return [value_of(batch, key) for key in keys]
         return super().columns(keys, positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:

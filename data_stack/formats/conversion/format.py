@@ -181,6 +181,16 @@ def spread(n_samples: int) -> npt.NDArray[np.intp]:
     return np.unique(np.linspace(0, max(0, n_samples - 1), min(16, n_samples)).astype(np.intp))
 
 
+def column_of_dtype(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Column:
+    """The column of values of one dtype, and of one shape if it has no None."""
+    if not shape and dtype.kind in "US":
+        return Column("utf8" if dtype.kind == "U" else "bytes")
+    if not shape and dtype.kind in "iu":
+        return Column("u64" if dtype == np.uint64 else "i64", dtype)
+    kind = "array" if dtype.kind in "biufc" else "npy"
+    return Column(kind, None if shape and dtype.kind in "SUO" else dtype, None if None in shape else shape)
+
+
 def plain_type(kind: str) -> str:
     """The type of a column without compression: ``"array"`` for ``"zstd(array)"``."""
     return kind.replace("zstd(", "").rstrip(")")

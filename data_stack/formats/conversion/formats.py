@@ -155,11 +155,7 @@ def column_of_rows(rows: _Array) -> Column:
     dtype, shape = rows.dtype, rows.shape[1:]
     if dtype.kind == "O":
         return conversion.infer_column(rows.tolist(), "") if len(rows) else Column("utf8")
-    if dtype.kind in "US" and not shape:
-        return Column("utf8" if dtype.kind == "U" else "bytes")
-    if not shape and dtype.kind in "iu":
-        return Column("u64" if dtype == np.uint64 else "i64", dtype)
-    return Column("npy" if dtype.names is not None else "array", dtype, shape)
+    return conversion.column_of_dtype(dtype, shape)
 
 
 @register_format

@@ -9,7 +9,7 @@ import numpy as np
 
 from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.format import Source, infer_column, plain_type, spread
+from data_stack.formats.conversion.format import Source, column_of_dtype, infer_column, plain_type, spread
 from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.io.location import Location
@@ -52,14 +52,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
         return Column("json" if is_of_json else "tree")  # floats may be NaN
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)
-    shape = field.shape if None not in field.shape else None
-    if field.shape:
-        return Column("array", field.dtype, shape) if field.dtype.kind in "biufc" else Column("npy", None, shape)
-    if field.dtype.kind in "US":
-        return Column("utf8" if field.dtype.kind == "U" else "bytes")
-    if field.dtype.kind in "iu":
-        return Column("u64" if field.dtype == np.uint64 else "i64", field.dtype)
-    return Column("array" if field.dtype.kind in "bf" else "npy", field.dtype, ())
+    return column_of_dtype(field.dtype, field.shape)
 
 
 def _has_nulls(dataset: ParquetDataset, name: str) -> bool:

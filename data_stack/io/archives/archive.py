@@ -81,11 +81,7 @@ class Archive(ABC):
             RequestLimitError: it has more than a request may take.
         """
         with self.open(member) as stream:
-            data, name = bytearray(), member if isinstance(member, str) else member.name
-            while chunk := stream.read(COPY_BYTES):
-                data += chunk
-                check_request(len(data), f"{name!r} of {self.name!r}")
-            return bytes(data)
+            return read_within_limit(stream, f"{member if isinstance(member, str) else member.name!r} of {self.name!r}")
 
     def names(self) -> list[str]:
         """Names of all files, in the order of the archive."""
@@ -158,6 +154,19 @@ class Archive(ABC):
             return check_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
         except MalformedIdentifierError as error:
             raise ArchiveError(f"a member of {self.name!r} cannot be stored under its name: {error}. Give rename=…") from error
+
+
+def read_within_limit(stream: Any, what: str) -> bytes:
+    """The rest of a stream of unknown length.
+
+    Raises:
+        RequestLimitError: ``what`` has more than a request may take.
+    """
+    data = bytearray()
+    while chunk := stream.read(COPY_BYTES):
+        data += chunk
+        check_request(len(data), what)
+    return bytes(data)
 
 
 def add_name(seen: dict[str, bool], name: str, archive: str, is_folder: bool = False) -> None:

@@ -18,12 +18,11 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.exchange.tables.arrow import from_csv, from_jsonl
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.archives import open_archive
+from data_stack.io.archives.archive import read_within_limit
 from data_stack.io.archives.streams import compression_of, open_decompressed
 from data_stack.io.archives.tar import looks_like_tar
-from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.repository.croissant.plans import Column, Join, Plan, Plans, globs_of
 from data_stack.repository.croissant.values import find_in_json, parse_path
-from data_stack.util.request_limit import check_request
 
 #: Rows that are converted together, and those of whole files.
 _BATCH_ROWS, _BATCH_FILES = 4096, 128
@@ -167,15 +166,15 @@ def _rows_of_file(node: Any, columns: Sequence[Column], path: str, stream: Any) 
     elif in_json:
         yield from _rows_of_json(in_json, path, stream, is_lines="lines" in kinds or "jsonl" in kinds)
     elif keys.keys() & {"file:lines", "file:lineNumbers"}:
-        yield from ({"file:lines": line} for line in _read(_decompress(stream), path).splitlines())
+        yield from ({"file:lines": line} for line in read_within_limit(_decompress(stream), repr(path)).splitlines())
     else:
-        yield {"file:content": _read(stream, path)} if "file:content" in keys else {}
+        yield {"file:content": read_within_limit(stream, repr(path))} if "file:content" in keys else {}
 
 
 def _rows_of_json(keys: Sequence[str], path: str, stream: Any, *, is_lines: bool) -> Iterator[Mapping[str, Any]]:
     """A row for each match of the paths in a JSON file, or in each of its lines."""
     paths = {key: parse_path(key.removeprefix("json:")) for key in keys}
-    data = _read(_decompress(stream), path)
+    data = read_within_limit(_decompress(stream), repr(path))
     try:
         values = [json.loads(line) for line in data.splitlines() if line.strip()] if is_lines else [json.loads(data)]
     except (ValueError, RecursionError) as error:
@@ -186,15 +185,6 @@ def _rows_of_json(keys: Sequence[str], path: str, stream: Any, *, is_lines: bool
             counts = ", ".join(f"{key.removeprefix('json:')!r:.80} {len(each)} times" for key, each in found.items())
             raise DatasetFileCorruptError(f"{path!r} has different numbers of values for one record set: {counts}")
         yield from (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
-
-
-def _read(stream: Any, path: str) -> bytes:
-    """All bytes of a file, up to the limit of a request."""
-    data = bytearray()
-    while chunk := stream.read(COPY_BYTES):
-        data += chunk
-        check_request(len(data), repr(path))
-    return bytes(data)
 
 
 def _decompress(stream: Any) -> Any:

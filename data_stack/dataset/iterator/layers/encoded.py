@@ -24,7 +24,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 from data_stack.values.stacked_values import objects, stack_values
-from data_stack.values.stacking import SampleForm, column_of, join_batches, join_columns, replace_values, value_of
+from data_stack.values.stacking import SampleForm, join_batches, join_columns, replace_values, value_of
 
 
 @layer("encoded")
@@ -99,16 +99,14 @@ class EncodedAccess(OneToOneAccess):
         encoders: by column, fitted.
     """
 
+    #: How many samples to read and encode at once.
+    _n_at_once: int = sys.maxsize
+
     def __init__(self, below: SampleAccess, encoders: Mapping[ColumnKey, Any]) -> None:
         super().__init__(below)
         self.encoders = encoders
         self._form: SampleForm | None = None
         self._by_column: Mapping[Any, Any] = encoders
-
-    @property
-    def _n_at_once(self) -> int:
-        """How many samples to read and encode at once."""
-        return sys.maxsize
 
     def sample(self, position: int) -> Sample:
         return self.samples(np.array([position], dtype=np.intp))[0]
@@ -136,7 +134,7 @@ class EncodedAccess(OneToOneAccess):
         if self.n_samples == 0 and not len(batch):
             return batch
         form = self._know(batch)
-        encoded = {key: encode(key, encoder, column_of(batch, key), positions) for key, encoder in self._by_column.items()}
+        encoded = {key: encode(key, encoder, value_of(batch, key), positions) for key, encoder in self._by_column.items()}
         return form.make([encoded.get(key, batch[key]) for key in form.keys])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:

@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import LOST_NAMES, DatasetMeta, IteratorMeta, column_key, column_names, declared_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import SampleForm, column_of
+from data_stack.values.stacking import SampleForm, value_of
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class _ColumnsAccess(OneToOneAccess):
             return [np.empty(0) for _ in keys]
         if not self.n_samples:
             batch: Any = self.batch(np.empty(0, dtype=np.intp))
-            return [column_of(batch, key) for key in keys]
+            return [value_of(batch, key) for key in keys]
         return self.below.columns(plan.find_below(keys), positions)
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:

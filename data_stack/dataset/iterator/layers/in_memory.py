@@ -31,7 +31,7 @@ from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError
 from data_stack.io.work import with_bar
 from data_stack.util.byte_cache import ByteCache
-from data_stack.values.stacking import column_of, list_columns, map_columns, stack_samples, take_runs
+from data_stack.values.stacking import list_columns, map_columns, stack_samples, take_runs, value_of
 
 _DESCRIPTION = "Loading iterator to memory"
 _NUMBERS = (bool, int, float)
@@ -140,12 +140,12 @@ class _ColumnsAccess(SampleAccess):
         if keys is None:
             runs: Batch = map_columns(lambda column: take_runs(column, starts, length), self._batch)
             return runs
-        return tuple([take_runs(column_of(self._batch, key), starts, length) for key in keys])
+        return tuple([take_runs(value_of(self._batch, key), starts, length) for key in keys])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if isinstance(self._batch, np.ndarray):  # bare values have no columns of ours
             return super().columns(keys, positions)
-        columns = [column_of(self._batch, key) for key in keys]
+        columns = [value_of(self._batch, key) for key in keys]
         return columns if positions is None else [column.take(positions, axis=0) for column in columns]
 
 

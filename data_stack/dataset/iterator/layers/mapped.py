@@ -20,7 +20,7 @@ from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
-from data_stack.values.stacking import SampleForm, column_of, join_columns, list_samples, list_values, replace_values, value_of
+from data_stack.values.stacking import SampleForm, join_columns, list_samples, list_values, replace_values, value_of
 
 # Samples to read and map at once for a column: enough for efficient batches, few enough to keep in memory.
 _SAMPLES_AT_ONCE = 1024
@@ -234,7 +234,7 @@ class _BatchMapAccess(_MapAccess):
 
     def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
         batch = self.batch(positions)
-        return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [column_of(batch, key) for key in keys]
+        return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [value_of(batch, key) for key in keys]
 
 
 class _ColumnMapAccess(EncodedAccess):
@@ -255,7 +255,7 @@ class _ColumnMapAccess(EncodedAccess):
         self._key, self._function, self._batched, self._mixed_seed = key, function, batched, mixed_seed
 
     @property
-    def _n_at_once(self) -> int:
+    def _n_at_once(self) -> int:  # type: ignore[override]  # read-only here
         return sys.maxsize if self._batched else self.below.n_at_once
 
     def sample(self, position: int) -> Sample:

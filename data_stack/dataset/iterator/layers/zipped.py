@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column, SampleForm, column_of
+from data_stack.values.stacking import Batch, Column, SampleForm, value_of
 
 _Place = tuple[int, "ColumnKey | None"]
 """Where a column is: the number of the iterator, and its key there; None: the iterator's samples are bare values."""
@@ -108,7 +108,7 @@ class _ZippedAccess(SampleAccess):
         if self.n_samples == 0:
             batch: Any = self.batch(np.empty(0, dtype=np.intp))
             # the columns of () are unknown
-            return [column_of(batch, key) for key in keys] if len(batch) else [np.empty(0) for _ in keys]
+            return [value_of(batch, key) for key in keys] if len(batch) else [np.empty(0) for _ in keys]
         if self._places is None:
             self._places = _places_of([part.sample(0) for part in self._parts])
         form, places = self._places
