@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
-from data_stack.exception import ConfigError, StorageError, UnknownSplitError
+from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
 from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_connectors import StorageConnector
@@ -189,7 +189,7 @@ def find_in_store(name: str, storage: Any) -> Place | None:
     try:
         place = location_of((as_storage_connector(storage), name))
         found = find_places(place)
-    except (ConfigError, StorageError):
+    except DataStackError:  # no place has such a name, the store is away, or nothing is there
         return None
     is_found = {kind for _, kind in found.values()} <= {"records", "parquet"}
     return Place(name, place) if is_found else None
