@@ -209,8 +209,9 @@ def test_a_dataset_that_cannot_be_written_leaves_nothing(
         write(numbers.map_batches(function or _fail), storage=tmp_path, name="numbers", format=kind)
 
     assert listing(tmp_path) == []
-    with pytest.raises(data_stack.DatasetNotFoundError):
-        data_stack.load("numbers", storage=tmp_path)
+    for name in ("numbers", "no name", "scheme:of/none"):
+        with pytest.raises(data_stack.DatasetNotFoundError):
+            data_stack.load(name, storage=tmp_path)
 
 
 def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared_up(ray_cluster: None, tmp_path: Path) -> None:
