@@ -57,6 +57,7 @@ def test_processes_without_leases_and_with_different_results_never_mix_them(tmp_
     running = [started(tmp_path / "store", "unleased") for _ in range(sized(3, 8))]
     while any(process.poll() is None for process in running):
         assert not factory.is_ready() or is_right()
+        time.sleep(0.005)
     ends = [(*process.communicate(), process.returncode) for process in running]
 
     assert all(code == 0 for _, _, code in ends), ends

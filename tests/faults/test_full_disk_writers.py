@@ -80,6 +80,13 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 SIZES = [4096 * n_pages for n_pages in ((1, 2, 4, 7, 12, 22) if FULL else (1, 7))]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _little_to_look_through() -> None:
+    """For ``gc.collect()``: not what the tests before have left in caches."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(tmp_path: Path, writer: str) -> None:

@@ -270,22 +270,6 @@ def test_windows_keep_the_form_of_the_samples(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- loaders, processes, remote stores
 
 
-@pytest.mark.parametrize("source_kind", ["npy", "raw", "records", "hdf5", "hdf5 in chunks", "npy far away"])
-@pytest.mark.parametrize("options", [{"worker_kind": "inline"}, {"worker_kind": "threads", "workers": 2}])
-def test_loaders_make_the_same_batches_of_windows_in_all_workers(
-    source_kind: str, options: dict[str, Any], tmp_path: Path
-) -> None:
-    windows = SOURCES[source_kind](tmp_path, NUMBERS).windows(LENGTH, stride=2)
-    order = SequenceDatasetIterator([np.arange(97)]).shuffle(5)
-
-    with Loader(windows, 8, shuffle=True, seed=5, **options) as loader:
-        batches = [batch[0].copy() for batch in loader]
-
-    assert len(windows) == 97
-    assert [len(batch) for batch in batches] == [8] * 12 + [1]
-    assert np.array_equal(np.concatenate(batches), slices(NUMBERS, [2 * int(position) for (position,) in order]))
-
-
 @pytest.mark.parametrize("source_kind", ["npy", "raw", "hdf5"])
 def test_windows_are_pickled_as_their_files_and_read_by_spawned_workers(source_kind: str, tmp_path: Path) -> None:
     windows = SOURCES[source_kind](tmp_path, np.arange(100_000, dtype="<u4")).windows(1024, stride=1024)

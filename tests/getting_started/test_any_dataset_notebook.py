@@ -61,6 +61,7 @@ def serve_zenodo(server: ScriptedServer) -> None:
     server.serve("/records/4924875", b"<html>")
 
 
+@pytest.mark.full
 def test_the_notebook_on_datasets_by_name_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, server = HubServer(), ScriptedServer()
     serve_hub(hub)

@@ -108,7 +108,8 @@ NOTEBOOKS = {
     ),
     "09_ray": ("8 shards", "(32, 64)", "(800, 1.0)"),
 }
-SLOW_NOTEBOOKS = ("03_storage", "05_training", "06_parquet")
+TRAINED = ("03_storage", "05_training", "06_parquet")
+SLOW_NOTEBOOKS = (*TRAINED, "07_reproducible")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_a_notebook_runs_from_top_to_bottom(
 
     said = json.dumps(outputs, ensure_ascii=False)
     assert [each for each in NOTEBOOKS[name] if each not in said] == []
-    if name in SLOW_NOTEBOOKS:  # they train
+    if name in TRAINED:
         assert float(re.findall(r'"text/plain": "([01]\.\d+)"', said)[-1]) > 0.8
 
 
@@ -155,9 +156,12 @@ SLOW_PAGES = (
 )
 
 
-@pytest.mark.parametrize("name", [*QUICK_PAGES, *(pytest.param(name, marks=pytest.mark.full) for name in SLOW_PAGES)])
-def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
-    run_pages(home, [name])
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(QUICK_PAGES, id="quick"), *(pytest.param([name], marks=pytest.mark.full, id=name) for name in SLOW_PAGES)],
+)
+def test_the_code_of_pages_runs_as_it_stands(home: Path, names: Sequence[str]) -> None:
+    run_pages(home, names)
 
 
 #: They import torch, or need servers.

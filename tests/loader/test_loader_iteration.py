@@ -90,15 +90,6 @@ def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
         len(loader)
 
 
-def test_after_a_break_the_next_epoch_begins() -> None:
-    loader = loader_of(numbers_to(10), shuffle=True)
-
-    numbers_given(loader, 1)
-
-    assert loader.epoch == 1
-    assert numbers_given(loader)[0] == order_of(10, 0, 1)[:4]
-
-
 # --------------------------------------------------------------------------------------------------------------- small datasets
 
 

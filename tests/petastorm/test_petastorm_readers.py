@@ -143,13 +143,12 @@ def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -
         {"shuffle_row_groups": False},
     ],
 )
-@pytest.mark.parametrize("n_shards", [3, 7])
-def test_shards_with_different_seeds_have_each_row_once(numbers: Path, make: Any, options: dict[str, Any], n_shards: int) -> None:
+def test_shards_with_different_seeds_have_each_row_once(numbers: Path, make: Any, options: dict[str, Any]) -> None:
     expected = sorted(order(numbers, predicate=options.get("predicate")) * 2)
 
     found: list[int] = []
-    for rank in range(n_shards):
-        with make(numbers, cur_shard=rank, shard_count=n_shards, seed=rank, num_epochs=2, **options) as reader:
+    for rank in range(7):
+        with make(numbers, cur_shard=rank, shard_count=7, seed=rank, num_epochs=2, **options) as reader:
             found += [int(number) for row in reader for number in np.atleast_1d(row.id)]
 
     assert sorted(found) == expected

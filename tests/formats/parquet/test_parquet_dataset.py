@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -97,27 +96,6 @@ def test_nulls_are_none_in_every_batch_and_integers_stay_exact(tmp_path: Path) -
     assert batch["full"].dtype == np.int64
     assert dataset.read_batch([2, 3])["n"].dtype == object  # no null among these: the same form nevertheless
     assert dataset[1]["n"] is None
-
-
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_floats_without_a_value_are_nan_if_wanted(tmp_path: Path, dtype: str) -> None:
-    halves = pa.array([*np.array([0.5, 1.5], dtype), None, np.dtype(dtype).type("nan")], pa.from_numpy_dtype(np.dtype(dtype)))
-    lists = pa.array([[1.0, None], [2.0, 3.0], None, []])
-    pq.write_table(pa.table({"half": halves, "list": lists, "count": [1, None, 3, 4]}), tmp_path / "a.parquet", row_group_size=2)
-    pq.write_table(pa.table({"count": [5]}), tmp_path / "b.parquet")
-
-    dataset = ParquetDataset(tmp_path, nulls="nan")
-
-    expected = np.array([0.5, 1.5, *[np.nan] * 3], dtype)
-    batch = dataset.read_batch(range(5))
-    assert (batch["half"].dtype, dataset.read_batch([])["half"].dtype, dataset[2]["half"].dtype) == (np.dtype(dtype),) * 3
-    assert np.array_equal(batch["half"], expected, equal_nan=True)
-    assert np.array_equal(batch["list"][0], [1, np.nan], equal_nan=True)
-    assert batch["list"][[2, 4]].tolist() == [None, None]
-    assert np.array_equal(batch["count"], [1.0, np.nan, 3.0, 4.0, 5.0], equal_nan=True)
-    assert np.array_equal([sample["half"] for sample in pickle.loads(pickle.dumps(dataset))], expected, equal_nan=True)
-    assert dataset.fingerprint() != ParquetDataset(tmp_path).fingerprint() == ParquetDataset(tmp_path, nulls="none").fingerprint()
-    assert ParquetDataset(tmp_path, filters=col("half").is_null(), nulls="nan").read_column("count").tolist() == [3, 5]
 
 
 def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:

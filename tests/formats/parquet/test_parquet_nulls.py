@@ -94,7 +94,7 @@ def test_columns_without_nulls_stay_as_they_are_and_those_of_one_file_decide_for
     }
 
 
-def test_text_decimals_structs_and_lists_have_none_as_before(tmp_path: Path) -> None:
+def test_text_decimals_structs_and_lists_have_none_as_before_and_floats_in_lists_are_nan(tmp_path: Path) -> None:
     columns = {
         "text": pa.array(["a", None]),
         "bytes": pa.array([b"a", None]),
@@ -103,6 +103,7 @@ def test_text_decimals_structs_and_lists_have_none_as_before(tmp_path: Path) -> 
         "struct": pa.array([{"a": 1}, None]),
         "nothing": pa.nulls(2),
         "list": pa.array([[1, None], None]),
+        "floats": pa.array([[1.0, None], None]),
     }
     write(tmp_path, **columns)
 
@@ -112,6 +113,7 @@ def test_text_decimals_structs_and_lists_have_none_as_before(tmp_path: Path) -> 
         assert list(batch) == list(columns)
         assert [column[1] for column in batch.values()] == [None] * len(columns)
         assert batch["list"][0].tolist() == [1, None]
+        np.testing.assert_array_equal(batch["floats"][0], [1, np.nan if nulls == "nan" else None])
 
 
 def test_dictionaries_partitions_and_absent_columns_have_nulls(tmp_path: Path) -> None:
