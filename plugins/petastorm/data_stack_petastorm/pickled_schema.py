@@ -15,7 +15,7 @@ from data_stack.formats.parquet import Field, ListCodec, ScalarCodec, Schema
 from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_named, arrow_type_of_dtype, dtype_name, name_of_arrow
 from data_stack_petastorm import codecs
 from data_stack_petastorm.column_codec import UnischemaField, restore_codec, user_codecs
-from data_stack_petastorm.pickled_globals import KNOWN_GLOBALS, SPARK_CLASSES
+from data_stack_petastorm.pickled_globals import KNOWN_GLOBALS
 from data_stack_petastorm.pickled_opcodes import integer, named, object_with, text
 from data_stack_petastorm.pickled_stubs import (
     DictNode,
@@ -153,7 +153,8 @@ _OWN_ATTRIBUTES: Final = frozenset(
     ("as_spark_schema", "create_schema_view", "fields", "from_arrow_schema", "make_namedtuple", "make_namedtuple_tf")
 )
 _TYPE_NAMES: Final = {"U": "str_", "S": "bytes_", "b": "bool_", "M": "datetime64"}
-_SPARK_CLASS_OF: Final = {simple: name for name, simple in reversed(SPARK_CLASSES.items())}  # string is StringType, the first
+#: The class of a type; that of string is StringType, the first.
+_SPARK_CLASS_OF: Final = {known.name: name for name, known in reversed(KNOWN_GLOBALS.items()) if known.role == "spark type"}
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 
 
@@ -228,8 +229,8 @@ def _spark_type_of(field: Field, name: str | None) -> bytes:
         raise _unknown_to_petastorm(field)
     if (decimal := _DECIMAL.fullmatch(for_spark)) is not None:
         digits = text("precision") + integer(int(decimal[1])) + text("scale") + integer(int(decimal[2]))
-        return object_with("pyspark.sql.types.DecimalType", digits + text("hasPrecisionInfo") + b"\x88")
-    return object_with(f"pyspark.sql.types.{_SPARK_CLASS_OF[for_spark]}")
+        return object_with(_SPARK_CLASS_OF["decimal"], digits + text("hasPrecisionInfo") + b"\x88")
+    return object_with(_SPARK_CLASS_OF[for_spark])
 
 
 def _unknown_to_petastorm(field: Field) -> ConfigError:
