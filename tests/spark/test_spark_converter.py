@@ -213,7 +213,7 @@ def test_without_java_it_is_said_what_to_install() -> None:
 
 def test_urls_of_spark_are_read_without_it() -> None:
     assert readable_source("file:///data/a%20b/") == "/data/a b"
-    assert readable_source("s3a://bucket/set") == "s3://bucket/set"
+    assert readable_source("s3a://bucket/set") == "s3a://bucket/set"  # which stores take
     assert readable_source("hdfs://host/set") == "hdfs://host/set"
     assert local_path("abfss://container@account/set") is None
     assert local_path("sets/one") == str(Path("sets/one").absolute())

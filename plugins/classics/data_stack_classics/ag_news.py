@@ -14,9 +14,6 @@ class AGNewsFactory(RecordsFactory, dataset="ag-news"):
     place of line breaks; and the position in ``class_names``.
     """
 
-    n_samples = {"train": 120_000, "test": 7_600}
-    class_names = ("World", "Sports", "Business", "Sci/Tech")
-
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Store each line as a record."""
         for split in prepared.steps(self.splits):

@@ -17,9 +17,7 @@ class CaliforniaHousingFactory(ArraysFactory, dataset="california-housing"):
     median price in 100,000 dollars, a float. There is one split, ``all``.
     """
 
-    n_samples = {"all": 20_640}
     columns = ("features", "price", "tag")
-    feature_names = ("MedInc", "HouseAge", "AveRooms", "AveBedrms", "Population", "AveOccup", "Latitude", "Longitude")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Divide what the file sums over a district by its households."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -22,7 +23,7 @@ class ClassicFactory(DatasetFactory):
 
     Args of a class that describes a dataset:
         dataset: its name in ``cards.tsv``, ``sources.tsv`` and ``citations.bib``.
-        name: of the card; None if it is the same.
+        name: of the card and in ``facts.json``, which has attributes of the class; None if it is the same.
 
     Attributes:
         n_samples: number of samples of each split.
@@ -33,6 +34,8 @@ class ClassicFactory(DatasetFactory):
     def __init_subclass__(cls, *, dataset: str | None = None, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
         if dataset is not None:
+            for attribute, value in json.loads(_read("facts.json"))[name or dataset].items():
+                setattr(cls, attribute, tuple(value) if isinstance(value, list) else value)
             (facts,) = read_facts("cards.tsv", dataset)
             citation = re.search(rf"(?ms)^@\w+\{{{dataset},$.*?^\}}$", _read("citations.bib"))
             cls.card = DatasetCard(name or dataset, "1.0.0", facts["license"], facts["homepage"], citation and citation[0])

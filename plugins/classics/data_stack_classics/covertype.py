@@ -17,15 +17,7 @@ class CovertypeFactory(ArraysFactory, dataset="covertype"):
     whole numbers, and twice the position in ``class_names``, which is one less than in the file. There is one split, ``all``.
     """
 
-    n_samples = {"all": 581_012}
     columns = ("features", "label", "tag")
-    feature_names = (
-        *("Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology", "Vertical_Distance_To_Hydrology"),
-        *("Horizontal_Distance_To_Roadways", "Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm"),
-        *("Horizontal_Distance_To_Fire_Points", *(f"Wilderness_Area_{i}" for i in range(4))),
-        *(f"Soil_Type_{i}" for i in range(40)),
-    )
-    class_names = ("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow", "Aspen", "Douglas-fir", "Krummholz")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Turn lines of 54 numbers and a class into two arrays."""

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import string
 from collections.abc import Iterator
 from typing import IO
 
 from data_stack import Resources
 from data_stack.io.archives import open_archive, open_decompressed
 from data_stack_classics.idx import IdxFactory
-
-_ALL = string.digits + string.ascii_uppercase + string.ascii_lowercase
-#: Lower case letters that look like upper case ones have their class there.
-_MERGED = tuple(character for character in _ALL if character not in "cijklmopsuvwxyz")
 
 
 class EMNISTFactory(IdxFactory):
@@ -36,18 +31,12 @@ class EMNISTByClassFactory(EMNISTFactory, dataset="emnist", name="emnist-byclass
     Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
     """
 
-    n_samples = {"train": 697_932, "test": 116_323}
-    class_names = tuple(_ALL)
-
 
 class EMNISTByMergeFactory(EMNISTFactory, dataset="emnist", name="emnist-bymerge"):
     """Handwritten digits and letters in 47 classes of different sizes, one for letters alike in both cases: all of EMNIST.
 
     Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
     """
-
-    n_samples = {"train": 697_932, "test": 116_323}
-    class_names = _MERGED
 
 
 class EMNISTBalancedFactory(EMNISTFactory, dataset="emnist", name="emnist-balanced"):
@@ -56,18 +45,12 @@ class EMNISTBalancedFactory(EMNISTFactory, dataset="emnist", name="emnist-balanc
     Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
     """
 
-    n_samples = {"train": 112_800, "test": 18_800}
-    class_names = _MERGED
-
 
 class EMNISTLettersFactory(EMNISTFactory, dataset="emnist", name="emnist-letters"):
     """Handwritten letters of EMNIST in 26 classes of one size, one for both cases; labels begin with 1, as in the files.
 
     Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
     """
-
-    n_samples = {"train": 124_800, "test": 20_800}
-    class_names = ("N/A", *string.ascii_lowercase)
 
 
 class EMNISTDigitsFactory(EMNISTFactory, dataset="emnist", name="emnist-digits"):
@@ -76,15 +59,9 @@ class EMNISTDigitsFactory(EMNISTFactory, dataset="emnist", name="emnist-digits")
     Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
     """
 
-    n_samples = {"train": 240_000, "test": 40_000}
-    class_names = tuple(string.digits)
-
 
 class EMNISTMNISTFactory(EMNISTFactory, dataset="emnist", name="emnist-mnist"):
     """Handwritten digits of EMNIST, as many as in MNIST, 28 × 28 pixels.
 
     Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
     """
-
-    n_samples = {"train": 60_000, "test": 10_000}
-    class_names = tuple(string.digits)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from data_stack_classics.idx import IdxFactory
 
-_CLASSES = "T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, Ankle boot"
-
 
 class FashionMNISTFactory(IdxFactory, dataset="fashion-mnist"):
     """Pictures of clothes of ten kinds, 28 × 28 pixels.
 
     Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``, and twice the position in ``class_names``.
     """
-
-    n_samples = {"train": 60_000, "test": 10_000}
-    class_names = tuple(_CLASSES.split(", "))

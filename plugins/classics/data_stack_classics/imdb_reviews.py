@@ -11,7 +11,3 @@ class IMDBReviewsFactory(TextFoldersFactory, dataset="imdb-reviews"):
     Samples are ``{"text": str, "label": int}``: the review with its HTML (``<br />``), and the position in ``class_names``, which
     is -1 in the split ``unsupervised``.
     """
-
-    n_samples = {"train": 25_000, "test": 25_000, "unsupervised": 50_000}
-    folders = {"train": "aclImdb/train/{}", "test": "aclImdb/test/{}", "unsupervised": "aclImdb/train/unsup"}
-    class_names = ("neg", "pos")

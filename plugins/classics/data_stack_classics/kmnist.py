@@ -10,6 +10,3 @@ class KMNISTFactory(IdxFactory, dataset="kmnist"):
 
     Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``, and twice the position in ``class_names``.
     """
-
-    n_samples = {"train": 60_000, "test": 10_000}
-    class_names = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")

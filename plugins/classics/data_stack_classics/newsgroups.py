@@ -12,12 +12,4 @@ class NewsgroupsFactory(TextFoldersFactory, dataset="20-newsgroups"):
     position in ``class_names``.
     """
 
-    n_samples = {"train": 11_314, "test": 7_532}
-    folders = {"train": "20news-bydate-train/{}", "test": "20news-bydate-test/{}"}
     encoding = "latin-1"  # as scikit-learn reads them
-    class_names = (
-        *("alt.atheism", "comp.graphics", "comp.os.ms-windows.misc", "comp.sys.ibm.pc.hardware", "comp.sys.mac.hardware"),
-        *("comp.windows.x", "misc.forsale", "rec.autos", "rec.motorcycles", "rec.sport.baseball", "rec.sport.hockey"),
-        *("sci.crypt", "sci.electronics", "sci.med", "sci.space", "soc.religion.christian"),
-        *("talk.politics.guns", "talk.politics.mideast", "talk.politics.misc", "talk.religion.misc"),
-    )

@@ -13,6 +13,4 @@ class QMNISTFactory(IdxFactory, dataset="qmnist"):
     The first 10,000 of ``test`` are MNIST's; ``nist`` holds those of ``train`` and ``test`` again, and others.
     """
 
-    n_samples = {"train": 60_000, "test": 60_000, "nist": 402_953}
     columns = ("image", "label", "origin")
-    class_names = tuple("0123456789")

@@ -16,9 +16,6 @@ class STL10Factory(ArraysFactory, dataset="stl10"):
     is -1 in the split ``unlabeled``.
     """
 
-    n_samples = {"train": 5_000, "test": 8_000, "unlabeled": 100_000}
-    class_names = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
-
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Transpose images block by block; the files hold them by colour and column."""
         with raw["raw/archive.tar.gz"] as resource, open_archive(resource) as archive:

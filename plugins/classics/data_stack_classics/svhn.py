@@ -17,9 +17,6 @@ class SVHNFactory(ArraysFactory, dataset="svhn"):
     (The files hold 10 for 0.)
     """
 
-    n_samples = {"train": 73_257, "test": 26_032, "extra": 531_131}
-    class_names = tuple("0123456789")
-
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Transpose images block by block; the files hold them by colour and column."""
         for split in prepared.steps(self.splits):

@@ -17,9 +17,6 @@ class USPSFactory(ArraysFactory, dataset="usps"):
     and 1 for ink; the pixels are 0 to 255, rounded down as by torchvision.
     """
 
-    n_samples = {"train": 7_291, "test": 2_007}
-    class_names = tuple("0123456789")
-
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Convert lines such as ``7 1:-0.5 2:1 …``, a label and 256 values, to images."""
         for split in prepared.steps(self.splits):

@@ -16,12 +16,7 @@ class WineQualityFactory(ArraysFactory, dataset="wine-quality"):
     grade from 0 to 10, an int. The splits are ``red`` and ``white``; no division for testing was published.
     """
 
-    n_samples = {"red": 1_599, "white": 4_898}
     columns = ("features", "quality", "tag")
-    feature_names = (
-        *("fixed acidity", "volatile acidity", "citric acid", "residual sugar", "chlorides", "free sulfur dioxide"),
-        *("total sulfur dioxide", "density", "pH", "sulphates", "alcohol"),
-    )
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Convert lines of eleven numbers and a grade to two arrays."""

@@ -66,10 +66,3 @@ class FilesystemResolver:
     def filesystem_factory(self) -> Callable[[], Any]:
         """Return a function that pickles and makes the file system, for Spark's executors."""
         return self._factory
-
-
-def readable_source(dataset_url: Any) -> Any:
-    """Return what data_stack opens for a URL of Spark: Hadoop calls s3 ``s3a`` or ``s3n``."""
-    if isinstance(dataset_url, str) and dataset_url.startswith(("s3a://", "s3n://")):
-        return f"s3://{dataset_url[6:]}"
-    return dataset_url

@@ -7,21 +7,10 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from data_stack_petastorm import pickled_stubs as stubs
 from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, Indexer, SingleFieldIndexer, plain_index_value
 from data_stack_petastorm.pickled_opcodes import integer, named, object_with, text
 from data_stack_petastorm.pickled_schema import refusal
-from data_stack_petastorm.pickled_stubs import (
-    DictNode,
-    ObjectNode,
-    Refusal,
-    SetNode,
-    attributes_of,
-    decode_pickle,
-    describe,
-    object_of,
-    plain_value,
-    text_of,
-)
 
 _MAX_INDEXES = 1_000
 _MAX_ROW_GROUP = 2**31 - 1
@@ -42,15 +31,15 @@ def read_pickled_indexes(data: bytes) -> dict[str, Indexer]:
         DatasetFileCorruptError: the pickle is damaged, or contains anything but indexes.
     """
     try:
-        root = decode_pickle(data)
-        if not isinstance(root, DictNode):
-            raise Refusal(f"{describe(root)} instead of a dict of indexes")
+        root = stubs.decode_pickle(data)
+        if not isinstance(root, stubs.DictNode):
+            raise stubs.Refusal(f"{stubs.describe(root)} instead of a dict of indexes")
         if len(root.items) > _MAX_INDEXES:
-            raise Refusal(f"{len(root.items):,} indexes")
+            raise stubs.Refusal(f"{len(root.items):,} indexes")
         conversion = _Conversion()
-        names = [(text_of(name, "the name of an index"), node) for name, node in root.items]
-        return {name: conversion.index(name, object_of(node, "indexer")) for name, node in names}
-    except Refusal as error:
+        names = [(stubs.text_of(name, "the name of an index"), node) for name, node in root.items]
+        return {name: conversion.index(name, stubs.object_of(node, "indexer")) for name, node in names}
+    except stubs.Refusal as error:
         raise refusal("row-group index", error) from error
 
 
@@ -61,40 +50,40 @@ class _Conversion:
         self._sets: dict[int, frozenset[int]] = {}
         self._n_left = _MAX_CONVERTED
 
-    def index(self, name: str, node: ObjectNode) -> Indexer:
-        attributes = attributes_of(node)
-        field, content = text_of(attributes.get("_column_name"), "the field of an index"), attributes.get("_index_data")
+    def index(self, name: str, node: stubs.ObjectNode) -> Indexer:
+        attributes = stubs.attributes_of(node)
+        field, content = stubs.text_of(attributes.get("_column_name"), "the field of an index"), attributes.get("_index_data")
         if node.known.name == "FieldNotNullIndexer":
             return FieldNotNullIndexer(name, field, {True: self._row_groups(content)})
-        if not isinstance(content, DictNode):
-            raise Refusal(f"an index whose values are {describe(content)}")
+        if not isinstance(content, stubs.DictNode):
+            raise stubs.Refusal(f"an index whose values are {stubs.describe(content)}")
         return SingleFieldIndexer(name, field, self._mapping(content))
 
-    def _mapping(self, node: DictNode) -> Mapping[Any, frozenset[int]]:
+    def _mapping(self, node: stubs.DictNode) -> Mapping[Any, frozenset[int]]:
         mapping: dict[Any, frozenset[int]] = {}
         n_with_hash: dict[int, int] = {}
         for key, node_of_groups in node.items:
-            value = plain_index_value(plain_value(key))
+            value = plain_index_value(stubs.plain_value(key))
             same = n_with_hash[hash(value)] = n_with_hash.get(hash(value), 0) + 1
             if same > _MAX_SAME_HASH:
-                raise Refusal("values of an index with colliding hashes")
+                raise stubs.Refusal("values of an index with colliding hashes")
             groups = self._row_groups(node_of_groups)
             if value in mapping:  # two numpy values may become the same Python value
                 groups |= mapping[value]
                 self._n_left -= len(groups)
             self._n_left -= 1
             if self._n_left < 0:
-                raise Refusal("more values of an index than any dataset has")
+                raise stubs.Refusal("more values of an index than any dataset has")
             mapping[value] = groups
         return mapping
 
     def _row_groups(self, node: Any) -> frozenset[int]:
-        if not isinstance(node, SetNode):
-            raise Refusal(f"{describe(node)} where a set of row groups belongs")
+        if not isinstance(node, stubs.SetNode):
+            raise stubs.Refusal(f"{stubs.describe(node)} where a set of row groups belongs")
         if id(node) not in self._sets:
             for item in node.items:
                 if type(item) is not int or not 0 <= item <= _MAX_ROW_GROUP:
-                    raise Refusal(f"{describe(item)} where the number of a row group belongs")
+                    raise stubs.Refusal(f"{stubs.describe(item)} where the number of a row group belongs")
             self._sets[id(node)] = frozenset(node.items)
         return self._sets[id(node)]
 

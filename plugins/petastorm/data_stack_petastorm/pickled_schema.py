@@ -14,22 +14,10 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ListCodec, ScalarCodec, Schema
 from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_named, arrow_type_of_dtype, dtype_name, name_of_arrow
 from data_stack_petastorm import codecs
+from data_stack_petastorm import pickled_stubs as stubs
 from data_stack_petastorm.column_codec import UnischemaField, restore_codec, user_codecs
-from data_stack_petastorm.pickled_globals import KNOWN_GLOBALS, SPARK_CLASSES
+from data_stack_petastorm.pickled_globals import KNOWN_GLOBALS
 from data_stack_petastorm.pickled_opcodes import integer, named, object_with, text
-from data_stack_petastorm.pickled_stubs import (
-    DictNode,
-    DtypeNode,
-    GlobalNode,
-    ObjectNode,
-    Refusal,
-    attributes_of,
-    decode_pickle,
-    describe,
-    object_of,
-    plain_value,
-    text_of,
-)
 
 _MAX_DIMENSIONS = 64  # of numpy
 _IMAGE_FORMAT = re.compile(r"\.[a-z0-9]{1,8}")
@@ -46,20 +34,22 @@ def read_pickled_schema(data: bytes) -> tuple[str, list[UnischemaField]]:
         ConfigError: the schema has images of an unsupported format.
     """
     try:
-        attributes = attributes_of(object_of(decode_pickle(data), "schema"))
+        attributes = stubs.attributes_of(stubs.object_of(stubs.decode_pickle(data), "schema"))
         declared = attributes.get("_fields")
-        if not isinstance(declared, DictNode):
-            raise Refusal(f"a schema whose fields are {describe(declared)}")
-        fields = {text_of(name, "the name of a field"): _field(object_of(node, "field")) for name, node in declared.items}
+        if not isinstance(declared, stubs.DictNode):
+            raise stubs.Refusal(f"a schema whose fields are {stubs.describe(declared)}")
+        fields = {
+            stubs.text_of(name, "the name of a field"): _field(stubs.object_of(node, "field")) for name, node in declared.items
+        }
         for name, field in fields.items():
             if name != field.name:
-                raise Refusal(f"the field {field.name!r} under the name {name!r}")
-        return text_of(attributes.get("_name", "Unischema"), "the name of the schema"), list(fields.values())
-    except Refusal as error:
+                raise stubs.Refusal(f"the field {field.name!r} under the name {name!r}")
+        return stubs.text_of(attributes.get("_name", "Unischema"), "the name of the schema"), list(fields.values())
+    except stubs.Refusal as error:
         raise refusal("schema", error) from error
 
 
-def refusal(what: str, error: Refusal) -> DatasetFileCorruptError:
+def refusal(what: str, error: stubs.Refusal) -> DatasetFileCorruptError:
     """The error for a pickle that is not decoded."""
     return DatasetFileCorruptError(
         f"Petastorm's pickled {what} contains {error}. It is damaged, or not a {what}: data_stack decodes only what Petastorm "
@@ -68,17 +58,17 @@ def refusal(what: str, error: Refusal) -> DatasetFileCorruptError:
     )
 
 
-def _field(node: ObjectNode) -> UnischemaField:
+def _field(node: stubs.ObjectNode) -> UnischemaField:
     name, type_, shape, codec, nullable = node.arguments
-    name = text_of(name, "the name of a field")
+    name = stubs.text_of(name, "the name of a field")
     if not isinstance(nullable, (bool, int, type(None))) or nullable not in (False, True, None):
-        raise Refusal(f"the field {name!r}, nullable: {describe(nullable)}")
+        raise stubs.Refusal(f"the field {name!r}, nullable: {stubs.describe(nullable)}")
     if not isinstance(shape, (tuple, list)) or len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
-        raise Refusal(f"the field {name!r} with {describe(shape)} as an invalid shape")
+        raise stubs.Refusal(f"the field {name!r} with {stubs.describe(shape)} as an invalid shape")
     numpy_type = _numpy_type(type_)
     if numpy_type is None:
-        raise Refusal(f"the field {name!r} with the type {describe(type_)}")
-    stored = None if codec is None else _codec(object_of(codec, "codec"), name)
+        raise stubs.Refusal(f"the field {name!r} with the type {stubs.describe(type_)}")
+    stored = None if codec is None else _codec(stubs.object_of(codec, "codec"), name)
     return UnischemaField(name, numpy_type, tuple(shape), stored, bool(nullable))
 
 
@@ -87,24 +77,24 @@ def _is_size(size: Any) -> bool:
 
 
 def _numpy_type(node: Any) -> Any:
-    if isinstance(node, DtypeNode) and node.code not in ("f16", "c32"):  # numpy compares a dtype and its type as equal
+    if isinstance(node, stubs.DtypeNode) and node.code not in ("f16", "c32"):  # numpy compares a dtype and its type as equal
         return np.dtype(node.code).type
-    return node.known.type if isinstance(node, GlobalNode) else None
+    return node.known.type if isinstance(node, stubs.GlobalNode) else None
 
 
-def _codec(node: ObjectNode, field: str) -> Any:
-    attributes, kind = attributes_of(node), node.known.name
+def _codec(node: stubs.ObjectNode, field: str) -> Any:
+    attributes, kind = stubs.attributes_of(node), node.known.name
     if kind in user_codecs:
         made: dict[int, Any] = {}
         return restore_codec(kind, {name: _plain_attribute(value, made) for name, value in attributes.items()})
     if kind == "ScalarCodec":
-        return codecs.ScalarCodec(_spark_type(object_of(attributes.get("_spark_type"), "spark type")))
+        return codecs.ScalarCodec(_spark_type(stubs.object_of(attributes.get("_spark_type"), "spark type")))
     if kind != "CompressedImageCodec":
         return codecs.NdarrayCodec() if kind == "NdarrayCodec" else codecs.CompressedNdarrayCodec()
-    image_format = text_of(attributes.get("_image_codec"), "the format of an image").lower()
+    image_format = stubs.text_of(attributes.get("_image_codec"), "the format of an image").lower()
     quality = attributes.get("_quality", 80)
     if not _IMAGE_FORMAT.fullmatch(image_format) or type(quality) is not int or not 0 <= quality <= 100:
-        raise Refusal(f"images of format {describe(image_format)}, quality {describe(quality)}")
+        raise stubs.Refusal(f"images of format {stubs.describe(image_format)}, quality {stubs.describe(quality)}")
     if image_format == ".webp":
         return codecs.BinaryCodec(codec_of("webp"))
     if image_format not in (".png", ".jpeg", ".jpg"):
@@ -118,31 +108,31 @@ def _plain_attribute(value: Any, made: dict[int, Any], depth: int = 0) -> Any:
     Shared values are converted once: otherwise a small pickle could expand to unlimited data.
     """
     if depth > _MAX_DEPTH:
-        raise Refusal(f"an attribute of a codec that is nested more than {_MAX_DEPTH} deep")
+        raise stubs.Refusal(f"an attribute of a codec that is nested more than {_MAX_DEPTH} deep")
     if id(value) in made:
         return made[id(value)]
-    if isinstance(value, ObjectNode) and value.known.role == "spark type":
+    if isinstance(value, stubs.ObjectNode) and value.known.role == "spark type":
         return _spark_type(value)
     if isinstance(value, (list, tuple)):
         made[id(value)] = type(value)([_plain_attribute(each, made, depth + 1) for each in value])
-    elif isinstance(value, DictNode):
+    elif isinstance(value, stubs.DictNode):
         items = value.items
-        made[id(value)] = {text_of(key, "a key"): _plain_attribute(each, made, depth + 1) for key, each in items}
-    elif isinstance(value, DtypeNode):
+        made[id(value)] = {stubs.text_of(key, "a key"): _plain_attribute(each, made, depth + 1) for key, each in items}
+    elif isinstance(value, stubs.DtypeNode):
         return np.dtype(value.byte_order + value.code + value.unit)
     else:
         numpy_type = _numpy_type(value)
-        return numpy_type if numpy_type is not None else None if value is None else plain_value(value)
+        return numpy_type if numpy_type is not None else None if value is None else stubs.plain_value(value)
     return made[id(value)]
 
 
-def _spark_type(node: ObjectNode) -> str:
+def _spark_type(node: stubs.ObjectNode) -> str:
     if node.known.name != "decimal":
         return node.known.name
-    attributes = attributes_of(node)
+    attributes = stubs.attributes_of(node)
     precision, scale = attributes.get("precision", 10), attributes.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= 38 or precision < 1:
-        raise Refusal(f"a decimal type of precision {describe(precision)} and scale {describe(scale)}")
+        raise stubs.Refusal(f"a decimal type of precision {stubs.describe(precision)} and scale {stubs.describe(scale)}")
     return f"decimal({precision},{scale})"
 
 
@@ -153,7 +143,8 @@ _OWN_ATTRIBUTES: Final = frozenset(
     ("as_spark_schema", "create_schema_view", "fields", "from_arrow_schema", "make_namedtuple", "make_namedtuple_tf")
 )
 _TYPE_NAMES: Final = {"U": "str_", "S": "bytes_", "b": "bool_", "M": "datetime64"}
-_SPARK_CLASS_OF: Final = {simple: name for name, simple in reversed(SPARK_CLASSES.items())}  # string is StringType, the first
+#: The class of a type; that of string is StringType, the first.
+_SPARK_CLASS_OF: Final = {known.name: name for name, known in reversed(KNOWN_GLOBALS.items()) if known.role == "spark type"}
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 
 
@@ -228,8 +219,8 @@ def _spark_type_of(field: Field, name: str | None) -> bytes:
         raise _unknown_to_petastorm(field)
     if (decimal := _DECIMAL.fullmatch(for_spark)) is not None:
         digits = text("precision") + integer(int(decimal[1])) + text("scale") + integer(int(decimal[2]))
-        return object_with("pyspark.sql.types.DecimalType", digits + text("hasPrecisionInfo") + b"\x88")
-    return object_with(f"pyspark.sql.types.{_SPARK_CLASS_OF[for_spark]}")
+        return object_with(_SPARK_CLASS_OF["decimal"], digits + text("hasPrecisionInfo") + b"\x88")
+    return object_with(_SPARK_CLASS_OF[for_spark])
 
 
 def _unknown_to_petastorm(field: Field) -> ConfigError:

@@ -40,11 +40,5 @@ def local_path(url: str) -> str | None:
 
 
 def readable_source(url: str) -> str:
-    """Return the source for ``ParquetDataset`` of a URL of Spark; Hadoop calls s3 ``s3a`` or ``s3n``."""
-    path = local_path(url)
-    if path is not None:
-        return path
-    for scheme in ("s3a://", "s3n://"):  # Hadoop's names for s3
-        if url.startswith(scheme):
-            return "s3://" + url[len(scheme) :]
-    return url
+    """Return the source for ``ParquetDataset`` of a URL of Spark: a local path, or the URL."""
+    return local_path(url) or url

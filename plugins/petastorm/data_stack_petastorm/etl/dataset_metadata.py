@@ -15,7 +15,7 @@ from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
-from data_stack_petastorm.fs_utils import FilesystemResolver, readable_source
+from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.parquet_metadata import ROW_GROUPS_KEY, UNISCHEMA_KEY
 from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema
@@ -118,7 +118,7 @@ def get_schema_from_dataset_url(
     if storage_options and filesystem is None:
         first = source[0] if isinstance(source, list) else source
         filesystem = FilesystemResolver(first, storage_options=storage_options).filesystem()
-    return _schema(Footers(find_files(readable_source(source), filesystem=filesystem), lazily=True))
+    return _schema(Footers(find_files(source, filesystem=filesystem), lazily=True))
 
 
 def infer_or_load_unischema(dataset: Any) -> Unischema:
@@ -138,7 +138,7 @@ def footers_of(dataset: Any) -> Footers:
     if isinstance(dataset, Footers):
         return dataset
     if not isinstance(dataset, pq.ParquetDataset):
-        return Footers(find_files(readable_source(dataset)), lazily=True)
+        return Footers(find_files(dataset), lazily=True)
     folder = os.path.commonpath([os.path.dirname(file) for file in dataset.files])
     while "=" in os.path.basename(folder):  # a folder of a partition
         folder = os.path.dirname(folder)

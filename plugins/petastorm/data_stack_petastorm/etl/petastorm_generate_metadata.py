@@ -12,7 +12,6 @@ import pyarrow as pa
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Schema, generate_metadata
 from data_stack_petastorm.etl.dataset_metadata import footers_of
-from data_stack_petastorm.fs_utils import readable_source
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.unischema import Unischema
 
@@ -44,10 +43,9 @@ def generate_petastorm_metadata(
         if not isinstance(found, (Unischema, Schema)):
             raise ConfigError(f"The specified class {unischema_class!r} is not an instance of a Unischema object: {found!r:.80}")
         schema = as_schema(found)
-    source = readable_source(dataset_url)
-    generate_metadata(source, schema=schema, petastorm=True)
+    generate_metadata(dataset_url, schema=schema, petastorm=True)
     if use_summary_metadata:
-        _write_summary(source)
+        _write_summary(dataset_url)
 
 
 def _write_summary(source: Any) -> None:

@@ -20,7 +20,6 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack_petastorm.etl import RowGroupIndexerBase
 from data_stack_petastorm.etl.dataset_metadata import footers_of
 from data_stack_petastorm.etl.rowgroup_indexers import Indexer, indexer_of_json
-from data_stack_petastorm.fs_utils import readable_source
 from data_stack_petastorm.parquet_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
 from data_stack_petastorm.pickled_indexes import read_pickled_indexes, write_pickled_indexes
 
@@ -47,7 +46,7 @@ def build_rowgroup_index(
         ResourceNotFoundError: the dataset does not exist.
         DatasetFileCorruptError, StorageError: the dataset cannot be read, or its metadata cannot be written.
     """
-    footers = Footers(find_files(readable_source(dataset_url)))
+    footers = Footers(find_files(dataset_url))
     if footers.files.given:
         raise ConfigError("indexes belong to a whole dataset: pass its folder, not a file or a list of files")
     row_groups = RowGroups(footers, read_schema(footers))

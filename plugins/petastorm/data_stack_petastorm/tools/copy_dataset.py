@@ -23,7 +23,6 @@ from data_stack.io.folder import folder_of
 from data_stack_petastorm.etl.dataset_metadata import footers_of, get_schema_from_dataset_url
 from data_stack_petastorm.etl.rowgroup_indexers import Indexer
 from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index, read_indexes
-from data_stack_petastorm.fs_utils import readable_source
 from data_stack_petastorm.parquet_metadata import UNISCHEMA_KEY
 from data_stack_petastorm.unischema import match_unischema_fields
 
@@ -56,16 +55,15 @@ def copy_dataset(
         ConfigError: no field matches, or the target exists (in programs with Spark, this is also an ``AnalysisException``).
         ResourceNotFoundError: the source does not exist.
     """
-    unischema, source = get_schema_from_dataset_url(source_url), readable_source(source_url)
+    unischema = get_schema_from_dataset_url(source_url)
     names = [field.name for field in match_unischema_fields(unischema, field_regex or [])]
     if field_regex and not names:
         raise ConfigError(f"Regular expressions ({field_regex}) do not match any fields ({', '.join(unischema.fields)})")
-    target = readable_source(target_url)
-    if not overwrite_output and folder_of(target).list_files():
+    if not overwrite_output and folder_of(target_url).list_files():
         raise _target_error(f"{target_url!r} already exists: pass overwrite_output=True, or another target")
-    footers = footers_of(source)
+    footers = footers_of(source_url)
     footers.read_all()
-    if folder_of(target).path is not None and folder_of(target).path == footers.files.folder.path:
+    if folder_of(target_url).path is not None and folder_of(target_url).path == footers.files.folder.path:
         raise ConfigError(f"source and target are both {target_url!r}")
     row_groups = RowGroups(footers, read_schema(footers))
     schema = row_groups.schema.view(names) if names else row_groups.schema
@@ -73,7 +71,7 @@ def copy_dataset(
         row_groups.schema[name]  # raises if the field does not exist
     in_folders = partition_names(footers.files.partitions)
     with ParquetWriter(
-        target,
+        target_url,
         schema,
         partition_by=[name for name in in_folders if name in schema],
         row_group_mb=row_group_size_mb or 32.0,
@@ -87,7 +85,7 @@ def copy_dataset(
     with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # out of date, or damaged
         indexes = [index for index in read_indexes(footers).values() if index.field in schema]
     if indexes:
-        build_rowgroup_index(target, None, indexes)
+        build_rowgroup_index(target_url, None, indexes)
 
 
 def _file_mb(footers: Footers, partitions_count: int | None) -> float:
