@@ -180,7 +180,7 @@ class Empty(Sharded):
         return SequenceDatasetIterator([[0]])
 
 
-@pytest.mark.parametrize("engine", [None, ThreadEngine()], ids=str)
+@pytest.mark.parametrize("engine", [None, ThreadEngine()], ids=["none", "threads"])
 def test_the_work_for_a_shard_does_not_grow_with_their_number(engine: PreparationEngine | None) -> None:
     n_calls = []
     for n_shards in (10, 100, 1000):  # the first one imports modules
