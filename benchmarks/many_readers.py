@@ -147,7 +147,7 @@ def stores(folder: Path, wanted: list[str]) -> Iterator[dict[str, tuple[str, Cou
                 return new
 
             # On two cores, a server answers 256 readers late.
-            url = mongod.uri("many").replace("/many", "/many/train", 1) + "&timeoutSeconds=60"
+            url = mongod.uri("many").replace("/many", "/many/train", 1) + "&serverSelectionTimeoutMS=60000"
             found["MongoDB"] = url, of_mongod
             found["MongoDB, cache"] = f"{url}&cache={folder / 'cache-mongodb'}&cacheFresh=60", of_mongod
         if any("S3" in case for case in wanted):

@@ -236,11 +236,11 @@ class CacheFolder:
             raise OSError("the cache is full")
         with contextlib.ExitStack() as exits:
             handles = []
-            for kind in ("bytes", "blocks"):
+            for kind in ("blocks", "bytes"):  # bytes alone would be taken for a damaged whole
                 os.makedirs(os.path.join(self.path, kind), exist_ok=True)
                 handles.append(os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600))
                 exits.callback(os.close, handles[-1])
-            data, digests = handles
+            digests, data = handles
             if os.fstat(data).st_size != content.size:
                 os.truncate(data, content.size)
             noted = int.from_bytes(os.pread(digests, DIGEST_BYTES, 0), "little")
