@@ -110,7 +110,6 @@ class CacheFolder:
         numbers: Sequence[int],
         find: Callable[[Sequence[int]], dict[int, _Result]],
         make: Callable[[Sequence[int]], dict[int, _Result]],
-        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> dict[int, _Result]:
         """Results of numbered work of which one process (or thread) of this machine does each, while the others wait for it.
 
@@ -121,9 +120,8 @@ class CacheFolder:
             numbers: which results are wanted, ascending.
             find: returns those that are in this folder.
             make: makes results, and writes them where ``find`` finds them.
-            patience_seconds: how long to wait.
         """
-        found, waits = find(numbers), polls(patience_seconds, first=0.001, longest=0.02)
+        found, waits = find(numbers), polls(_PATIENCE_SECONDS, first=0.001, longest=0.1)
         while missing := [number for number in numbers if number not in found]:
             if time.monotonic() < self._useless_until or not next(waits, False):
                 return found | make(missing)
@@ -138,7 +136,6 @@ class CacheFolder:
         key: str,
         find: Callable[[], _Result | None],
         make: Callable[[], _Result],
-        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> _Result:
         """As :meth:`share` for a single result, of which ``find`` returns None if it is missing."""
 
@@ -146,7 +143,7 @@ class CacheFolder:
             found = find()
             return {} if found is None else {0: found}
 
-        return self.share(key, (0,), find_it, lambda numbers: {0: make()}, patience_seconds)[0]
+        return self.share(key, (0,), find_it, lambda numbers: {0: make()})[0]
 
     @contextlib.contextmanager
     def _claim(self, key: str, numbers: Sequence[int]) -> Iterator[list[int]]:

@@ -212,7 +212,6 @@ class CachedStorageConnector(StorageConnector):
                 f"{self.remote!r} {identifier}",
                 lambda: self._read_note(identifier, False, start - self._fresh_seconds, start),
                 lambda: self._stat_remote(identifier, must_be_held),
-                patience_seconds=1.0,
             )
         except (ResourceNotFoundError, StorageUnavailableError) as error:
             if isinstance(error, ResourceNotFoundError) and not self._is_unmounted():
