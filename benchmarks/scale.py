@@ -5,6 +5,7 @@ Run: python benchmarks/scale.py [--only CASE …]
 Cases:
   files      a thousand million rows in 10,000 Parquet files, which are links to one file: opened with a manifest
   order      a shuffled loader of a million and of a thousand million samples: made, resumed, its memory
+  plan       ranks 0, 500 and 999 of 1,000, on a thousand million samples, shuffle=True: samples are positions
   ranks      an epoch of ten million samples for 64 ranks with 8 threads each, all of them in this process
   resources  1,000, 10,000 and 100,000 resources of 100 bytes in a folder and in a mongod: listed, verified, collected
 """
@@ -12,9 +13,11 @@ Cases:
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from harness import SUPPORT, Results, in_turn, machine, parser_of, timed
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.formats.parquet import ParquetDataset, generate_metadata
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
@@ -85,6 +88,45 @@ def order(results: Results, _: Path, rounds: int, small: bool) -> None:
         results.keep("order, memory", f"{n_samples:,} samples", [float(tracemalloc.get_traced_memory()[1])], "MiB")
         tracemalloc.stop()
     results.print("order, memory")
+
+
+class Positions(DatasetIterator):
+    """So many samples, which are their positions: what is left is the loader's arithmetic."""
+
+    def __init__(self, n_samples: int) -> None:
+        self._n_samples = n_samples
+
+    def __len__(self) -> int:
+        return self._n_samples
+
+    def __getitem__(self, index: int) -> Any:
+        return (index,)
+
+    def read_batch(self, indices: Any) -> Any:
+        return (np.asarray(indices),)
+
+
+def plan(results: Results, _: Path, rounds: int, small: bool) -> None:
+    """The first batch, and 1,000 further ones, of some of 1,000 ranks; no sample comes twice."""
+    positions, world = Positions(10**6 if small else 10**9), 1000
+    n_batches, seen = 3 if small else 1000, list[Any]()
+    for rank in (0, world // 2, world - 1):
+        tracemalloc.start()
+        way, start = f"rank {rank} of {world:,}", time.perf_counter()
+        with Loader(positions, BATCH, shuffle=True, shard=(rank, world), workers=0) as loader:
+            batches = iter(loader)
+            seen.append(next(batches)[0])
+            first = time.perf_counter()
+            seen += [batch for (batch,) in itertools.islice(batches, n_batches)]
+            end = time.perf_counter()
+        results.keep("plan, first batch", way, [first - start], "ms")
+        results.keep(f"plan, {n_batches:,} further batches of {BATCH}", way, [end - first], "ms")
+        results.keep("plan, memory without batches", way, [float(tracemalloc.get_traced_memory()[1])], "MiB")
+        tracemalloc.stop()
+    for case in [case for case in results.figures if case.startswith("plan, ")]:
+        results.print(case)
+    n_twice = sum(map(len, seen)) - len(np.unique(np.concatenate(seen)))
+    results.judge("no sample twice", "loader", "", f"{n_twice} twice", "0", n_twice == 0)
 
 
 def ranks(results: Results, _: Path, rounds: int, small: bool) -> None:
@@ -162,7 +204,7 @@ def keep_times(case: str, ways: dict[str, Callable[[], object]], results: Result
     results.print(case)
 
 
-CASES = {"files": files, "order": order, "ranks": ranks, "resources": resources}
+CASES = {"files": files, "order": order, "plan": plan, "ranks": ranks, "resources": resources}
 
 
 def main() -> None:

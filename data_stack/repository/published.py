@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
 
     Args:
         place: a URL of a web server, ``"https://example.org/digits#sha256=…"``, with ``?cache=/folder&cacheBytes=50GB`` before
-            the ``#`` to keep what is read; or a folder.
+            the ``#`` to keep what is read, and ``&cacheFresh=60`` to request the description once a minute, or with a pin once;
+            or a folder.
 
     Raises:
         ResourceNotFoundError: the web server has no published dataset there.
@@ -51,7 +53,7 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
         ConfigError: the text after ``#`` is not a pin.
     """
     pin = ""
-    cached: Callable[[StorageConnector], StorageConnector] | None = None
+    cached: Callable[..., StorageConnector] | None = None
     files: WebFiles | _FolderFiles
     if isinstance(place, str):
         url, _, pin = place.partition("#")
@@ -65,14 +67,18 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
         files = _FolderFiles(place.as_folder())
         if not files.folder.has_file(DESCRIPTION):
             return None
+    description: StorageConnector = _Description(files, pin.lower())
+    if cached is not None:  # a pinned one stays as it is
+        description = cached(description, fresh_seconds=math.inf) if pin else cached(description)
     try:
-        data = files.read(DESCRIPTION, 0, MAX_BYTES + 1)
+        with description.get_resource(DESCRIPTION) as resource:
+            data = bytes(resource.read())
     except ResourceNotFoundError:
         advice = f"{DESCRIPTION}, which `data-stack publish` writes, is missing; download other files of web servers"
         raise ResourceNotFoundError(f"{files!r} is not a published dataset: {advice}") from None
     published = PublishedDataset.parse(data, repr(files), pin)
     store = _PublishedFiles(files, published)
-    return published, store if cached is None else cached(store)
+    return published, store if cached is None else cached(store, fresh_seconds=0.0)  # the description says it at once
 
 
 @dataclass(frozen=True)
@@ -107,9 +113,7 @@ class PublishedDataset:
             DatasetFileCorruptError: it is damaged, of another format or too large; ChecksumMismatchError: the pin is another.
         """
         what = f"{DESCRIPTION} of {place}"
-        found = f"sha256={hashlib.sha256(data).hexdigest()}"
-        if pin and pin.lower() != found:
-            raise ChecksumMismatchError(DESCRIPTION, place, pin.partition("=")[2], found.partition("=")[2], "sha256")
+        _check_pin(data, place, pin)
         if len(data) > MAX_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {MAX_BYTES:,} bytes")
         fields = JsonObject.unseal(data, what)
@@ -124,6 +128,14 @@ class PublishedDataset:
         if distribution != manifest.distribution:
             raise DatasetFileCorruptError(f"{what} names two distributions")
         return cls(manifest, licence, blocks)
+
+
+def _check_pin(data: bytes, place: str, pin: str) -> str:
+    """The SHA-256 of a description, if it is the pinned one."""
+    found = hashlib.sha256(data).hexdigest()
+    if pin and pin.lower() != f"sha256={found}":
+        raise ChecksumMismatchError(DESCRIPTION, place, pin.partition("=")[2], found, "sha256")
+    return found
 
 
 def _blocks(digests: JsonObject, identifier: str, size: int, what: str) -> bytes:
@@ -150,10 +162,33 @@ class _FolderFiles:
             return bytes(resource.read(stop - start))
 
 
-class _PublishedFiles(StorageConnector):
-    """A published dataset as a store that cannot be written."""
-
+class _ReadOnly(StorageConnector):
     knows_digests = checks_reads = True
+
+    def set_resource(self, identifier: str, resource: Storable) -> None:
+        raise UnsupportedStorageOperationError(f"{self!r} cannot be written")
+
+
+class _Description(_ReadOnly):
+    """The description as the only resource of a store, for a cache before it; each pin has its own notes there."""
+
+    def __init__(self, files: WebFiles | _FolderFiles, pin: str) -> None:
+        self._files, self._pin = files, pin
+
+    def __repr__(self) -> str:
+        return f"<published dataset at {self._files!r}{'#' if self._pin else ''}{self._pin}>"
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        data = self._files.read(identifier, 0, MAX_BYTES + 1)
+        info = ResourceInfo(identifier, len(data), _check_pin(data, repr(self._files), self._pin))
+        return self._make_resource(identifier, BytesSource(data, info), resource_type)
+
+    def has_resource(self, identifier: str) -> bool:
+        return identifier == DESCRIPTION
+
+
+class _PublishedFiles(_ReadOnly):
+    """A published dataset as a store that cannot be written."""
 
     def __init__(self, files: WebFiles | _FolderFiles, published: PublishedDataset) -> None:
         self._files, self._blocks, self._manifest = files, published.blocks, published.manifest.to_json()
@@ -172,9 +207,6 @@ class _PublishedFiles(StorageConnector):
             return self._make_resource(identifier, BytesSource(self._manifest, info), resource_type)
         blocks = _VerifiedBlocks(self._files, file, info, self._blocks[file])
         return self._make_resource(identifier, BlockedSource(blocks), resource_type)
-
-    def set_resource(self, identifier: str, resource: Storable) -> None:
-        raise UnsupportedStorageOperationError(f"{self!r} cannot be written")
 
     def has_resource(self, identifier: str) -> bool:
         return check_identifier(identifier) in self._infos

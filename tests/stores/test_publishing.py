@@ -102,8 +102,13 @@ def test_what_a_cache_keeps_is_not_asked_for_again(published: tuple[Path, str], 
         assert train.read_batch(range(7_000, 7_100))[0][:, 0].tolist() == list(range(7_000, 7_100))
         asked.append(sum(seen.path.endswith(".npy") for seen in server.requests))
     assert asked[0] == asked[1] > 0
-    with pytest.raises(ConfigError, match="cache of a http:// URL"):
-        data_stack.load(url.replace("?cache=", "?cacheBytes="), split="train")
+    fresh = url.replace("#", "&cacheFresh=1000#").partition("#")[0]
+    for place, n_descriptions in ((url, 1), (fresh, 2), (fresh, 2)):  # a pinned one stays as it is
+        assert len(data_stack.load(place, split="train")) == N_ROWS
+        assert sum(seen.path.endswith("data_stack.json") for seen in server.requests) == n_descriptions
+    for wrong in (url.replace("?cache=", "?cacheBytes="), fresh.replace("1000", "soon"), fresh.replace("1000", "-1")):
+        with pytest.raises(ConfigError, match="cache of a http:// URL"):
+            data_stack.load(wrong, split="train")
 
 
 def test_it_is_read_from_folders_and_stores_too(published: tuple[Path, str], tmp_path: Path) -> None:

@@ -76,10 +76,10 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
         yield blocks[0], len(blocks)
 
 
-def blocks_of(resource: StreamedResource, block_bytes: int) -> Blocks | None:
-    """The blocks of a resource, without the cache and read-ahead before them; None if they are not of that length."""
+def blocks_of(resource: StreamedResource) -> Blocks | None:
+    """The blocks of a resource, without the cache and read-ahead before them; None if it has none."""
     source = resource._source
-    return source._blocks if isinstance(source, BlockedSource) and source._blocks.block_bytes == block_bytes else None
+    return source._blocks if isinstance(source, BlockedSource) else None
 
 
 #: The recent blocks of all sources by the number of the source and of the block. h5py and zipfile read the same places again and

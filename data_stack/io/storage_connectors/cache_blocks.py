@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
+from data_stack.io.integrity import DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.storage_connectors.blocks import runs_of
 from data_stack.io.storage_connectors.cache_folder import CacheFolder, Content
 
@@ -20,15 +20,20 @@ class CachedBlocks:
     Args:
         folder: the cache. If it takes nothing, there are no files, and each block is fetched.
         content: the bytes of the resource.
+        block_bytes: length of the blocks, unless there are files with blocks of another length.
+
+    Attributes:
+        block_bytes: length of the blocks.
     """
 
-    def __init__(self, folder: CacheFolder, content: Content) -> None:
-        self._folder, self._content = folder, content
+    def __init__(self, folder: CacheFolder, content: Content, block_bytes: int) -> None:
+        self._folder, self._content, self.block_bytes = folder, content, block_bytes
         #: Of the bytes, and of the digests.
         self._handles: tuple[int, int] | None = None
         if folder.admits(content.size):
             with self._giving_up():
-                self._handles = folder.open_blocks(content)
+                *handles, self.block_bytes = folder.open_blocks(content, block_bytes)
+                self._handles = handles[0], handles[1]
         self._keeps = self._handles is not None
 
     def obtain(self, numbers: Sequence[int], fetch: Callable[[Sequence[int]], Sequence[bytes]]) -> list[bytes]:
@@ -61,13 +66,15 @@ class CachedBlocks:
         found = dict[int, bytes]()
         with self._giving_up():
             data, slots = self._handles or (-1, -1)
+            # Another process may have completed it, and removed the digests, just before this one opened them.
+            is_whole = self._handles is not None and os.fstat(data).st_mtime_ns == self._content.seal_ns
             for first, n_blocks in runs_of(numbers) if self._handles is not None else ():
-                digests = os.pread(slots, n_blocks * DIGEST_BYTES, first * DIGEST_BYTES)
+                digests = os.pread(slots, n_blocks * DIGEST_BYTES, (1 + first) * DIGEST_BYTES)
                 for number in range(first, first + n_blocks):
                     digest = digest_of_block(digests, number - first)
-                    if digest.strip(b"\0"):
-                        block = os.pread(data, BLOCK_BYTES, number * BLOCK_BYTES)
-                        if block_digest(block) == digest:
+                    if is_whole or digest.strip(b"\0"):
+                        block = os.pread(data, self.block_bytes, number * self.block_bytes)
+                        if is_whole or block_digest(block) == digest:
                             found[number] = block
         return found
 
@@ -85,13 +92,14 @@ class CachedBlocks:
                 # Long writes: a file written in short ones is read more slowly. The digests of blocks that a full disk did not
                 # take do not match.
                 run = [blocks[number] for number in range(first, first + n_blocks)]
-                os.pwritev(data, run, first * BLOCK_BYTES)
-                os.pwrite(digests, b"".join(map(block_digest, run)), first * DIGEST_BYTES)
+                os.pwritev(data, run, first * self.block_bytes)
+                os.pwrite(digests, b"".join(map(block_digest, run)), (1 + first) * DIGEST_BYTES)
 
     def _complete(self) -> bool:
         with self._giving_up():
             data, slots = self._handles or (-1, -1)
-            digests, content = os.pread(slots, self._content.digest_bytes, 0), self._content
+            content = self._content
+            digests = os.pread(slots, content.digest_bytes(self.block_bytes), DIGEST_BYTES)
             if 0 not in memoryview(digests).cast("Q") and not self._folder.share_one(
                 f"{content.key} whole",
                 lambda: os.fstat(data).st_mtime_ns == content.seal_ns or None,

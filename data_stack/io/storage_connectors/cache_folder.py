@@ -3,7 +3,7 @@
 ::
 
     bytes/<sha256>-<size>           the bytes; a sparse file while blocks are missing
-    blocks/<sha256>-<size>          while blocks are missing: 8 bytes per block, its digest, or zeros
+    blocks/<sha256>-<size>          while blocks are missing: their length; and for each of them its digest, or zeros; all 8 bytes
     notes/<remote>/a/b.gz~          the last ``stat`` of "a/b.gz" in the remote; its modification time is that of the request
     claims                          an empty file whose locks say what a process is fetching, so that others wait for it
 
@@ -39,6 +39,8 @@ _Result = TypeVar("_Result")
 
 #: Resources up to this size come in one request. Their files are not synced, but verified again after the next boot.
 WHOLE_BYTES = 1 << 20
+#: Longer blocks of a remote are cached in parts.
+MAX_BLOCK_BYTES = 4 << 20
 _PAGE_BYTES = 4096
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -75,10 +77,9 @@ class Content:
         boot = b"" if self.size > WHOLE_BYTES else this_machine().encode()
         return (1 + int.from_bytes(block_digest_at(boot, self.key.encode()), "big") % (1 << 29)) * 1_000_000_000
 
-    @property
-    def digest_bytes(self) -> int:
+    def digest_bytes(self, block_bytes: int) -> int:
         """Length of the digests of all blocks."""
-        return -(-self.size // BLOCK_BYTES) * DIGEST_BYTES
+        return -(-self.size // block_bytes) * DIGEST_BYTES
 
 
 class CacheFolder:
@@ -109,7 +110,6 @@ class CacheFolder:
         numbers: Sequence[int],
         find: Callable[[Sequence[int]], dict[int, _Result]],
         make: Callable[[Sequence[int]], dict[int, _Result]],
-        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> dict[int, _Result]:
         """Results of numbered work of which one process (or thread) of this machine does each, while the others wait for it.
 
@@ -120,9 +120,8 @@ class CacheFolder:
             numbers: which results are wanted, ascending.
             find: returns those that are in this folder.
             make: makes results, and writes them where ``find`` finds them.
-            patience_seconds: how long to wait.
         """
-        found, waits = find(numbers), polls(patience_seconds, first=0.001, longest=0.02)
+        found, waits = find(numbers), polls(_PATIENCE_SECONDS, first=0.001, longest=0.1)
         while missing := [number for number in numbers if number not in found]:
             if time.monotonic() < self._useless_until or not next(waits, False):
                 return found | make(missing)
@@ -137,7 +136,6 @@ class CacheFolder:
         key: str,
         find: Callable[[], _Result | None],
         make: Callable[[], _Result],
-        patience_seconds: float = _PATIENCE_SECONDS,
     ) -> _Result:
         """As :meth:`share` for a single result, of which ``find`` returns None if it is missing."""
 
@@ -145,7 +143,7 @@ class CacheFolder:
             found = find()
             return {} if found is None else {0: found}
 
-        return self.share(key, (0,), find_it, lambda numbers: {0: make()}, patience_seconds)[0]
+        return self.share(key, (0,), find_it, lambda numbers: {0: make()})[0]
 
     @contextlib.contextmanager
     def _claim(self, key: str, numbers: Sequence[int]) -> Iterator[list[int]]:
@@ -221,8 +219,12 @@ class CacheFolder:
         except OSError as error:
             self.cannot("write to", error)
 
-    def open_blocks(self, content: Content) -> tuple[int, int]:
-        """Open or create the files of blocks: that of the bytes, and that of the digests.
+    def open_blocks(self, content: Content, block_bytes: int) -> tuple[int, int, int]:
+        """Open or create the files of blocks: that of the bytes, that of the digests, and the length of the blocks.
+
+        Args:
+            content: the bytes of the resource.
+            block_bytes: length of the blocks of new files.
 
         Raises:
             OSError: that is not possible.
@@ -231,17 +233,23 @@ class CacheFolder:
             raise OSError("the cache is full")
         with contextlib.ExitStack() as exits:
             handles = []
-            for kind, size in (("blocks", content.digest_bytes), ("bytes", content.size)):
+            for kind in ("blocks", "bytes"):  # bytes alone would be taken for a damaged whole
                 os.makedirs(os.path.join(self.path, kind), exist_ok=True)
-                handle = os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-                exits.callback(os.close, handle)
-                if os.fstat(handle).st_size != size:
-                    os.truncate(handle, size)
-                handles.append(handle)
-            if os.fstat(handles[1]).st_mtime_ns == content.seal_ns:  # another process was faster
+                handles.append(os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600))
+                exits.callback(os.close, handles[-1])
+            digests, data = handles
+            if os.fstat(data).st_size != content.size:
+                os.truncate(data, content.size)
+            noted = int.from_bytes(os.pread(digests, DIGEST_BYTES, 0), "little")
+            is_length = BLOCK_BYTES <= noted <= MAX_BLOCK_BYTES
+            if not is_length or os.fstat(digests).st_size != DIGEST_BYTES + content.digest_bytes(noted):
+                noted = block_bytes
+                os.pwrite(digests, noted.to_bytes(DIGEST_BYTES, "little"), 0)
+                os.truncate(digests, DIGEST_BYTES + content.digest_bytes(noted))
+            if os.fstat(data).st_mtime_ns == content.seal_ns:  # another process was faster
                 _remove(self._path("blocks", content))
             exits.pop_all()
-            return handles[1], handles[0]
+            return data, digests, noted
 
     def has(self, kind: str, content: Content) -> bool:
         """Whether there is a file of the ``"bytes"``, whole or in part, or of the digests of the ``"blocks"``."""

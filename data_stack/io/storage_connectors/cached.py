@@ -29,7 +29,7 @@ from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, blocks_of, runs_of
 from data_stack.io.storage_connectors.cache_blocks import CachedBlocks
-from data_stack.io.storage_connectors.cache_folder import WHOLE_BYTES, CacheFolder, Content
+from data_stack.io.storage_connectors.cache_folder import MAX_BLOCK_BYTES, WHOLE_BYTES, CacheFolder, Content
 from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.writer import ResourceWriter
@@ -45,8 +45,9 @@ class CachedStorageConnector(StorageConnector):
 
     Opening a resource asks the remote for its digest, and the cache serves the bytes of that digest. A replaced resource is
     therefore fetched again, while open readers of the old one keep its bytes. Resources up to 1 MiB are fetched whole, longer
-    ones in blocks of 64 KiB as they are read. The cache verifies bytes by their SHA-256, again after any change of their file,
-    and fetches damaged ones again. A cache that is full, read-only or broken costs speed, never a read.
+    ones as they are read, in the remote's own blocks if these have 64 KiB to 4 MiB, otherwise in blocks of 64 KiB. The cache
+    verifies bytes by their SHA-256, again after any change of their file, and fetches damaged ones again. A cache that is full,
+    read-only or broken costs speed, never a read.
 
     While the remote is away (it raises StorageUnavailableError or another OSError, or is a folder that is not mounted), cached
     resources are served as last described by the remote, with one warning in the log; others raise StorageUnavailableError.
@@ -62,9 +63,9 @@ class CachedStorageConnector(StorageConnector):
         max_bytes: size limit of the folder, which several processes may exceed for a moment. The least recently used files
             are evicted; resources above the limit are not cached. None: no limit; :meth:`collect_garbage` removes the content
             of replaced resources.
-        fresh_seconds: how long the processes of a machine trust a digest without asking again. With 0, every opening sends one
-            request to the remote, or shares the answer to one that another process sends later; ``math.inf``, until the next
-            boot, saves these for resources that never change.
+        fresh_seconds: how long the processes of a machine trust a digest without asking again; not that a resource is missing.
+            With 0, every opening sends one request to the remote, or shares the answer to one that another process sends later;
+            ``math.inf``, until the next boot, saves these for resources that never change.
 
     Raises:
         ConfigError: a limit below 0.
@@ -202,16 +203,15 @@ class CachedStorageConnector(StorageConnector):
             return said
         if self._is_silent() and (info := self._read_note(identifier, must_be_held)) is not None:
             return info
-        since = time.monotonic() - self._fresh_seconds
+        start = time.monotonic()
         try:
             if self._is_quick and not self._fresh_seconds:
                 return self._stat_remote(identifier, must_be_held)
             # As good as an answer to this process: that to a request of another one which began no earlier.
             return self._folder.share_one(
                 f"{self.remote!r} {identifier}",
-                lambda: self._read_note(identifier, False, since),
+                lambda: self._read_note(identifier, False, start - self._fresh_seconds, start),
                 lambda: self._stat_remote(identifier, must_be_held),
-                patience_seconds=1.0,
             )
         except (ResourceNotFoundError, StorageUnavailableError) as error:
             if isinstance(error, ResourceNotFoundError) and not self._is_unmounted():
@@ -274,9 +274,16 @@ class CachedStorageConnector(StorageConnector):
         """Whether a request was unanswered a moment ago."""
         return time.monotonic() < self._silent_until
 
-    def _read_note(self, identifier: str, must_be_held: bool, since: float | None = None) -> ResourceInfo | None:
-        """The last ``stat`` in the remote, if it can be served; ResourceNotFoundError if there was no such resource."""
+    def _read_note(
+        self, identifier: str, must_be_held: bool, since: float | None = None, start: float | None = None
+    ) -> ResourceInfo | None:
+        """The last ``stat`` in the remote, if it can be served; ResourceNotFoundError if there was no such resource.
+
+        Only one that was asked for ``since``; or at ``start``, if it was missing, as it may come at any time.
+        """
         noted = self._folder.read_note(identifier, since)
+        if noted is not None and noted.size < 0:
+            noted = self._folder.read_note(identifier, start)
         if noted is None:
             return None
         if noted.size < 0:
@@ -380,15 +387,17 @@ class _CachedResource:
 class _CachedBlocks(Blocks):
     """The blocks of a resource that is not whole in the cache: cached ones, and the others from the remote."""
 
-    block_bytes = BLOCK_BYTES
-
     def __init__(self, source: _CachedResource, resource: StreamedResource | None) -> None:
         self._source, self._resource = source, resource
         self._cache, self._content = source.cache, source.content
         self.size, self.sha256 = self._content.size, self._content.sha256
-        if resource is not None and (blocks := blocks_of(resource, BLOCK_BYTES)) is not None:
+        blocks, block_bytes = None if resource is None else blocks_of(resource), BLOCK_BYTES
+        if blocks is not None:
+            # Those of the remote: parts of its chunks would be moved as often as there are processes.
+            block_bytes = blocks.block_bytes if BLOCK_BYTES <= blocks.block_bytes <= MAX_BLOCK_BYTES else BLOCK_BYTES
             self.ahead_bytes = blocks.ahead_bytes
-        self._cached = CachedBlocks(self._cache._folder, self._content)
+        self._cached = CachedBlocks(self._cache._folder, self._content, block_bytes)
+        self.block_bytes = self._cached.block_bytes
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         return self._cached.obtain(numbers, self._fetch)
@@ -410,7 +419,8 @@ class _CachedBlocks(Blocks):
                 resource.close()
                 raise ResourceChangedError(identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}")
             self._resource = resource
-        if (blocks := blocks_of(resource, BLOCK_BYTES)) is not None:  # which would keep them in memory once more
+        blocks = blocks_of(resource)
+        if blocks is not None and blocks.block_bytes == self.block_bytes:  # which would keep them in memory once more
             return self._cache._ask(identifier, lambda: blocks.fetch(numbers))
         ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
         # A remote with read-ahead recognizes sequential access by single reads.

@@ -22,6 +22,9 @@ Connect = Callable[[str], StorageConnector]
 """Makes a storage connector of a URL of its scheme."""
 
 _BYTES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
+_SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?|inf", re.ASCII)
+#: Parameters of the cache, in lower case.
+_CACHE: Final = ("cache", "cachebytes", "cachefresh")
 
 
 def storage_connector_from_url(
@@ -30,7 +33,8 @@ def storage_connector_from_url(
     """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
 
     Any URL may end with ``?cache=/fast/folder&cacheBytes=50GB``, which caches resources in that folder
-    (:class:`CachedStorageConnector`; without ``cacheBytes`` there is no limit). The other parameters are the store's own.
+    (:class:`CachedStorageConnector`; without ``cacheBytes`` there is no limit); ``&cacheFresh=60`` is its ``fresh_seconds``. The
+    other parameters are the store's own.
 
     Args:
         url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
@@ -63,22 +67,23 @@ def storage_connector_from_url(
     return schemes[scheme](text) if cached is None else cached(schemes[scheme](str(plain)))
 
 
-def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[[StorageConnector], StorageConnector] | None]:
-    """A URL without ``cache`` and ``cacheBytes``, and what puts this cache before a store; None if the URL names none.
+def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConnector] | None]:
+    """A URL without ``cache``, ``cacheBytes`` and ``cacheFresh``, and what puts this cache before a store; None without a cache.
 
     Raises:
         ConfigError: they are malformed.
     """
     parameters = {name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()}
-    if not {"cache", "cachebytes"} & set(parameters):
+    if not parameters.keys() & set(_CACHE):
         return url, None
-    folder, size = parameters.get("cache", ""), parameters.get("cachebytes")
-    most_bytes = None if size is None else parse_bytes(size)
-    if not folder or "\0" in folder or "://" in folder or url.fragment or (size is not None and most_bytes is None):
-        example = "?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB"
+    folder, size, fresh = (parameters.get(name) for name in _CACHE)
+    most_bytes, is_time = None if size is None else parse_bytes(size), _SECONDS.fullmatch("0" if fresh is None else fresh)
+    is_size = size is None or most_bytes is not None
+    if not folder or "\0" in folder or "://" in folder or url.fragment or not (is_size and is_time):
+        example = "?cache=/absolute/folder, with '#' as %23, &cacheBytes=50GB and &cacheFresh=60 (seconds, or inf)"
         raise ConfigError(f"the cache of a {url.scheme}:// URL is {example}")
-    plain = url.without_parameters(("cache", "cachebytes"))
-    return plain, functools.partial(CachedStorageConnector, local=os.path.expanduser(folder), max_bytes=most_bytes)
+    options: dict[str, Any] = {"max_bytes": most_bytes, "fresh_seconds": float(fresh or 0)}
+    return url.without_parameters(_CACHE), functools.partial(CachedStorageConnector, local=os.path.expanduser(folder), **options)
 
 
 def store_at(storage: Any) -> Any:

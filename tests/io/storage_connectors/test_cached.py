@@ -24,6 +24,7 @@ from web_server import Answer, ScriptedServer, Seen
 from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
@@ -117,6 +118,9 @@ def test_every_length_is_held_whole_and_can_be_mapped(cached: CachedStorageConne
 def test_what_is_fresh_is_not_asked_for_again(remote: Remote, tmp_path: Path) -> None:
     cached = CachedStorageConnector(remote, tmp_path / "cache", fresh_seconds=1000)
     content(cached, "small")
+    assert not cached.has_resource("later")  # which is not trusted, as preparations wait for it
+    remote.set_resource("later", b"")
+    assert cached.has_resource("later")
     n_asked = remote.n_asked
 
     for _ in range(5):
@@ -125,6 +129,27 @@ def test_what_is_fresh_is_not_asked_for_again(remote: Remote, tmp_path: Path) ->
     assert remote.n_asked == n_asked
     cached.set_resource("small", b"new")
     assert content(cached, "small") == b"new"
+
+
+def test_chunks_of_a_remote_are_moved_once(remote: Remote, tmp_path: Path) -> None:
+    class Chunks(Blocks):
+        size, block_bytes, sha256, moved = len(LARGE), 100_000, hashlib.sha256(LARGE).hexdigest(), list[int]()
+
+        def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+            self.moved.extend(range(first, first + n_blocks))
+            return self.split(LARGE[slice(*self.range_of(first, n_blocks))], n_blocks)
+
+    class Chunked(Remote):
+        def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+            return self._make_resource(identifier, BlockedSource(Chunks()), resource_type)
+
+    for offset in range(0, len(LARGE), 65_536):
+        cached = CachedStorageConnector(Chunked(tmp_path / "remote"), tmp_path / "cache")
+        with cached.get_resource("a/large") as resource:
+            assert resource.read_at(offset, 65_536) == LARGE[offset : offset + 65_536]
+        with CachedStorageConnector(remote, tmp_path / "cache").get_resource("a/large") as resource:  # of other blocks
+            assert resource.read_at(offset, 9) == LARGE[offset : offset + 9]
+    assert Chunks.moved == list(range(-(-len(LARGE) // 100_000)))
 
 
 # ---------------------------------------------------------------------- the remote changes
