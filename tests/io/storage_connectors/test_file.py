@@ -195,13 +195,18 @@ def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageCo
 
 def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: FileStorageConnector, root: Path) -> None:
     connector.set_resource("a", b"x")
-    foreign = root / ".~0123456789ab-1-2-deadbeef"
-    foreign.write_bytes(b"half")
+    name = ".~0123456789ab-1-2-deadbeef"
+    for folder in ("d", "e", "."):
+        (root / folder).mkdir(exist_ok=True)
+        (root / folder / name).write_bytes(b"half")
     assert connector.remove_abandoned() == []
 
-    os.utime(foreign, (time.time() - 2 * 24 * 3600,) * 2)
+    for folder in ("d", "e", "."):
+        os.utime(root / folder / name, (time.time() - 2 * 24 * 3600,) * 2)
 
-    assert connector.remove_abandoned() == [foreign.name]
+    assert connector.remove_abandoned("d/x") == [f"d/{name}"]
+    assert sorted(connector.remove_abandoned()) == [name, f"e/{name}"]
+    connector.set_resource("e", b"in the place of an empty folder")
 
 
 def test_a_prefix_never_leads_out(connector: FileStorageConnector, root: Path) -> None:
@@ -240,6 +245,9 @@ def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
     for _ in range(2):
         with pytest.raises(ChecksumMismatchError):
             stored.verify_resource("d/x")
+    stored.move_resource("d/x", "e/y")
+    with pytest.raises(ChecksumMismatchError):
+        stored.verify_resource("e/y")
 
 
 def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageConnector, root: Path) -> None:
@@ -285,6 +293,8 @@ def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(
     assert (known_before, known_read) == (None, None)
     assert stored.stat("d/x").sha256 == hashlib.sha256(DATA).hexdigest()
     assert os.listdir(root / ".data_stack/digests/d") == ["x~"]
+    stored.move_resource("d/x", "e/y")
+    assert stored.stat("e/y").sha256 == hashlib.sha256(DATA).hexdigest()
 
 
 def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(stored: FileStorageConnector, root: Path) -> None:
