@@ -19,6 +19,7 @@ from data_stack.exception import ChecksumMismatchError, DataStackError, Resource
 from data_stack.io.integrity import BLOCK_BYTES, seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
+from data_stack.io.storage_connectors.owners import this_machine, this_process
 from data_stack.testing.storage import assert_same_bytes, content
 
 BLOCK = BLOCK_BYTES
@@ -207,6 +208,29 @@ def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: Fi
     assert connector.remove_abandoned("d/x") == [f"d/{name}"]
     assert sorted(connector.remove_abandoned()) == [name, f"e/{name}"]
     connector.set_resource("e", b"in the place of an empty folder")
+
+
+def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(connector: FileStorageConnector, root: Path) -> None:
+    connector.set_resource("a", b"x")
+    alive, dead = (root / f".~{owner}-deadbeef" for owner in (this_process(), f"{this_machine()}-1-0"))
+    for path in (alive, dead):
+        path.write_bytes(b"half")
+    os.utime(alive, (0, 0))
+
+    assert [garbage.name for garbage in connector.collect_garbage(dry_run=True)] == [dead.name]
+    assert connector.remove_abandoned() == [dead.name]
+    assert alive.exists()
+
+
+def test_bytes_written_in_any_order_have_the_digest_of_the_file(connector: FileStorageConnector) -> None:
+    # As many bytes as the file has, others than it has.
+    with connector.create("x") as writer:
+        for offset, piece in ((0, b"abc"), (0, b"xyz"), (6, b"def")):
+            writer.seek(offset)
+            assert writer.write(piece) == 3
+
+    assert content(connector, "x") == b"xyz\0\0\0def"
+    assert connector.stat("x").sha256 == hashlib.sha256(b"xyz\0\0\0def").hexdigest()
 
 
 def test_a_prefix_never_leads_out(connector: FileStorageConnector, root: Path) -> None:
