@@ -32,7 +32,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full test-all test-lowest test-newest lint types unit bench dist version constraints docs notebooks api count clean
+.PHONY: help quickstart test test-full test-all test-lowest test-newest lint types unit bench dist version constraints docs notebooks api count mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -92,9 +92,14 @@ count:  ## count lines of code per folder, without docstrings and comments; list
 	@$(PYTHON) tools/count_code.py data_stack plugins
 	@$(PYTHON) tools/count_code.py --large data_stack plugins || true
 
+MINUTES ?= 60
+SAMPLE ?= 40
+mutants: $(VENV)/.installed  ## change the code that protects data in small ways and list what no test notices; ONLY=io/integrity MINUTES=10 SAMPLE=0
+	$(BIN)/python tools/mutants.py --minutes $(MINUTES) --sample $(SAMPLE) --only "$(ONLY)"
+
 clean:  ## remove the environments and all generated files
 	rm -rf $(VENV) .venv-all .venv-dist .venv-lowest .venv-newest .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
-		.pytest_cache .mypy_cache .ruff_cache .hypothesis
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis .mutants.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment is rebuilt when a version or requirement changes.

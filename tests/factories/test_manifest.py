@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,15 @@ RESOURCE: dict[str, list[Any]] = {
     "sha256": [None, "AB" * 32, "ab" * 31],
     "x": [1],
 }
+SOURCE: dict[str, list[Any]] = {
+    "identifier": IDENTIFIERS[:-1],
+    "size": [-1, True],
+    "sha256": ["ab" * 31],
+    "md5_sum": ["cd" * 15, "CD" * 16],
+    "verified": [None, 1],
+    "origin": [1],
+    "x": [1],
+}
 WRONG: dict[str, list[Any]] = {
     "format": [1, 3, True],
     "name": [None, "../other"],
@@ -85,6 +95,8 @@ def test_fields_missing_or_of_the_wrong_kind_are_refused_though_the_digest_is_ri
     first, *rest = right["prepared"]
     wrong = [{**right, field: value} for field, values in WRONG.items() for value in values]
     wrong += [{**right, "prepared": [{**first, field: value}, *rest]} for field, values in RESOURCE.items() for value in values]
+    source = right["sources"][0]
+    wrong += [{**right, "sources": [{**source, field: value}]} for field, values in SOURCE.items() for value in values]
     wrong += [{name: value for name, value in right.items() if name != missing} for missing in right]
 
     for each in wrong:
@@ -109,6 +121,23 @@ def test_a_journal_survives_being_stored() -> None:
     journal = Journal("ab" * 32, steps, codes=("cd" * 32,))
 
     assert Journal.from_json(journal.to_json(), "digits") == journal
+    assert journal.attempt == replace(journal, steps=(), codes=("cd" * 32, "ef" * 32)).attempt != Journal("ab" * 32).attempt
+
+
+def test_a_journal_with_unknown_fields_is_refused_though_its_digest_is_right() -> None:
+    right = json.loads(Journal("ab" * 32, (Step("train", MANIFEST.prepared[:1], (None,)),), ("cd" * 32,)).to_json())
+    del right["digest"]
+    (step,), (code,) = right["steps"], right["codes"]
+    wrong = {"fingerprint": "ab" * 31, "x": 1, "steps": [{**step, "x": 1}], "codes": [{**code, "x": 1}]}
+    assert Journal.from_json(seal_json(right), "digits").steps
+    resources = [{**step["resources"][0], "x": 1}]
+
+    for each in [
+        *({**right, field: value} for field, value in wrong.items()),
+        {**right, "steps": [{**step, "resources": resources}]},
+    ]:
+        with pytest.raises(DatasetFileCorruptError):
+            Journal.from_json(seal_json(each), "digits")
 
 
 @pytest.mark.parametrize(("name", "staged"), [("../other/manifest.json", None), ("a", "../other/a"), ("a", "manifest.json")])

@@ -19,6 +19,7 @@ from data_stack.io.integrity import (
     block_digest,
     content_of_resource,
     differing_blocks,
+    digest_of_block,
     digests_of_blocks,
 )
 from data_stack.io.resources import StreamedResource
@@ -60,7 +61,9 @@ def test_one_flipped_bit_is_located(position: int) -> None:
     damaged = bytearray(DATA)
     damaged[position] ^= 4
 
-    assert differing_blocks(digests_of_blocks(DATA), digests_of_blocks(damaged)) == [position // BLOCK_BYTES]
+    digests, block = digests_of_blocks(DATA), position // BLOCK_BYTES
+    assert differing_blocks(digests, digests_of_blocks(damaged)) == [block]
+    assert digest_of_block(digests, block) == block_digest(DATA[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES])
 
 
 def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from data_stack.exception import ChecksumMismatchError, DataStackError, Resource
 from data_stack.io.integrity import BLOCK_BYTES, seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
+from data_stack.io.storage_connectors.owners import this_machine, this_process
 from data_stack.testing.storage import assert_same_bytes, content
 
 BLOCK = BLOCK_BYTES
@@ -195,13 +196,41 @@ def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageCo
 
 def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: FileStorageConnector, root: Path) -> None:
     connector.set_resource("a", b"x")
-    foreign = root / ".~0123456789ab-1-2-deadbeef"
-    foreign.write_bytes(b"half")
+    name = ".~0123456789ab-1-2-deadbeef"
+    for folder in ("d", "e", "."):
+        (root / folder).mkdir(exist_ok=True)
+        (root / folder / name).write_bytes(b"half")
     assert connector.remove_abandoned() == []
 
-    os.utime(foreign, (time.time() - 2 * 24 * 3600,) * 2)
+    for folder in ("d", "e", "."):
+        os.utime(root / folder / name, (time.time() - 2 * 24 * 3600,) * 2)
 
-    assert connector.remove_abandoned() == [foreign.name]
+    assert connector.remove_abandoned("d/x") == [f"d/{name}"]
+    assert sorted(connector.remove_abandoned()) == [name, f"e/{name}"]
+    connector.set_resource("e", b"in the place of an empty folder")
+
+
+def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(connector: FileStorageConnector, root: Path) -> None:
+    connector.set_resource("a", b"x")
+    alive, dead = (root / f".~{owner}-deadbeef" for owner in (this_process(), f"{this_machine()}-1-0"))
+    for path in (alive, dead):
+        path.write_bytes(b"half")
+    os.utime(alive, (0, 0))
+
+    assert [garbage.name for garbage in connector.collect_garbage(dry_run=True)] == [dead.name]
+    assert connector.remove_abandoned() == [dead.name]
+    assert alive.exists()
+
+
+def test_bytes_written_in_any_order_have_the_digest_of_the_file(connector: FileStorageConnector) -> None:
+    # As many bytes as the file has, others than it has.
+    with connector.create("x") as writer:
+        for offset, piece in ((0, b"abc"), (0, b"xyz"), (6, b"def")):
+            writer.seek(offset)
+            assert writer.write(piece) == 3
+
+    assert content(connector, "x") == b"xyz\0\0\0def"
+    assert connector.stat("x").sha256 == hashlib.sha256(b"xyz\0\0\0def").hexdigest()
 
 
 def test_a_prefix_never_leads_out(connector: FileStorageConnector, root: Path) -> None:
@@ -240,6 +269,9 @@ def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
     for _ in range(2):
         with pytest.raises(ChecksumMismatchError):
             stored.verify_resource("d/x")
+    stored.move_resource("d/x", "e/y")
+    with pytest.raises(ChecksumMismatchError):
+        stored.verify_resource("e/y")
 
 
 def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageConnector, root: Path) -> None:
@@ -285,6 +317,8 @@ def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(
     assert (known_before, known_read) == (None, None)
     assert stored.stat("d/x").sha256 == hashlib.sha256(DATA).hexdigest()
     assert os.listdir(root / ".data_stack/digests/d") == ["x~"]
+    stored.move_resource("d/x", "e/y")
+    assert stored.stat("e/y").sha256 == hashlib.sha256(DATA).hexdigest()
 
 
 def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(stored: FileStorageConnector, root: Path) -> None:
