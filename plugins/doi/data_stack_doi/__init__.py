@@ -10,7 +10,17 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import quote
 
-import data_stack
+from data_stack import (
+    Catalogue,
+    CatalogueDataset,
+    CatalogueEntry,
+    CatalogueName,
+    DatasetCard,
+    DatasetIteratorIF,
+    ResourceDefinition,
+    Resources,
+    StorageConnector,
+)
 from data_stack.exception import CatalogueError, RevisionNotFoundError
 from data_stack.io.folder import folder_of
 from data_stack.io.location import Location
@@ -26,7 +36,7 @@ _ENDING: Final = re.compile(r"\.[a-z0-9]+(?:\.(?:gz|bz2|xz|zst))?$")
 
 
 @hookimpl
-def data_stack_catalogues() -> Mapping[str, data_stack.Catalogue]:
+def data_stack_catalogues() -> Mapping[str, Catalogue]:
     """``doi:10.5281/zenodo.4924875#file``."""
     return {"doi": DOICatalogue()}
 
@@ -60,10 +70,10 @@ def fetch(source: str, transfer: Transfer) -> None:
         raise SourceError(f"sent a file with {file.algorithm} {digest}, expected {file.digest}")
 
 
-class DOICatalogue(data_stack.Catalogue):
+class DOICatalogue(Catalogue):
     """Records of Zenodo, figshare and Dataverse, by their DOI."""
 
-    def find(self, name: data_stack.CatalogueName, store: data_stack.StorageConnector | None = None) -> RecordDataset:
+    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> RecordDataset:
         """Return the dataset of a record's files, or of the one file after ``#``."""
         record = find_record(name.name)
         found = RecordDataset(name, record)
@@ -71,16 +81,16 @@ class DOICatalogue(data_stack.Catalogue):
             raise RevisionNotFoundError(f"{name.plain} now has version {found.card.version}, not {name.version!r:.40}")
         return found
 
-    def search(self, text: str, limit: int = 20) -> list[data_stack.CatalogueEntry]:
+    def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Return the record with this DOI; DOIs cannot be searched by words."""
         if not text.startswith("10."):
             return []
         record = find_record(text)
         sizes = [file.size for file in record.files if file.size is not None]
-        return [data_stack.CatalogueEntry(f"doi:{text}", record.title, record.licence, sum(sizes) if sizes else None)]
+        return [CatalogueEntry(f"doi:{text}", record.title, record.licence, sum(sizes) if sizes else None)]
 
 
-class RecordDataset(data_stack.CatalogueDataset):
+class RecordDataset(CatalogueDataset):
     """The files of a record, one split per file; a single file is the split ``all``.
 
     Args:
@@ -88,7 +98,7 @@ class RecordDataset(data_stack.CatalogueDataset):
         record: the record.
     """
 
-    def __init__(self, name: data_stack.CatalogueName, record: Record) -> None:
+    def __init__(self, name: CatalogueName, record: Record) -> None:
         chosen = record.files if name.part is None else (record.find(name.part),)
         found = {file: format_of_name(file.name) for file in chosen if file is not None}
         known = {file: kind for file, kind in found.items() if kind not in (None, "bin")}  # those may hold anything
@@ -105,21 +115,21 @@ class RecordDataset(data_stack.CatalogueDataset):
                 f"files of {name.plain} only differ in their endings; name one as doi:{name.name}#FILE: {record.describe_files()}"
             )
         digest = hashlib.sha256(json.dumps([(file.name, file.size, file.digest) for file in known]).encode()).hexdigest()
-        card = data_stack.DatasetCard(name.folder, digest[:12], record.licence, f"https://doi.org/{name.name}")
+        card = DatasetCard(name.folder, digest[:12], record.licence, f"https://doi.org/{name.name}")
         files = [f"{number:03}{_ENDING.findall(file.name.lower())[0]}" for number, file in enumerate(known)]
         sources = [_define(f"raw/{stored}", name.name, file) for stored, file in zip(files, known, strict=True)]
         super().__init__(card, splits, sources, record.title)
         self._files = {split: (stored, known[file]) for split, stored, file in zip(splits, files, known, strict=True)}
 
-    def open(self, split: str, prepared: data_stack.Resources) -> data_stack.DatasetIteratorIF:
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Open one file."""
         stored, kind = self._files[split]
         return open_as(Location(folder_of(prepared, "raw"), stored), kind)
 
 
-def _define(identifier: str, doi: str, file: RecordFile) -> data_stack.ResourceDefinition:
+def _define(identifier: str, doi: str, file: RecordFile) -> ResourceDefinition:
     """Define the resource of a file; :func:`fetch` compares digests that definitions do not support."""
     if file.algorithm in (None, "md5", "sha256"):
         md5, sha256 = (file.digest if file.algorithm == each else None for each in ("md5", "sha256"))
-        return data_stack.ResourceDefinition(identifier, file.url, md5, sha256, file.size)
-    return data_stack.ResourceDefinition(identifier, f"doi:{doi}#{quote(file.name)}", size=file.size)
+        return ResourceDefinition(identifier, file.url, md5, sha256, file.size)
+    return ResourceDefinition(identifier, f"doi:{doi}#{quote(file.name)}", size=file.size)

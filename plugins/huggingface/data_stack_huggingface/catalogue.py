@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import data_stack
-from data_stack import exception
+from data_stack import (
+    CatalogueEntry,
+    CatalogueName,
+    DatasetFactory,
+    DatasetIteratorIF,
+    IteratorMeta,
+    ResourceDefinition,
+    StorageConnector,
+    exception,
+)
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest, ResourceRecord
 from data_stack.io.retriever import is_offline
@@ -30,7 +39,7 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
     The server is ``HF_ENDPOINT``, the token that of huggingface_hub.
     """
 
-    def find(self, name: data_stack.CatalogueName, store: data_stack.StorageConnector | None = None) -> HubDataset:
+    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> HubDataset:
         """Return the dataset at the current commit of its version, which is a branch, tag or commit."""
         if is_offline():
             return _find_stored(name, store)
@@ -56,15 +65,15 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
             listed[_README] = files[_README]  # offline, the features come from it
         return HubDataset(name, mark + commit, listed, card)
 
-    def search(self, text: str, limit: int = 20) -> list[data_stack.CatalogueEntry]:
+    def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Return datasets whose names contain the text."""
         found = [(each, _card_of(each)) for each in find_datasets(text, limit)]
         titles = [card["description"].partition("\n")[0][:200] for _, card in found]
         sizes = [getattr(each, "main_size", None) for each, _ in found]  # unknown to huggingface_hub 0.26
         rows = zip(found, titles, sizes, strict=True)
-        return [data_stack.CatalogueEntry(f"hf:{each.id}", title, _licence(card), size) for (each, card), title, size in rows]
+        return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), size) for (each, card), title, size in rows]
 
-    def list_files(self, name: data_stack.CatalogueName) -> dict[str, data_stack.ResourceDefinition]:
+    def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
         """Return all files of a repository at the current commit of its version."""
         files = _files_of(dataset_info(name.name, name.version or "main"))
         return {path: file.define(f"files/{number}") for number, (path, file) in enumerate(files.items())}
@@ -95,7 +104,7 @@ def _files_of(info: DatasetInfo) -> dict[str, HubFile]:
     return {each.rfilename: HubFile(info.id, commit, each.rfilename, each.size or 0, etag) for each, etag in listed if etag}
 
 
-def _find_stored(name: data_stack.CatalogueName, store: data_stack.StorageConnector | None) -> HubDataset:
+def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubDataset:
     """Find a prepared dataset in a store, without network."""
     identifier = f"{name.folder}/{name.version}/manifest.json"
     if store is None or name.version is None or not store.has_resource(identifier):
@@ -136,22 +145,18 @@ class HubDataset(data_stack.CatalogueDataset):
         card: metadata of the README; may be empty.
     """
 
-    def __init__(
-        self, name: data_stack.CatalogueName, version: str, files: Mapping[str, HubFile], card: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, name: CatalogueName, version: str, files: Mapping[str, HubFile], card: Mapping[str, Any]) -> None:
         facts = data_stack.DatasetCard(name.folder, version, _licence(card), f"https://huggingface.co/datasets/{name.name}")
         splits = list(dict.fromkeys(key.split("/")[1] for key in files if key != _README))
         super().__init__(facts, splits, [file.define(key) for key, file in files.items()], card.get("description") or "")
         self._files, self._features = dict(files), features_of_card(card, name.part)
         vars(self).update(parts_of(self._features, list(self._features)))
 
-    def get_dataset_iterator(
-        self, config: Mapping[str, Any] | None = None
-    ) -> tuple[data_stack.DatasetIteratorIF, data_stack.IteratorMeta]:
+    def get_dataset_iterator(self, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
         """Open one split; with ``"lazy": True`` nothing is prepared."""
         if not (config or {}).get("lazy"):
             return super().get_dataset_iterator(config)[0], self.iterator_meta
-        definition = DatasetDefinition(self, data_stack.DatasetFactory)
+        definition = DatasetDefinition(self, DatasetFactory)
         records = [ResourceRecord(key, each.size, each.sha256) for key, each in self._files.items()]
         files = HubFiles({f"{definition.folder}/{key}": each for key, each in self._files.items()})
         prepared = data_stack.Resources(files, definition.folder, records)
@@ -160,7 +165,7 @@ class HubDataset(data_stack.CatalogueDataset):
 
     def open(
         self, split: str, prepared: data_stack.Resources, *, lazy: bool = False, image_mode: str | None = None
-    ) -> data_stack.DatasetIteratorIF:
+    ) -> DatasetIteratorIF:
         """Open a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
         from data_stack.formats.parquet import ParquetDataset
 

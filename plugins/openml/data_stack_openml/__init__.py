@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import data_stack
+from data_stack import (
+    Catalogue,
+    CatalogueDataset,
+    CatalogueEntry,
+    CatalogueName,
+    DatasetCard,
+    DatasetIteratorIF,
+    IteratorMeta,
+    PreparedResources,
+    ResourceDefinition,
+    Resources,
+    StorageConnector,
+)
 from data_stack.exception import CatalogueError, CatalogueSchemaError, DatasetNotFoundError, RevisionNotFoundError
 from data_stack.plugins import hookimpl
 from data_stack_openml.api import ask, file_url
@@ -43,15 +55,15 @@ _LIST: Final = {"data": {"dataset": [{"did": _NUMBER, "name": str, "version": _N
 
 
 @hookimpl
-def data_stack_catalogues() -> Mapping[str, data_stack.Catalogue]:
+def data_stack_catalogues() -> Mapping[str, Catalogue]:
     """``openml:number`` and ``openml:name@version``."""
     return {"openml": OpenMLCatalogue()}
 
 
-class OpenMLCatalogue(data_stack.Catalogue):
+class OpenMLCatalogue(Catalogue):
     """The datasets of OpenML, from the server ``OPENML_SERVER`` or openml.org."""
 
-    def find(self, name: data_stack.CatalogueName, store: data_stack.StorageConnector | None = None) -> OpenMLDataset:
+    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> OpenMLDataset:
         """Return the dataset; for a name without version, the newest active one."""
         number = name.name if name.name.isdecimal() else self._number_of(name)
         description = ask(f"data/{number}", str(name), _DESCRIPTION)["data_set_description"]
@@ -61,16 +73,14 @@ class OpenMLCatalogue(data_stack.Catalogue):
             raise RevisionNotFoundError(f"openml:{number} has version {found.card.version}, not {name.version!r:.40}")
         return found
 
-    def search(self, text: str, limit: int = 20) -> list[data_stack.CatalogueEntry]:
+    def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Return all versions of the dataset of exactly this name; the API has no other search."""
         return [
-            data_stack.CatalogueEntry(
-                f"openml:{each['name']}@{each['version']}", f"number {each['did']}, {each.get('status', '')}"
-            )
+            CatalogueEntry(f"openml:{each['name']}@{each['version']}", f"number {each['did']}, {each.get('status', '')}")
             for each in _list(text, "", limit)
         ]
 
-    def _number_of(self, name: data_stack.CatalogueName) -> str:
+    def _number_of(self, name: CatalogueName) -> str:
         found = _list(name.name, f"/data_version/{name.version}" if name.version else "", 100)
         if found:
             return str(max(found, key=lambda each: float(each["version"]))["did"])
@@ -88,7 +98,7 @@ def _list(name: str, more: str, limit: int) -> list[dict[str, Any]]:
     return answer["data"]["dataset"] if answer else []
 
 
-class OpenMLDataset(data_stack.CatalogueDataset):
+class OpenMLDataset(CatalogueDataset):
     """A dataset of OpenML, whose samples are dicts of its features.
 
     Args:
@@ -97,17 +107,15 @@ class OpenMLDataset(data_stack.CatalogueDataset):
         features: features from the API.
     """
 
-    def __init__(
-        self, name: data_stack.CatalogueName, description: Mapping[str, Any], features: Sequence[Mapping[str, Any]]
-    ) -> None:
+    def __init__(self, name: CatalogueName, description: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> None:
         number, version = str(description["id"]), str(description["version"])
         licence, citation = (str(description.get(key) or "") or None for key in ("licence", "citation"))
         page = f"https://www.openml.org/d/{number}"
-        source = data_stack.ResourceDefinition(
+        source = ResourceDefinition(
             _ARFF, file_url(description["url"], str(name)), md5_sum=description.get("md5_checksum") or None
         )
         text = f"{description.get('name')}\n\n{description.get('description') or ''}"
-        super().__init__(data_stack.DatasetCard(name.folder, version, licence, page, citation), ["all"], [source], text)
+        super().__init__(DatasetCard(name.folder, version, licence, page, citation), ["all"], [source], text)
         ignored = {*_names(description.get("row_id_attribute")), *_names(description.get("ignore_attribute"))}
         self._features = {
             each["name"]: each
@@ -123,11 +131,11 @@ class OpenMLDataset(data_stack.CatalogueDataset):
         # Several targets become one field, a dict of them, with a name that no feature has.
         self._target = self._targets[0] if len(self._targets) == 1 else "targets" + "_" * ("targets" in self._all)
         target = self._target if self._targets else others[-1]
-        vars(self)["iterator_meta"] = data_stack.IteratorMeta(others[0], target, target)
+        vars(self)["iterator_meta"] = IteratorMeta(others[0], target, target)
         if categories := self._categories(target):
             vars(self)["class_names"] = tuple(categories)
 
-    def preprocess(self, raw: data_stack.Resources, prepared: data_stack.PreparedResources) -> None:
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Convert the ARFF file to Parquet."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -164,7 +172,7 @@ class OpenMLDataset(data_stack.CatalogueDataset):
     def _categories(self, name: str) -> list[str]:
         return _as_list(self._features.get(name, {}).get("nominal_value") or [])
 
-    def open(self, split: str, prepared: data_stack.Resources) -> data_stack.DatasetIteratorIF:
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Open all rows."""
         from data_stack.formats.parquet import ParquetDataset
 

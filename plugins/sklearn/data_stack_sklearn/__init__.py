@@ -8,7 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 
-import data_stack
+from data_stack import (
+    Catalogue,
+    CatalogueDataset,
+    CatalogueEntry,
+    CatalogueName,
+    DatasetCard,
+    DatasetIteratorIF,
+    Resources,
+    SequenceDatasetIterator,
+    StorageConnector,
+)
 from data_stack.exception import DatasetNotFoundError, RevisionNotFoundError
 from data_stack.plugins import hookimpl
 
@@ -26,15 +36,15 @@ _FACTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @hookimpl
-def data_stack_catalogues() -> Mapping[str, data_stack.Catalogue]:
+def data_stack_catalogues() -> Mapping[str, Catalogue]:
     """``sklearn:name``."""
     return {"sklearn": ScikitLearnCatalogue()}
 
 
-class ScikitLearnCatalogue(data_stack.Catalogue):
+class ScikitLearnCatalogue(Catalogue):
     """The datasets inside the package scikit-learn; no network is needed."""
 
-    def find(self, name: data_stack.CatalogueName, store: data_stack.StorageConnector | None = None) -> ScikitLearnDataset:
+    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> ScikitLearnDataset:
         """Return the dataset at the version of the installed scikit-learn."""
         if name.name not in _FACTS or name.part is not None:
             raise DatasetNotFoundError(f"scikit-learn has no dataset {name.plain!r:.80}; it has {', '.join(_FACTS)}")
@@ -48,14 +58,14 @@ class ScikitLearnCatalogue(data_stack.Catalogue):
             )
         return found
 
-    def search(self, text: str, limit: int = 20) -> list[data_stack.CatalogueEntry]:
+    def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Return the datasets whose name and title contain all words."""
         words = text.lower().split()
         found = [(name, *facts) for name, facts in _FACTS.items() if all(word in f"{name} {facts[0]}".lower() for word in words)]
-        return [data_stack.CatalogueEntry(f"sklearn:{name}", title, licence) for name, title, licence in found[:limit]]
+        return [CatalogueEntry(f"sklearn:{name}", title, licence) for name, title, licence in found[:limit]]
 
 
-class ScikitLearnDataset(data_stack.CatalogueDataset):
+class ScikitLearnDataset(CatalogueDataset):
     """A dataset of scikit-learn, with samples ``(features, target, target)``.
 
     Args:
@@ -64,7 +74,7 @@ class ScikitLearnDataset(data_stack.CatalogueDataset):
 
     columns = ("features", "target", "tag")
 
-    def __init__(self, name: data_stack.CatalogueName) -> None:
+    def __init__(self, name: CatalogueName) -> None:
         import sklearn.datasets  # here, as importing it takes a second
 
         loaded: Any = getattr(sklearn.datasets, f"load_{name.name}")()
@@ -72,12 +82,12 @@ class ScikitLearnDataset(data_stack.CatalogueDataset):
         digest = hashlib.sha256(b"".join(array.astype(float).tobytes() for array in self._columns)).hexdigest()
         title, licence = _FACTS[name.name]
         page = f"https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_{name.name}.html"
-        super().__init__(data_stack.DatasetCard(name.folder, digest[:12], licence, page), ["all"], description=title)
+        super().__init__(DatasetCard(name.folder, digest[:12], licence, page), ["all"], description=title)
         if self._columns[1].dtype.kind in "iu":
             self._columns[1] = self._columns[1].astype(np.int64)
             vars(self)["class_names"] = tuple(map(str, loaded.target_names))
         vars(self)["feature_names"] = tuple(map(str, loaded.feature_names))
 
-    def open(self, split: str, prepared: data_stack.Resources) -> data_stack.DatasetIteratorIF:
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Return all samples."""
-        return data_stack.SequenceDatasetIterator([*self._columns, self._columns[1]])
+        return SequenceDatasetIterator([*self._columns, self._columns[1]])
