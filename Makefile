@@ -32,7 +32,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full test-all test-lowest test-newest lint types unit bench dist version constraints docs notebooks api count mutants clean
+.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit bench dist version constraints docs notebooks api count mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,8 +42,34 @@ quickstart: .venv-quickstart/.installed  ## load a dataset by name, print its re
 
 test: lint types unit  ## ruff, mypy --strict and pytest: in minutes, before each commit
 
-test-full: lint types $(VENV)/.installed  ## test with crashes, power cuts, full disks and a million damaged files: about two hours
-	DATA_STACK_TESTS=full $(PYTEST)
+# A part that was green on the same commit is not run again, so that an interrupted run goes on; `make -k` goes on after a failure.
+# PART chooses the parts that begin so. A failure is repeated by SEED, which the run prints.
+PARTS := faults-preparation faults-servers faults-disks fuzz formats io loader petastorm rest
+part-faults-preparation := tests/faults/test_preparation_faults.py
+part-faults-servers := $(patsubst %,tests/faults/test_%.py,server_crashes network_faults secrets_stay_secret)
+part-faults-disks := $(filter-out $(part-faults-preparation) $(part-faults-servers),$(wildcard tests/faults/test_*.py))
+part-fuzz := tests/fuzz
+part-formats := tests/formats tests/codecs
+part-io := tests/io tests/stores tests/stored tests/factories
+part-loader := tests/loader tests/processes tests/distributed
+part-petastorm := tests/petastorm tests/spark
+part-rest := $(filter-out tests/faults $(foreach part,$(PARTS),$(part-$(part))),$(patsubst %/,%,$(wildcard tests/*/)) \
+	$(wildcard tests/test_*.py plugins/*/tests))
+SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+GREEN := .test-full/$(shell git rev-parse HEAD 2>/dev/null)-$(shell git diff HEAD 2>/dev/null | git hash-object --stdin | cut -c1-12)
+ifdef AGAIN
+.PHONY: $(PARTS:%=$(GREEN)/%)
+endif
+
+test-full: lint types $(patsubst %,$(GREEN)/%,$(filter $(PART)%,$(PARTS)))  ## test with crashes, power cuts, full disks and many damaged files, in parts: PART=faults; AGAIN=1; SEED=7
+	@test -n "$(filter $(PART)%,$(PARTS))" || { echo "no part begins with $(PART): $(PARTS)"; exit 2; }
+
+$(GREEN)/%: $(VENV)/.installed
+	DATA_STACK_TESTS=full DATA_STACK_SEED=$(SEED) $(PYTEST) --hypothesis-seed=$(SEED) $(part-$*)
+	@mkdir -p $(@D) && touch $@
+
+soak: $(VENV)/.installed  ## use stores from many processes under random kills and faults, for MINUTES=60; SEED=7
+	$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60) --seed $(SEED)
 
 lint: $(VENV)/.installed  ## ruff check and ruff format
 	$(BIN)/ruff check $(CODE) setup.py
@@ -99,7 +125,7 @@ mutants: $(VENV)/.installed  ## change the code that protects data in small ways
 
 clean:  ## remove the environments and all generated files
 	rm -rf $(VENV) .venv-all .venv-dist .venv-lowest .venv-newest .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
-		.pytest_cache .mypy_cache .ruff_cache .hypothesis .mutants.json
+		.pytest_cache .test-full .mypy_cache .ruff_cache .hypothesis .mutants.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment is rebuilt when a version or requirement changes.

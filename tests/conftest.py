@@ -21,15 +21,23 @@ from mongodb_server import MongoDBServer, folder_in_memory
 from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
-from sizes import FULL
+from sizes import FULL, SEED
 from web_server import ScriptedServer
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 # A deadline for each example would measure the neighbours of this machine.
 _too_slow = [hypothesis.HealthCheck.too_slow]
 hypothesis.settings.register_profile("default", max_examples=25, deadline=None, suppress_health_check=_too_slow)
-hypothesis.settings.register_profile("full", max_examples=250, deadline=None, suppress_health_check=_too_slow)
+hypothesis.settings.register_profile("full", max_examples=250, deadline=None, suppress_health_check=_too_slow, print_blob=True)
 hypothesis.settings.load_profile("full" if FULL else "default")
+
+# ------------------------------------------------------------------ seeds
+
+
+def pytest_report_header() -> str | None:
+    """How to repeat what was drawn at random."""
+    return f"seed {SEED}; repeat with: make test-full SEED={SEED} AGAIN=1 PART=..." if FULL else None
+
 
 # ------------------------------------------------------------------ garbage
 

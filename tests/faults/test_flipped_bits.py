@@ -12,7 +12,7 @@ import pytest
 from fault_dataset import opened, read
 from fault_stores import CachedStores, StoreKind
 from process_harness import flip_file
-from sizes import sized
+from sizes import SEED, sized
 
 from data_stack.exception import ChecksumMismatchError, DamagedBlockError, DataStackError
 
@@ -21,7 +21,7 @@ CONTENT = random.Random(2).randbytes(2_700_000)  # three blocks of a file, 42 ch
 
 def flips(stores: StoreKind, figures: Counter[str], n: int = 10) -> Iterator[tuple[Mapping[str, Any], int]]:
     """A store with ``a/large``, of which one bit after the other is wrong: the first, the last, and random others."""
-    store, chance, size = stores.new(), random.Random(1), len(CONTENT)
+    store, chance, size = stores.new(), random.Random(SEED), len(CONTENT)
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)
     for position in [0, 8 * size - 1, *(chance.randrange(8 * size) for _ in range(sized(n, 100, cost=stores.cost) - 2))]:
@@ -61,7 +61,7 @@ def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKi
 
 
 def test_what_a_cache_holds_is_never_served_damaged(tmp_path: Path) -> None:
-    stores, chance = CachedStores(tmp_path), random.Random(1)
+    stores, chance = CachedStores(tmp_path), random.Random(SEED)
     store = stores.new()
     with opened(store) as connector:
         connector.set_resource("x", CONTENT)

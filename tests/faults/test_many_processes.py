@@ -12,7 +12,7 @@ import pytest
 from fault_dataset import RIGHT
 from fault_stores import StoreKind
 from process_harness import Fault, Harness, Process
-from sizes import FULL, sized
+from sizes import FULL, SEED, sized
 
 #: No process may wait longer for others than this, with all of them on two cores.
 HANG_SECONDS = 30.0
@@ -38,7 +38,7 @@ def finish(processes: Harness, running: list[Process], stores: StoreKind, store:
 def test_of_many_that_prepare_and_read_at_once_none_reads_wrong_though_some_are_killed(
     processes: Harness, stores: StoreKind, sources: str, figures: Counter[str], leases: bool
 ) -> None:
-    chance, n_kills = random.Random(4), sized(6, 10, cost=stores.cost)
+    chance, n_kills = random.Random(SEED), sized(6, 10, cost=stores.cost)
     for _ in range(sized(1, 5)):
         store = {**stores.new(), "leases": leases}
         running = start(processes, sized(4, 16) // stores.slowness, store, sources)

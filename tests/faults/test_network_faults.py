@@ -14,7 +14,7 @@ from fault_dataset import opened, read, version_of
 from fault_stores import MongoDBStores, S3Stores, StoreKind
 from faulty_tcp_proxy import FaultyTCPProxy
 from s3_server import ACCESS_KEY, SECRET_KEY
-from sizes import FULL, sized
+from sizes import FULL, SEED, sized
 
 from data_stack.exception import DataStackError, StorageUnavailableError
 
@@ -80,7 +80,7 @@ def once_well(connector: Any, identifier: str) -> bytes:
 
 def faults(n: int) -> list[dict[str, float]]:
     """``n`` faults of each kind that counts bytes, at any place of what passes; and those that do not."""
-    chance = random.Random(7)
+    chance = random.Random(SEED)
     found: list[dict[str, float]] = []
     for kind in ("cut_up", "cut_down", "flip_up", "flip_down", "swallow_up", "swallow_down"):
         for i in range(n if not kind.startswith("swallow") else max(1, n // 4)):

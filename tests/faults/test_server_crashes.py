@@ -14,7 +14,7 @@ from fault_dataset import check_version, opened, read, version_of
 from fault_stores import MongoDBStores
 from mongodb_server import MongoDBServer
 from process_harness import until
-from sizes import sized
+from sizes import SEED, sized
 
 from data_stack.exception import DataStackError, ResourceNotFoundError
 from data_stack.stores.upkeep import verify_storage
@@ -79,7 +79,7 @@ def version_at(store: Mapping[str, Any], name: str) -> int:
 
 
 def test_what_was_acknowledged_survives_kill_9_of_the_server(server: MongoDBServer, figures: Counter[str]) -> None:
-    chance = random.Random(3)
+    chance = random.Random(SEED)
     stores = MongoDBStores(server.uri())
     store = stores.new()
     with opened(store) as connector:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 from process_harness import Harness
-from sizes import FULL
+from sizes import FULL, SEED
 
-SEED = int(os.environ.get("DATA_STACK_FUZZ_SEED", "1"))
 N_CHUNKS = 10 if FULL else 1
 """Processes, one after the other on each processor, so that what leaks or hoards memory in one is noticed."""
 
