@@ -242,10 +242,10 @@ class Runner:
                 killers.update([killer] if killer else [])
                 names = {0: "survived", 256: f"killed by {killer}", 512: "not reached"}
                 self.outcomes[running.pop(pid)[0].key] = names.get(status, "killed by its time limit or a crash")
-            KEPT.write_text(json.dumps(json.loads(_text(KEPT) or "{}") | self.outcomes))
+            _keep(self.outcomes)
         if not mutants:
             self.outcomes[f"idle {self.path}"] = sorted(reached - set(killers))
-            KEPT.write_text(json.dumps(json.loads(_text(KEPT) or "{}") | self.outcomes))
+            _keep(self.outcomes)
 
     def _fork(self, items: Sequence[pytest.Item], mutant: Mutant | None = None, stop: bool = True) -> int:
         """Run tests in a fork: it exits with 1 if one fails, with 2 if the mutant has no place."""
@@ -277,6 +277,12 @@ class Runner:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _keep(outcomes: dict[str, Any]) -> None:
+    new = KEPT.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(json.loads(_text(KEPT) or "{}") | outcomes))
+    new.replace(KEPT)
 
 
 def _wait(limits: dict[int, float]) -> list[tuple[int, int]]:

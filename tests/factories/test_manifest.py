@@ -46,6 +46,7 @@ def fields() -> dict[str, Any]:
 
 def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_means_the_same() -> None:
     data = MANIFEST.to_json().rstrip()
+    assert Manifest.from_json(data) == MANIFEST
 
     for position in range(len(data)):
         with pytest.raises(DatasetFileCorruptError):
