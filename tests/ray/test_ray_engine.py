@@ -18,6 +18,7 @@ from data_stack.factories.engine import PreparationEngine
 from data_stack.testing import EngineContract
 
 
+@pytest.mark.full  # it starts dozens of workers
 class TestRayEngine(EngineContract):
     keeps_processes = True
 
@@ -33,14 +34,6 @@ class TestRayEngine(EngineContract):
         from data_stack_ray import RayEngine
 
         return RayEngine(ray.get_runtime_context().gcs_address, attempts=2)
-
-    @pytest.mark.full
-    def test_ten_thousand_results_are_not_kept(self, engine: PreparationEngine) -> None:
-        super().test_ten_thousand_results_are_not_kept(engine)
-
-    @pytest.mark.full
-    def test_a_killed_driver_resumes(self, engine: PreparationEngine, driver_engine: PreparationEngine, tmp_path: Path) -> None:
-        super().test_a_killed_driver_resumes(engine, driver_engine, tmp_path)
 
 
 _PROGRAM = """

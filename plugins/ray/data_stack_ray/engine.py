@@ -33,7 +33,7 @@ class RayEngine(PreparationEngine):
     Ray holds two tasks for each processor that it has at the time, so nodes may join, leave and die. A task that raises, or whose
     worker or node dies, is attempted again, by another worker. Workers need data_stack, this package and the modules of the
     dataset at the same versions; functions and classes of a script or a notebook are sent by value. When the run ends early,
-    tasks that are still running are killed.
+    tasks that are still running are interrupted, and after 5 seconds killed.
 
     Args:
         address: as for ``ray.init``, such as ``"auto"`` or ``"ray://host:10001"``. None: the Ray that this process is connected
@@ -105,8 +105,10 @@ def _end_of(reference: Any) -> tuple[Any, Failure | None]:
 
 
 def _cancel(references: list[Any]) -> None:
-    """Kill the workers of tasks that still run, and wait until they have ended."""
-    for reference in references:
-        ray.cancel(reference, force=True)
-    if references:
-        ray.wait(references, num_returns=len(references), timeout=_GRACE_SECONDS, fetch_local=False)
+    """Interrupt tasks that still run, kill the workers of those that go on, and wait until they have ended."""
+    started = time.monotonic()
+    while references and (seconds := time.monotonic() - started) < _GRACE_SECONDS:
+        for reference in references:
+            # Again, as one that arrives while a task starts may be lost. Killing at once has ended the driver, too.
+            ray.cancel(reference, force=seconds > _GRACE_SECONDS / 2)
+        _, references = ray.wait(references, num_returns=len(references), timeout=0.5, fetch_local=False)
