@@ -69,15 +69,13 @@ class RangeLocks:
 
     def try_lock(self, start: int, size: int) -> bool:
         """Try to lock ``size`` bytes from ``start`` on, which need not exist, without waiting; whether it worked."""
+        # Of the open file: the older locks of a process end when any thread of it closes the file.
+        request = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, size, 0)
         try:
-            import fcntl
-
-            # Of the open file: the older locks of a process end when any thread of it closes the file.
-            request = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, size, 0)
             fcntl.fcntl(self._handle, fcntl.F_OFD_SETLK, request)
         except BlockingIOError:
             return False
-        except (ImportError, AttributeError, OSError):
+        except (AttributeError, OSError):
             return True
         return True
 

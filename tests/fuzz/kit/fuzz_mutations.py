@@ -49,8 +49,8 @@ class Mutant:
     def promise(self) -> str:
         """What may be read.
 
-        - ``"truth"``: the samples that were written, as the manifests are intact; if records were appended, as Granular does, any
-          values of the columns' types, with a warning: the reader then compares no checksums;
+        - ``"truth"``: the samples that were written, as the manifests are intact, and no others before them; behind them, with a
+          warning, values of the columns' types, if records were appended, as Granular does;
         - ``"anything"``: any values of the columns' types, as there is no manifest;
         - ``"lies"``: likewise, and different values in different ways, as a manifest was forged.
         """

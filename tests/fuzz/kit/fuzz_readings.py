@@ -154,14 +154,14 @@ def read_records(
     with opened.value as reader:
         length = len(reader)
         n_appended = max(0, length - len(truth)) if promise == "truth" else 0
-        # Behind records that Granular appended, and before them, no checksum is compared; the reader warns of it.
+        # Records behind those of the manifest, as Granular appends them, are read without checksums; the reader warns of them.
         if promise == "truth" and (length < len(truth) or (n_appended and getattr(reader, "manifest", None) is not None)):
             raise Violation(f"{length} samples, of {len(truth)}")
         exact = None if promise == "lies" else ("__getitems__", "iteration", "read_batch", "read_column")
         singles, others = read_every_way(reader, min(length, _MAX_SAMPLES), reader.spec, exact)
         far = [] if length <= _MAX_SAMPLES else [Attempt(lambda i=i: reader[i]) for i in (length // 2, length - 1)]  # type: ignore[misc]
         for position, single in enumerate([*singles, *far]):
-            is_true = promise == "truth" and position < len(truth) and not n_appended
+            is_true = promise == "truth" and position < len(truth)
             _check_damage(single, promise if is_true or not n_appended else "anything", is_damaged)
             if single.error is None and is_true and not same(single.value, truth[position]):
                 raise Violation(f"sample {position} is {single.value!r:.300}, not {truth[position]!r:.300}")
