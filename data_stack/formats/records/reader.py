@@ -58,7 +58,7 @@ class RecordReader(RecordsIterator):
 
     If there is a manifest, each process compares each block of 64 KiB with its checksum on the first read. Without a manifest
     (Granular writes none), all columns must have the same number of samples, and the reader checks sizes, offsets and headers.
-    If Granular appended to a finished dataset, it is read as if it had no manifest, and the log says so once;
+    If Granular appended to a finished dataset, its own samples are read as without a manifest, and the log says so once;
     :func:`~data_stack.formats.records.seal` renews the manifest. The length stays what it was on opening, also while a writer
     appends.
 
@@ -144,7 +144,7 @@ class RecordReader(RecordsIterator):
 
     @property
     def manifest(self) -> RecordsManifest | None:
-        """The manifest of the dataset; None if data_stack did not write the dataset, or the dataset is unfinished."""
+        """The manifest of the dataset; None if it has none, or does not cover all samples."""
         return self._files.manifest
 
     @property
@@ -245,7 +245,7 @@ class RecordReader(RecordsIterator):
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
-        """Compare all files with the manifest, also of columns that are not read; without a manifest, decode each record.
+        """Compare all files with the manifest, also of columns that are not read; if it does not cover all, decode each record.
 
         Raises:
             DatasetFileCorruptError: a file is damaged; the error names the first damage.
