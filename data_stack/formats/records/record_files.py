@@ -89,7 +89,7 @@ class RecordFiles:
             self.manifest_sha256 = hashlib.sha256(data).hexdigest()
             self._is_remote = resource.prefetches or None  # as the other files there
         manifest, what = self.manifest, folder.full_name(SPEC)
-        record = self._record(SPEC)
+        record = None if manifest is None else manifest.files.get(SPEC)
         if manifest is not None and folder.path is None:
             # It has all that the spec says, which verify() compares: a request less for each shard.
             self.types = {name: column.type for name, column in sorted(manifest.columns.items())}
@@ -110,6 +110,9 @@ class RecordFiles:
         self.schema, self.has_references = manifest.columns, bag_name(REFS) in manifest.files
         if self.types != {name: column.type for name, column in self.schema.items()}:
             raise DatasetFileCorruptError(f"{what} and {MANIFEST} name different columns or types")
+        for file in (SPEC, *(each for name in self.types for each in self._files_of(name))):
+            if file not in manifest.files:
+                raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} has no digest of {file!r}")
         for file, record in manifest.files.items() if folder.path is not None else ():
             try:
                 size = os.path.getsize(f"{folder.path}/{file}")
@@ -284,18 +287,12 @@ class RecordFiles:
     def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
         options: dict[str, Any] = {"mapped": self._mapped, "load_bytes": load_bytes, "checks": self._checks.get(file)}
         try:
-            stored = StoredFile(self.folder, file, self._record(file), is_longer=self.manifest is None, **options)
+            record = None if self._covered is None else self._covered[file]
+            stored = StoredFile(self.folder, file, record, is_longer=self.manifest is None, **options)
         except ResourceNotFoundError as error:
             raise self._missing(file) from error
         self._checks[file] = stored.checks
         return stored
-
-    def _record(self, file: str) -> FileRecord | None:
-        if self._covered is None:
-            return None
-        if file not in self._covered:
-            raise DatasetFileCorruptError(f"{self.folder.full_name(MANIFEST)} has no digest of {file!r}")
-        return self._covered[file]
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         what = f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}"

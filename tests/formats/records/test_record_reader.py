@@ -249,9 +249,9 @@ def test_threads_that_open_a_column_at_once_fetch_its_index_once(tmp_path: Path)
 
     def read(i: int) -> Any:
         start.wait(60)
-        return reader.read(i, ["ragged"])["ragged"]
+        return opened.read(i, ["ragged"])["ragged"]
 
-    with RecordReader(store) as reader, ThreadPoolExecutor(8) as threads:
+    with RecordReader(store) as opened, ThreadPoolExecutor(8) as threads:
         store.requests.clear()
         assert_same(list(threads.map(read, range(8))), [each["ragged"] for each in expected[:8]])
     assert len(store.requests) == 2  # the index, and the records
