@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -165,8 +165,10 @@ class _FolderFiles:
 class _ReadOnly(StorageConnector):
     knows_digests = checks_reads = True
 
-    def set_resource(self, identifier: str, resource: Storable) -> None:
-        raise UnsupportedStorageOperationError(f"{self!r} cannot be written")
+    def set_resource(self, identifier: str, resource: Storable = b"") -> NoReturn:
+        raise UnsupportedStorageOperationError(f"{self!r} cannot be written: it has only what was published")
+
+    lease = set_resource  # which comes before a preparation retrieves anything
 
 
 class _Description(_ReadOnly):

@@ -15,6 +15,7 @@ from data_stack.exception import (
     DataStackError,
     LicenceDeniedError,
     PluginError,
+    UnsupportedStorageOperationError,
     describe_error,
 )
 from data_stack.factories.base_factory import BaseDatasetFactory
@@ -250,11 +251,13 @@ class Published(NamedDataset):
         """
         self.check_licence()
         factory: Any = self.factory
-        ready = factory.readiness() if isinstance(factory, DatasetFactory) else None
-        if ready is None or ready.manifest is None:
-            why = "its factory is a legacy factory" if ready is None else ready.reason or "it needs other resources"
-            raise DatasetFileCorruptError(f"the installed plugin cannot read {self.storage!r}: {why}")
-        return super().load(split, progress=progress, **config)
+        why: object = "its factory opens no prepared files"
+        if isinstance(factory, DatasetFactory) and factory._check_definition().needs_store:
+            try:
+                return super().load(split, progress=progress, **config)
+            except UnsupportedStorageOperationError as error:  # what is not ready cannot be prepared there
+                why = factory.readiness().reason or error.__cause__ or error
+        raise DatasetFileCorruptError(f"the installed plugin cannot read {self.storage!r}: {why}")
 
 
 Resolved: TypeAlias = NamedDataset | Place

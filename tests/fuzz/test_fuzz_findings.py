@@ -66,12 +66,17 @@ def another_file(name: str) -> Callable[[dict[str, Any]], object]:
     return lambda fields: fields["files"].append({**fields["files"][0], "name": name})
 
 
+def without_file(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda fields: fields.update(files=[each for each in fields["files"] if each["name"] != name])
+
+
 @pytest.mark.parametrize(
     ("value", "change", "message"),
     [
         (("utf8", ""), lambda fields: (fields["columns"][0].update(record_bytes=0), fields.update(count=2**32 - 1)), r"x.*idx"),
         *((("i64", 7), lambda fields, t=t: fields["columns"][0].update(dtype=t), "x") for t in ("|S9", "<f8", "<M8[s]")),
         *((("i64", 7), another_file(n), "not a file of its columns") for n in ("../outside", "/etc/hostname", "\0", "other.bag")),
+        *((("utf8", "ab"), without_file(n), f"no digest of '{n}'") for n in ("x.bag", "x.idx", "spec.json")),
     ],
 )
 def test_a_forged_manifest_is_not_believed(

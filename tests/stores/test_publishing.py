@@ -29,6 +29,7 @@ from data_stack.exception import (
 )
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
+from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.untrusted_text import seal_json
 
 N_ROWS = 16_384  # of 4 KiB: 64 MiB
@@ -195,6 +196,20 @@ def test_a_redirect_away_from_https_is_not_followed(
     finally:
         secure.close()
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"sources": [ResourceDefinition("raw/x", "x")]}, "other sources"), ({"preprocess": None}, "opens no prepared")],
+)
+def test_a_plugin_that_cannot_read_what_was_published_prepares_nothing(
+    published: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], why: str
+) -> None:
+    for name, value in {"preprocess": lambda *_: pytest.fail("it prepares"), **changes}.items():
+        monkeypatch.setattr(Rows, name, DatasetFactory.preprocess if value is None else value)
+
+    with pytest.raises(DatasetFileCorruptError, match=f"cannot read .*: .*{why}"):
+        data_stack.load(str(published[0]))
 
 
 @pytest.mark.parametrize("fault", [{"seconds_per_byte": 0.1}, {"status": 503, "headers": {"Retry-After": "100000"}}])

@@ -18,6 +18,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.layout import MAX_RECORDS
 from data_stack.formats.records.stored_file import StoredFile
+from data_stack.util.forks import ForkLock
 
 _ENTRY_BYTES = 8
 
@@ -193,6 +194,7 @@ class SampleReferences:
     def __init__(self, open_bag: Callable[[], Bag], types: Mapping[str, str]) -> None:
         self._open_bag, self._names = open_bag, list(types)
         self._opened: Bag | None = None
+        self._opening = ForkLock()
         self._are_sequences = [kind.endswith("[]") for kind in types.values()]
 
     def __len__(self) -> int:
@@ -202,7 +204,9 @@ class SampleReferences:
     def bag(self) -> Bag:
         """Its records."""
         if (bag := self._opened) is None:
-            bag = self._opened = self._open_bag()
+            with self._opening:
+                if (bag := self._opened) is None:
+                    bag = self._opened = self._open_bag()
         return bag
 
     def release(self) -> None:

@@ -27,6 +27,7 @@ from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.positional import most_open_files
 from data_stack.util.executor import n_threads_here
+from data_stack.util.forks import ForkLock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import stack_values
@@ -58,7 +59,7 @@ class RecordReader(RecordsIterator):
 
     If there is a manifest, each process compares each block of 64 KiB with its checksum on the first read. Without a manifest
     (Granular writes none), all columns must have the same number of samples, and the reader checks sizes, offsets and headers.
-    If Granular appended to a finished dataset, it is read as if it had no manifest, and the log says so once;
+    If Granular appended to a finished dataset, its own samples are read as without a manifest, and the log says so once;
     :func:`~data_stack.formats.records.seal` renews the manifest. The length stays what it was on opening, also while a writer
     appends.
 
@@ -114,6 +115,7 @@ class RecordReader(RecordsIterator):
         #: The readers that have open files, of those that share a limit.
         self._siblings: weakref.WeakSet[RecordReader] | None = None
         self._opened: dict[str, ValueColumn] = {}
+        self._opening: dict[str, ForkLock] = {}
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         manifest, references = self._files.manifest, self._files.references()
         if manifest is not None and manifest.count > MAX_RECORDS:
@@ -144,7 +146,7 @@ class RecordReader(RecordsIterator):
 
     @property
     def manifest(self) -> RecordsManifest | None:
-        """The manifest of the dataset; None if data_stack did not write the dataset, or the dataset is unfinished."""
+        """The manifest of the dataset; None if it has none, or does not cover all samples."""
         return self._files.manifest
 
     @property
@@ -245,7 +247,7 @@ class RecordReader(RecordsIterator):
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
-        """Compare all files with the manifest, also of columns that are not read; without a manifest, decode each record.
+        """Compare all files with the manifest, also of columns that are not read; if it does not cover all, decode each record.
 
         Raises:
             DatasetFileCorruptError: a file is damaged; the error names the first damage.
@@ -287,9 +289,11 @@ class RecordReader(RecordsIterator):
                     for each in list(siblings):
                         each.release()
                 siblings.add(self)
-            # Two threads may both open the column; both use the first, whose file keeps what was fetched.
-            n_records = None if self._files.has_references else self._n_stored
-            column = self._opened.setdefault(name, self._files.column(name, self._codecs[name], n_records))
+            with self._opening.setdefault(name, ForkLock()):  # of two threads, one fetches the index
+                opened = self._opened
+                if (column := opened.get(name)) is None:
+                    n_records = None if self._files.has_references else self._n_stored
+                    column = opened[name] = self._files.column(name, self._codecs[name], n_records)
         return column
 
     def _check_open(self) -> None:

@@ -71,7 +71,7 @@ class RecordFiles:
             if before == self.manifest_sha256:  # else a writer finished just now
                 _warn_once(
                     f"{folder.full_name(MANIFEST)} does not cover all samples: another program, such as Granular, appended some. "
-                    f"The dataset is read without checksums; renew them with data_stack.formats.records.seal({folder.name!r})"
+                    f"Those are read without checksums; renew them with data_stack.formats.records.seal({folder.name!r})"
                 )
                 self.manifest, self.schema = None, {name: Column(kind) for name, kind in self.types.items()}
 
@@ -80,13 +80,16 @@ class RecordFiles:
     def _read_description(self) -> None:
         """Read the manifest and the spec, and check the sizes of local files; others are checked when they are opened."""
         folder, self.manifest, self.manifest_sha256 = self.folder, None, None
+        #: What the manifest covers is compared with it, also where other records follow.
+        self._covered: Mapping[str, FileRecord] | None = None
         with contextlib.suppress(ResourceNotFoundError), folder.open(MANIFEST) as resource:
             data = folder.read_small(resource)
             self.manifest = RecordsManifest.from_json(data, folder.full_name(MANIFEST))
+            self._covered = self.manifest.files
             self.manifest_sha256 = hashlib.sha256(data).hexdigest()
             self._is_remote = resource.prefetches or None  # as the other files there
         manifest, what = self.manifest, folder.full_name(SPEC)
-        record = self._record(SPEC)
+        record = None if manifest is None else manifest.files.get(SPEC)
         if manifest is not None and folder.path is None:
             # It has all that the spec says, which verify() compares: a request less for each shard.
             self.types = {name: column.type for name, column in sorted(manifest.columns.items())}
@@ -107,6 +110,9 @@ class RecordFiles:
         self.schema, self.has_references = manifest.columns, bag_name(REFS) in manifest.files
         if self.types != {name: column.type for name, column in self.schema.items()}:
             raise DatasetFileCorruptError(f"{what} and {MANIFEST} name different columns or types")
+        for file in (SPEC, *(each for name in self.types for each in self._files_of(name))):
+            if file not in manifest.files:
+                raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} has no digest of {file!r}")
         for file, record in manifest.files.items() if folder.path is not None else ():
             try:
                 size = os.path.getsize(f"{folder.path}/{file}")
@@ -188,12 +194,11 @@ class RecordFiles:
 
     def n_bytes_of(self, name: str) -> int:
         """Size of a column's records."""
+        if self.manifest is not None and not self.has_references:
+            return self.manifest.files[bag_name(name)].size
         if name not in self._n_bytes:
-            if self.manifest is None or len(self._files_of(name)) == 1:
-                with contextlib.closing(self.bag(name)) as bag:
-                    self._n_bytes[name] = bag.n_bytes
-            else:
-                self._n_bytes[name] = self.manifest.files[bag_name(name)].size
+            with contextlib.closing(self.bag(name)) as bag:
+                self._n_bytes[name] = bag.n_bytes
         return self._n_bytes[name]
 
     def references(self) -> SampleReferences | None:
@@ -240,14 +245,12 @@ class RecordFiles:
     # ------------------------------------------------------------------ files
 
     def verify(self) -> None:
-        """Compare all files with the manifest, if there is one.
+        """Compare what the manifest covers of all files with it, if there is one.
 
         Raises:
             DatasetFileCorruptError: a file is damaged; the error names the first damage.
         """
-        if self.manifest is None:
-            return
-        for file, record in self.manifest.files.items():
+        for file, record in (self._covered or {}).items():
             name, digest = self.folder.full_name(file), Digest()
             with self.folder.open(file) as resource:
                 while digest.size < record.size and (data := resource.read(min(_READ_BYTES, record.size - digest.size))):
@@ -256,8 +259,9 @@ class RecordFiles:
                 raise block_damage(name, block)
             if digest.sha256 != record.sha256:
                 raise DatasetFileCorruptError(f"{name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it")
-        for name in () if self.has_references else self.schema:
-            self.bag(name, self.manifest.count)  # raises if the index is shorter
+        if self.manifest is not None and not self.has_references:
+            for name in self.schema:
+                self.bag(name, self.manifest.count)  # raises if the index is shorter
 
     @property
     def n_bytes(self) -> int:
@@ -281,21 +285,14 @@ class RecordFiles:
         return {"columns": held, "files": dict(zip(files, digests, strict=True))}
 
     def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
-        record = self._record(file)
+        options: dict[str, Any] = {"mapped": self._mapped, "load_bytes": load_bytes, "checks": self._checks.get(file)}
         try:
-            checks = self._checks.get(file)
-            stored = StoredFile(self.folder, file, record, mapped=self._mapped, load_bytes=load_bytes, checks=checks)
+            record = None if self._covered is None else self._covered[file]
+            stored = StoredFile(self.folder, file, record, is_longer=self.manifest is None, **options)
         except ResourceNotFoundError as error:
             raise self._missing(file) from error
         self._checks[file] = stored.checks
         return stored
-
-    def _record(self, file: str) -> FileRecord | None:
-        if self.manifest is None:
-            return None
-        if file not in self.manifest.files:
-            raise DatasetFileCorruptError(f"{self.folder.full_name(MANIFEST)} has no digest of {file!r}")
-        return self.manifest.files[file]
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         what = f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}"

@@ -33,7 +33,7 @@ class BlockChecks:
 
     Args:
         name: name of the file.
-        size: size of the file.
+        size: number of bytes that the digests cover; bytes after them are not checked.
         digests: digests of its blocks, 8 bytes each; None to check nothing.
 
     Attributes:
@@ -52,13 +52,15 @@ class BlockChecks:
         Raises:
             DatasetFileCorruptError: a block is damaged.
         """
-        for start, end in zip(starts, ends, strict=True):
+        for start, stop in zip(starts, ends, strict=True):
+            end = min(stop, self.size)
             for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1 if end > start else 0):
                 if not self._checked[block]:
                     self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
 
     def check_block(self, block: int, content: memoryview) -> None:
-        """Compare a block with its checksum."""
+        """Compare a block with its checksum; the last one may be followed by bytes that were appended later."""
+        content = content[: self.size - (block << _SHIFT)]
         if self._digests is not None and block_digest(content) != digest_of_block(self._digests, block):
             raise block_damage(self.name, block)
         self._checked[block] = 1
@@ -70,11 +72,11 @@ class BlockChecks:
 
     def widen(self, offset: int, size: int) -> tuple[int, int] | None:
         """The range of whole blocks around a range, if one of them is unchecked."""
-        size = min(size, self.size - offset)
-        first, last = offset >> _SHIFT, (offset + size - 1) >> _SHIFT
-        if self.is_done or size <= 0 or 0 not in self._checked[first : last + 1]:
+        end = min(offset + size, self.size)
+        first, last = offset >> _SHIFT, (end - 1) >> _SHIFT
+        if self.is_done or end <= offset or 0 not in self._checked[first : last + 1]:
             return None
-        return first << _SHIFT, min((last + 1) << _SHIFT, self.size) - (first << _SHIFT)
+        return first << _SHIFT, max(offset + size, min((last + 1) << _SHIFT, self.size)) - (first << _SHIFT)
 
 
 class StoredFile:
@@ -84,6 +86,7 @@ class StoredFile:
         folder: the folder of the dataset.
         file: name of the file in it.
         record: the file's record in the manifest; None without a manifest.
+        is_longer: whether bytes that were appended to those of the record belong to the dataset, too; they are not checked.
         mapped: map the file into memory if possible.
         load_bytes: a file up to this size is read into memory if it is not mapped.
         checks: the checks of the file from when it was open before.
@@ -106,6 +109,7 @@ class StoredFile:
         file: str,
         record: FileRecord | None,
         *,
+        is_longer: bool = False,
         mapped: bool = True,
         load_bytes: int = 0,
         checks: BlockChecks | None = None,
@@ -118,16 +122,16 @@ class StoredFile:
             check_size(self.name, size, record)
             if size == record.size and opened.sha256 not in (None, record.sha256):
                 raise DatasetFileCorruptError(f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 differs")
-        self.size = size if record is None else record.size
+        self.size = size if record is None or is_longer else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
             self.buffer = map_file(opened, self.size)
         # A store that checks each read has checked what is not mapped.
         is_checked = self.buffer is not None or not folder.checks_reads
         if checks is None:
-            checks = BlockChecks(self.name, self.size, record.blocks if record is not None and is_checked else None)
-        self.checks = checks
-        ranges.checks = self.checks
+            covered, blocks = (self.size, None) if record is None else (record.size, record.blocks)
+            checks = BlockChecks(self.name, covered, blocks if is_checked else None)
+        self.checks = ranges.checks = checks
         if self.buffer is None and self.size <= load_bytes:
             self.buffer = ranges.read_exactly_at(0, self.size)
         self.ranges = ranges if self.buffer is None else None
@@ -205,7 +209,7 @@ class _CheckedRanges(PositionalFile):
         for index, (wide, (offset, size)) in enumerate(zip(widened, ranges, strict=True)):
             if wide is not None:
                 data = memoryview(pieces[index])
-                for position in range(0, wide[1], BLOCK_BYTES):
+                for position in range(0, min(wide[1], checks.size - wide[0]), BLOCK_BYTES):
                     checks.check_block((wide[0] + position) >> _SHIFT, data[position : position + BLOCK_BYTES])
                 pieces[index] = pieces[index][offset - wide[0] : offset - wide[0] + size]
         return pieces

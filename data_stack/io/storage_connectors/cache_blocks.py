@@ -34,7 +34,7 @@ class CachedBlocks:
             with self._giving_up():
                 *handles, self.block_bytes = folder.open_blocks(content, block_bytes)
                 self._handles = handles[0], handles[1]
-        self._keeps = self._handles is not None
+        self._keeps, self._is_whole = self._handles is not None, False
 
     def obtain(self, numbers: Sequence[int], fetch: Callable[[Sequence[int]], Sequence[bytes]]) -> list[bytes]:
         """Cached blocks, and others by ``fetch``, which is called for those that no other process is fetching."""
@@ -66,15 +66,16 @@ class CachedBlocks:
         found = dict[int, bytes]()
         with self._giving_up():
             data, slots = self._handles or (-1, -1)
-            # Another process may have completed it, and removed the digests, just before this one opened them.
-            is_whole = self._handles is not None and os.fstat(data).st_mtime_ns == self._content.seal_ns
+            # Another process may have completed it, and removed the digests, just before this one opened them; and a third one,
+            # which fetched the same block, may write to it afterwards.
+            self._is_whole |= self._handles is not None and os.fstat(data).st_mtime_ns == self._content.seal_ns
             for first, n_blocks in runs_of(numbers) if self._handles is not None else ():
                 digests = os.pread(slots, n_blocks * DIGEST_BYTES, (1 + first) * DIGEST_BYTES)
                 for number in range(first, first + n_blocks):
                     digest = digest_of_block(digests, number - first)
-                    if is_whole or digest.strip(b"\0"):
+                    if self._is_whole or digest.strip(b"\0"):
                         block = os.pread(data, self.block_bytes, number * self.block_bytes)
-                        if is_whole or block_digest(block) == digest:
+                        if self._is_whole or block_digest(block) == digest:
                             found[number] = block
         return found
 
@@ -100,11 +101,8 @@ class CachedBlocks:
             data, slots = self._handles or (-1, -1)
             content = self._content
             digests = os.pread(slots, content.digest_bytes(self.block_bytes), DIGEST_BYTES)
-            if 0 not in memoryview(digests).cast("Q") and not self._folder.share_one(
-                f"{content.key} whole",
-                lambda: os.fstat(data).st_mtime_ns == content.seal_ns or None,
-                lambda: self._folder.seal(content, data),
-            ):
+            is_complete = not self._is_whole and 0 not in memoryview(digests).cast("Q")
+            if is_complete and not self._folder.seal(content, data):
                 is_as_fetched = all(self._find([number]) for number in range(len(digests) // DIGEST_BYTES))
                 self._folder.drop(content.key)
                 return not is_as_fetched

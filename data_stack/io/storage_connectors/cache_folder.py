@@ -173,9 +173,10 @@ class CacheFolder:
             with contextlib.ExitStack() as exits:
                 handle = os.open(path, os.O_RDONLY | _FLAGS)
                 exits.callback(os.close, handle)
+                is_partial = self.has("blocks", content)  # asked first: whoever removes them has sealed the file before
                 status = os.fstat(handle)
                 is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
-                if not is_sealed and self.has("blocks", content):
+                if is_partial and not is_sealed:
                     return None
                 if is_sealed or (status.st_size == content.size and self.seal(content, handle)):
                     if time.time() - status.st_atime >= self._use_seconds:
@@ -197,9 +198,15 @@ class CacheFolder:
     def seal(self, content: Content, handle: int) -> bool:
         """Verify an open file that has all bytes, and set its modification time unless it was written to meanwhile.
 
+        One process does so, while the others wait for it.
+
         Raises:
             OSError: the disk failed.
         """
+        is_sealed = lambda: os.fstat(handle).st_mtime_ns == content.seal_ns or None  # noqa: E731
+        return self.share_one(f"{content.key} whole", is_sealed, lambda: self._seal(content, handle))
+
+    def _seal(self, content: Content, handle: int) -> bool:
         os.utime(handle, ns=(0, 0))
         digest = digest_of(handle)
         if (digest.sha256, digest.size) != (content.sha256, content.size):
@@ -231,15 +238,19 @@ class CacheFolder:
         """
         if not self.has_room(2 * _PAGE_BYTES):
             raise OSError("the cache is full")
+        # Bytes alone were whole, and were written to since by a process that was slow.
+        was_whole = self.has("bytes", content) and not self.has("blocks", content)
         with contextlib.ExitStack() as exits:
             handles = []
-            for kind in ("blocks", "bytes"):  # bytes alone would be taken for a damaged whole
+            for kind in ("blocks", "bytes"):
                 os.makedirs(os.path.join(self.path, kind), exist_ok=True)
                 handles.append(os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600))
                 exits.callback(os.close, handles[-1])
             digests, data = handles
             if os.fstat(data).st_size != content.size:
                 os.truncate(data, content.size)
+            elif was_whole:
+                self.seal(content, data)
             noted = int.from_bytes(os.pread(digests, DIGEST_BYTES, 0), "little")
             is_length = BLOCK_BYTES <= noted <= MAX_BLOCK_BYTES
             if not is_length or os.fstat(digests).st_size != DIGEST_BYTES + content.digest_bytes(noted):

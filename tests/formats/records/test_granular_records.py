@@ -1,4 +1,4 @@
-"""A finished dataset that Granular appended to: it is served without checksums until it is sealed."""
+"""A finished dataset that Granular appended to: what it appended is served without checksums until it is sealed."""
 
 from __future__ import annotations
 
@@ -59,12 +59,20 @@ def test_what_granular_appended_is_served_with_one_warning_until_it_is_sealed(
         assert reader.manifest.count == 6
 
 
-def test_damage_is_found_by_seal_where_the_manifest_covers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize(("file", "offset"), [("x.bag", 70_000), ("text.bag", 3), ("text.idx", 80)])
+def test_damage_is_found_where_the_manifest_covers(tmp_path: Path, file: str, offset: int, mapped: bool) -> None:
     folder = write(tmp_path / "data")
-    data = bytearray((folder / "x.bag").read_bytes())
-    data[len(data) // 3] ^= 1
-    (folder / "x.bag").write_bytes(data)
+    with RecordReader(folder, mapped=mapped) as reader:
+        assert_same(list(reader), [sample(i) for i in range(55)])
+    data = bytearray((folder / file).read_bytes())
+    data[offset] ^= 1
+    (folder / file).write_bytes(data)
 
+    for read in (lambda reader: reader.read_batch(range(25, 35)), lambda reader: reader[17], RecordReader.verify):
+        with pytest.raises(DatasetFileCorruptError, match=rf"{file} is damaged.* differs from its checksum"):
+            with RecordReader(folder, mapped=mapped) as reader:
+                read(reader)
     with pytest.raises(DatasetFileCorruptError, match="digest in the manifest"):
         records.seal(folder)
 

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import operator
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -240,6 +241,20 @@ def test_rows_out_of_a_column_are_one_request(tmp_path: Path) -> None:
 
     assert found[:, 0, 1].tolist() == [3, 4, 5, 3900, 3901, 7]
     assert len(store.requests) == 1
+
+
+def test_threads_that_open_a_column_at_once_fetch_its_index_once(tmp_path: Path) -> None:
+    store, start = FarStorageConnector(tmp_path), threading.Barrier(8)
+    expected = write(store, 4000)
+
+    def read(i: int) -> Any:
+        start.wait(60)
+        return opened.read(i, ["ragged"])["ragged"]
+
+    with RecordReader(store) as opened, ThreadPoolExecutor(8) as threads:
+        store.requests.clear()
+        assert_same(list(threads.map(read, range(8))), [each["ragged"] for each in expected[:8]])
+    assert len(store.requests) == 2  # the index, and the records
 
 
 def test_a_store_that_does_not_check_what_it_sends_is_checked() -> None:
