@@ -34,7 +34,7 @@ from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
 from data_stack.plugins import hookspecs
-from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled, state_of_path
+from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled
 from data_stack.util.logger import logger
 
 _Value = TypeVar("_Value")
@@ -86,7 +86,7 @@ class PluginManager:
 
     def __init__(self) -> None:
         self._outcomes: dict[PluginRecord, PluginRecord] = {}  # of what was imported, by how it was listed
-        self._cached: tuple[tuple[frozenset[str], object], InstalledPlugins] | None = None  # with what it was read from
+        self._cached: tuple[frozenset[str], InstalledPlugins] | None = None  # with what was disabled
         self._hooks = pluggy.PluginManager("data_stack")
         self._hooks.add_hookspecs(hookspecs)
         # Re-entrant, and _loading guards against recursion: a plugin may ask for a scheme while it is imported.
@@ -186,11 +186,9 @@ class PluginManager:
 
     def _find_installed(self, *, refresh: bool = False) -> InstalledPlugins:
         disabled = read_disabled()
-        if self._cached is None or refresh or self._cached[0][0] != disabled:
-            seen = disabled, state_of_path()
-            if self._cached is None or self._cached[0] != seen:
-                importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
-                self._cached = seen, InstalledPlugins(disabled)
+        if refresh or self._cached is None or self._cached[0] != disabled:
+            importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
+            self._cached = disabled, InstalledPlugins(disabled)
         return self._cached[1]
 
     def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:

@@ -281,16 +281,15 @@ def default_repository() -> DatasetRepository:
     return DatasetRepository(default_manager())
 
 
-def search_datasets(text: str, repository: DatasetRepository | None = None) -> list[DatasetDescription]:
+def search_datasets(text: str) -> list[DatasetDescription]:
     """The datasets in which each word of ``text`` is found, those with a word in their name first.
 
     Imports the plugins; a broken one is found by its name.
 
     Args:
         text: words; upper and lower case are equal.
-        repository: the datasets to search; None for the default one.
     """
-    repository = default_repository() if repository is None else repository
+    repository = default_repository()
     words, found = text.casefold().split(), list[DatasetDescription]()
     for name in repository.list():
         try:
