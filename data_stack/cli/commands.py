@@ -184,7 +184,7 @@ def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, ca
 
     For example: data-stack search handwritten
 
-    Finds the datasets whose name, description, keywords, licence and classes contain every TERM. Imports the plugins.
+    Finds the datasets whose name, description, licence and classes contain every TERM. Imports the plugins.
     Without --catalogue or --catalogues it uses no network.
     """
     from data_stack.repository.catalogues import search_catalogues

@@ -74,7 +74,7 @@ def list_names(names: Sequence[str]) -> str:
 def explain_scheme(identifier: str, plugins: PluginManager) -> str:
     """What to do about a name, or a scheme with or without ``:``, that no catalogue takes; empty for other names."""
     scheme, colon, _ = identifier.partition(":")
-    known = sorted(plugins.catalogues()) if colon or scheme in SCHEME_FOLDERS else []
+    known = sorted(plugins.provided("catalogues")) if colon or scheme in SCHEME_FOLDERS else []
     if scheme in known:
         return f". A dataset of the catalogue is {scheme}:name, {scheme}:name@version or {scheme}:name#part"
     if scheme in SCHEME_FOLDERS:
@@ -101,7 +101,7 @@ def search_catalogues(text: str, scheme: str | None = None, *, limit: int = 20) 
         CatalogueUnavailableError: ``DATA_STACK_OFFLINE`` is set.
         CatalogueError: the one catalogue that was asked failed.
     """
-    catalogues, found = default_manager().catalogues(), list["CatalogueEntry"]()
+    catalogues, found = default_manager().provided("catalogues"), list["CatalogueEntry"]()
     if not catalogues or (scheme is not None and scheme not in catalogues):
         asked = "" if scheme is None else scheme
         raise ConfigError(f"unknown catalogue{explain_scheme(f'{asked}:', default_manager())}")

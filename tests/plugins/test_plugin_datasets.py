@@ -202,7 +202,7 @@ CATALOGUE = """
 def catalogue(site: Site) -> Any:
     """The module of an installed catalogue."""
     site.install_hooks("calc", CATALOGUE)
-    PluginManager().catalogues()
+    PluginManager().provided("catalogues")
     return sys.modules["calc_plugin_hooks"]
 
 
