@@ -118,7 +118,7 @@ def expect_catalogue(scheme: str) -> None:
     """Fail where the plugin of a catalogue is not found or does not load."""
     from data_stack.plugins.manager import default_manager
 
-    default_manager().catalogues()[scheme]
+    default_manager().provided("catalogues")[scheme]
 
 
 def check_parquet() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,15 @@ from data_stack.util.distributions import distributions_of
 def list_datasets(settings: Settings) -> None:
     """List the installed datasets.
 
-    Shows which versions are prepared in the store. Imports no plugin if the store can list its resources.
+    Shows which versions are prepared, if the store can list its resources. Imports no plugin.
     """
     from data_stack.plugins.installed import DATASETS_GROUP
     from data_stack.plugins.manager import default_manager
-    from data_stack.stores.inventory import take_inventory
 
     connector = settings.existing_connector(may_be_new=True)
     records = [record for record in default_manager().records() if record.group == DATASETS_GROUP]
     names = sorted({record.name.partition("@")[0] for record in records})
-    prepared = take_inventory(connector, names).prepared_versions if records else {}
+    prepared = _stored_versions(connector, names) if records else {}
     listed = [record for record in records if "@" not in record.name]
     rows = [
         {**asdict(each), "prepared": each.name in prepared, "stored_versions": prepared.get(each.name, [])} for each in listed
@@ -44,6 +44,15 @@ def list_datasets(settings: Settings) -> None:
         stored = ", ".join(prepared.get(each.name, ())) or "no"
         cells.append((each.name, f"{each.distribution} {each.version}", stored, each.state if each.error is not None else ""))
     answer(settings, rows, table(("name", "from", "prepared", ""), cells))
+
+
+def _stored_versions(connector: Any, names: Sequence[str]) -> dict[str, list[str]]:
+    """The prepared versions of datasets; none if the store cannot list its resources."""
+    from data_stack.stores.inventory import take_inventory
+
+    with contextlib.suppress(UnsupportedStorageOperationError):
+        return take_inventory(connector, names).prepared_versions
+    return {}
 
 
 @cli.command()
@@ -56,7 +65,6 @@ def info(settings: Settings, name: str) -> None:
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.factories.definition import DatasetDefinition
     from data_stack.io.url import shorten
-    from data_stack.stores.inventory import take_inventory
 
     connector = settings.existing_connector(may_be_new=True)
     dataset = common.repository().resolve(name, connector)
@@ -65,7 +73,7 @@ def info(settings: Settings, name: str) -> None:
     facts = {**asdict(description), "factory": kind, "storage": repr(connector)}
     rows, sources = [*description.facts(), ("factory", kind)], []
     if isinstance(factory, DatasetFactory):
-        stored = take_inventory(connector, [factory.card.name]).prepared_versions.get(factory.card.name, [])
+        stored = _stored_versions(connector, [factory.card.name]).get(factory.card.name, [])
         reason, is_ready = factory.readiness().reason, factory.is_ready()
         for source in DatasetDefinition(factory, DatasetFactory).retrieval_jobs:
             known: dict[str, Any] = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
@@ -176,7 +184,7 @@ def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, ca
 
     For example: data-stack search handwritten
 
-    Finds the datasets whose name, description, keywords, licence and classes contain every TERM. Imports the plugins.
+    Finds the datasets whose name, description, licence and classes contain every TERM. Imports the plugins.
     Without --catalogue or --catalogues it uses no network.
     """
     from data_stack.repository.catalogues import search_catalogues

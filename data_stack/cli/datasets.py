@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,7 +151,7 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
         return ProcessEngine(n_processes)
     if n_processes is not None:
         raise ConfigError("--processes requires --engine processes")
-    engines = default_manager().engines()
+    engines: Mapping[str, Callable[..., PreparationEngine]] = default_manager().provided("engines")
     if kind not in engines:
         known = ["processes", *sorted(engines)]
         raise ConfigError(f"unknown engine {kind!r:.60}{did_you_mean(kind, known)}; known engines: {', '.join(known)}")

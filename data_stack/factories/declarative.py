@@ -15,11 +15,12 @@ from data_stack.factories.engine import PreparationEngine, prepare_in_turn
 from data_stack.factories.manifest import MANIFEST, Manifest
 from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
-from data_stack.factories.stored import Finding, Readiness, StoredDataset
+from data_stack.factories.stored import Readiness, StoredDataset
+from data_stack.io.integrity import Fault
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.program_lines import brief_errors
 
-__all__ = ["DatasetCard", "DatasetFactory", "Finding", "PreparationReport", "PreparedResources", "Readiness", "Resources"]
+__all__ = ["DatasetCard", "DatasetFactory", "PreparationReport", "PreparedResources", "Readiness", "Resources"]
 
 _LEASE_TIMEOUT_SECONDS = 600.0
 
@@ -243,23 +244,16 @@ class DatasetFactory(BaseDatasetFactory):
         stored = self._find_stored()
         return None if stored is None else stored.ready_manifest()
 
-    def verify(self, deep: bool = True) -> list[Finding]:
-        """Compare the stored resources with the manifest.
-
-        Args:
-            deep: read every byte; otherwise only sizes and recorded digests are compared.
-
-        Returns:
-            The differences. Sources that were not kept are listed with ``is_fault`` False.
-        """
+    def verify(self) -> list[Fault]:
+        """Read every byte of the stored resources, and return how they differ from the manifest; sources need not be kept."""
         stored = self._find_stored()
         if stored is None:
             return []
         manifest = stored.manifest()
         if manifest is None:
             problem = stored.readiness(lambda: code_digest(self)).reason or "the dataset is not prepared: it has no manifest"
-            return [Finding(stored.identifier(MANIFEST), problem)]
-        return stored.verify(manifest, deep)
+            return [Fault(stored.identifier(MANIFEST), problem)]
+        return stored.verify(manifest)
 
     # ------------------------------------------------------------------ inside
 

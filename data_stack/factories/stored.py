@@ -18,6 +18,7 @@ from data_stack.exception import (
 )
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import JOURNAL, MANIFEST, STAGED, Journal, Manifest, ResourceRecord
+from data_stack.io.integrity import Fault
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.util.logger import logger
@@ -25,21 +26,6 @@ from data_stack.util.untrusted_text import MAX_BYTES
 
 _MARK = f"{STAGED}mark"
 _MARK_BYTES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A difference that :meth:`DatasetFactory.verify` found.
-
-    Attributes:
-        identifier: of the resource in the store.
-        problem: describes the difference.
-        is_fault: False for information, such as a source that was not kept.
-    """
-
-    identifier: str
-    problem: str
-    is_fault: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +195,7 @@ class StoredDataset:
 
         Reads only resources without a digest in a store that records digests: other programs have changed them.
         """
-        return next((finding.problem for finding in self._changes(manifest.prepared, read_touched=True)), None)
+        return next((fault.problem for fault in self._changes(manifest.prepared, read_touched=True)), None)
 
     def damage_behind(self, error: BaseException | None) -> str | None:
         """The damage of a stored resource that an error, or one of its causes, names; else None."""
@@ -263,23 +249,21 @@ class StoredDataset:
                 return self.connector.stat(self.identifier(name))
         return None
 
-    def verify(self, manifest: Manifest, deep: bool) -> list[Finding]:
-        """Compare the store and the definition with a manifest; ``deep`` reads every byte."""
+    def verify(self, manifest: Manifest) -> list[Fault]:
+        """Compare the definition and every byte of the store with a manifest; sources need not be kept."""
         difference = self.difference(manifest)
-        findings = [] if difference is None else [Finding(self.identifier(MANIFEST), difference)]
-        opened = {record.identifier for record in manifest.prepared}
-        records = list(manifest.prepared)
-        for source in (each for each in manifest.sources if each.identifier not in opened):
-            if not self.connector.has_resource(self.identifier(source.identifier)):
-                findings.append(Finding(self.identifier(source.identifier), "raw not kept", is_fault=False))
-            elif source.size is not None:
+        faults = [] if difference is None else [Fault(self.identifier(MANIFEST), difference)]
+        opened, records = {record.identifier for record in manifest.prepared}, list(manifest.prepared)
+        for source in manifest.sources:
+            is_kept = source.identifier not in opened and self.connector.has_resource(self.identifier(source.identifier))
+            if is_kept and source.size is not None:
                 records.append(ResourceRecord(source.identifier, source.size, source.sha256))
-        findings += self._changes(records)
-        reported = {finding.identifier for finding in findings}
-        for record in records if deep else ():
+        faults += self._changes(records)
+        reported = {fault.identifier for fault in faults}
+        for record in records:
             if self.identifier(record.identifier) not in reported:
-                findings += self._check_bytes(self.identifier(record.identifier), record.sha256)
-        return findings
+                faults += self._check_bytes(self.identifier(record.identifier), record.sha256)
+        return faults
 
     def _list(self, prefix: str) -> list[str]:
         """The resources with a prefix; none if the store cannot list."""
@@ -316,26 +300,26 @@ class StoredDataset:
             with contextlib.suppress(ResourceNotFoundError):  # another process was faster
                 self.connector.delete_resource(self.identifier(name))
 
-    def _changes(self, records: Iterable[ResourceRecord], *, read_touched: bool = False) -> Iterator[Finding]:
+    def _changes(self, records: Iterable[ResourceRecord], *, read_touched: bool = False) -> Iterator[Fault]:
         for record in records:
             identifier = self.identifier(record.identifier)
             try:
                 info = self.stat(record.identifier)
             except DatasetFileCorruptError as error:
-                yield Finding(identifier, _describe_damage(error))
+                yield Fault(identifier, _describe_damage(error))
                 continue
             problem = "is missing" if info is None else _difference(record, info)
             if problem is not None:
-                yield Finding(identifier, f"{identifier!r} {problem}")
+                yield Fault(identifier, f"{identifier!r} {problem}")
             elif read_touched and self.connector.knows_digests and info is not None and info.sha256 is None:
                 logger.info("%r has no recorded digest; reading its %d bytes once", identifier, record.size)
                 yield from self._check_bytes(identifier, record.sha256)
 
-    def _check_bytes(self, identifier: str, sha256: str | None) -> Iterator[Finding]:
+    def _check_bytes(self, identifier: str, sha256: str | None) -> Iterator[Fault]:
         try:
             self.connector.verify_resource(identifier, sha256)
         except (ChecksumMismatchError, ResourceNotFoundError, StorageError) as error:
-            yield Finding(identifier, _describe_damage(error))
+            yield Fault(identifier, _describe_damage(error))
 
 
 def _describe_damage(error: Exception) -> str:

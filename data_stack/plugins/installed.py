@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import re
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -64,17 +61,6 @@ def read_disabled() -> frozenset[str]:
     """What ``DATA_STACK_DISABLE_PLUGINS`` lists: distributions, names, ``distribution:name``; "1": all but the built-in ones."""
     names = os.environ.get("DATA_STACK_DISABLE_PLUGINS", "").split(",")
     return frozenset(_normalise(name) for name in names if name.strip())
-
-
-def state_of_path() -> object:
-    """What changes when packages are installed or removed: ``sys.path``, the times of its folders, the finders of packages."""
-    folders: dict[str, int] = {}
-    for folder in sys.path:
-        with contextlib.suppress(OSError):
-            folders[folder] = os.stat(folder or ".").st_mtime_ns
-    if time.time_ns() - max(folders.values(), default=0) < 2 * 10**9:  # the times of folders may be as coarse
-        return object()  # equal to no other: the next change may get the same time
-    return folders, [*sys.path], [*map(id, sys.meta_path)]
 
 
 class InstalledPlugins:

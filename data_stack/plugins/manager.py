@@ -29,12 +29,11 @@ from data_stack.exception import (
 )
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue
-from data_stack.factories.engine import PreparationEngine
 from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
+from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES
 from data_stack.plugins import hookspecs
-from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled, state_of_path
+from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled
 from data_stack.util.logger import logger
 
 _Value = TypeVar("_Value")
@@ -86,7 +85,7 @@ class PluginManager:
 
     def __init__(self) -> None:
         self._outcomes: dict[PluginRecord, PluginRecord] = {}  # of what was imported, by how it was listed
-        self._cached: tuple[tuple[frozenset[str], object], InstalledPlugins] | None = None  # with what it was read from
+        self._cached: tuple[frozenset[str], InstalledPlugins] | None = None  # with what was disabled
         self._hooks = pluggy.PluginManager("data_stack")
         self._hooks.add_hookspecs(hookspecs)
         # Re-entrant, and _loading guards against recursion: a plugin may ask for a scheme while it is imported.
@@ -147,34 +146,19 @@ class PluginManager:
 
     # ------------------------------------------------------------------ behaviour
 
-    def storage_schemes(self) -> Mapping[str, Connect]:
-        """The URL schemes that plugins can store at; imports all plugins that implement hooks."""
-        return self._load_values("storage_connectors")
+    def provided(self, hook: str) -> Mapping[str, Any]:
+        """What plugins bring by name, through a hook of :mod:`data_stack.plugins.hookspecs`; imports all plugins with hooks.
 
-    def engines(self) -> Mapping[str, Callable[..., PreparationEngine]]:
-        """The engines of preparations that plugins bring, by name; imports all plugins that implement hooks."""
-        return self._load_values("engines")
-
-    def encoder_kinds(self) -> Mapping[str, type[Encoder]]:
-        """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""
-        return self._load_values("encoders")
-
-    def codecs(self) -> Mapping[str, Codec]:
-        """The codecs of record columns that plugins bring, by type; imports all plugins that implement hooks."""
-        return self._load_values("codecs")
-
-    def catalogues(self) -> Mapping[str, Catalogue]:
-        """The catalogues that plugins bring, by scheme; imports all plugins that implement hooks."""
-        return self._load_values("catalogues")
-
-    def _load_values(self, hook: str) -> Mapping[str, Any]:
+        Args:
+            hook: its name without ``data_stack_``, such as ``"catalogues"``.
+        """
         self._load_behaviour()
         return self._claimed[hook]
 
     def register_retrievers(self, sources: Iterable[str]) -> None:
         """Register the schemes of plugins with ``retrieve()``, if the scheme of one of ``sources`` is not built in."""
         if any(match is not None and match[1].lower() not in _RETRIEVER_SCHEMES for match in map(_SOURCE.match, sources)):
-            for scheme, fetch in self._load_values("retrievers").items():
+            for scheme, fetch in self.provided("retrievers").items():
                 with contextlib.suppress(ConfigError):  # the program registered its own function, which comes first
                     register_scheme(scheme, fetch)
 
@@ -186,11 +170,9 @@ class PluginManager:
 
     def _find_installed(self, *, refresh: bool = False) -> InstalledPlugins:
         disabled = read_disabled()
-        if self._cached is None or refresh or self._cached[0][0] != disabled:
-            seen = disabled, state_of_path()
-            if self._cached is None or self._cached[0] != seen:
-                importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
-                self._cached = seen, InstalledPlugins(disabled)
+        if refresh or self._cached is None or self._cached[0] != disabled:
+            importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
+            self._cached = disabled, InstalledPlugins(disabled)
         return self._cached[1]
 
     def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:
@@ -295,4 +277,4 @@ def default_manager() -> PluginManager:
     return PluginManager()
 
 
-add_codec_provider(lambda: default_manager().codecs())
+add_codec_provider(lambda: default_manager().provided("codecs"))

@@ -74,7 +74,7 @@ def list_names(names: Sequence[str]) -> str:
 def explain_scheme(identifier: str, plugins: PluginManager) -> str:
     """What to do about a name, or a scheme with or without ``:``, that no catalogue takes; empty for other names."""
     scheme, colon, _ = identifier.partition(":")
-    known = sorted(plugins.catalogues()) if colon or scheme in SCHEME_FOLDERS else []
+    known = sorted(plugins.provided("catalogues")) if colon or scheme in SCHEME_FOLDERS else []
     if scheme in known:
         return f". A dataset of the catalogue is {scheme}:name, {scheme}:name@version or {scheme}:name#part"
     if scheme in SCHEME_FOLDERS:
@@ -88,27 +88,23 @@ def _explain_folder(folder: str) -> str:
     return f"is in the package {package}, which is not installed: {advise_install(package)}; or see `data-stack doctor`"
 
 
-def search_catalogues(
-    text: str, scheme: str | None = None, *, limit: int = 20, plugins: PluginManager | None = None
-) -> list[CatalogueEntry]:
+def search_catalogues(text: str, scheme: str | None = None, *, limit: int = 20) -> list[CatalogueEntry]:
     """Ask catalogues for datasets that match some words; needs the network.
 
     Args:
         text: words, as the catalogue takes them.
         scheme: the catalogue to ask; None for all that are installed: then the log names those that fail.
         limit: how many to ask of each.
-        plugins: bring the catalogues; None for those of ``data_stack.load``.
 
     Raises:
         ConfigError: the catalogue is unknown.
         CatalogueUnavailableError: ``DATA_STACK_OFFLINE`` is set.
         CatalogueError: the one catalogue that was asked failed.
     """
-    plugins = plugins or default_manager()
-    catalogues, found = plugins.catalogues(), list["CatalogueEntry"]()
+    catalogues, found = default_manager().provided("catalogues"), list["CatalogueEntry"]()
     if not catalogues or (scheme is not None and scheme not in catalogues):
         asked = "" if scheme is None else scheme
-        raise ConfigError(f"unknown catalogue{explain_scheme(f'{asked}:', plugins)}")
+        raise ConfigError(f"unknown catalogue{explain_scheme(f'{asked}:', default_manager())}")
     if is_offline():
         raise CatalogueUnavailableError("catalogues need the network, but DATA_STACK_OFFLINE is set or --offline given")
     for each in sorted(catalogues) if scheme is None else [scheme]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from typing import Any, TypeAlias
 
@@ -48,7 +49,9 @@ def storage_connector_from_url(url_or_path: str | os.PathLike[str]) -> StorageCo
         MissingDependencyError: the package for this scheme is not installed; the message says which extra brings it.
         PluginError: the plugin of the scheme failed.
     """
-    return url.storage_connector_from_url(url_or_path, more_schemes=default_manager().storage_schemes)
+    return url.storage_connector_from_url(
+        url_or_path, more_schemes=functools.partial(default_manager().provided, "storage_connectors")
+    )
 
 
 def as_storage_connector(storage: Storage | None) -> StorageConnector:

@@ -21,7 +21,7 @@ def encoder(kind: str, **config: Any) -> Encoder:
         ConfigError: the kind is unknown, or its encoder does not accept ``config``.
     """
     built_in = built_in_kinds()
-    kinds = built_in if kind in built_in else {**built_in, **default_manager().encoder_kinds()}
+    kinds = built_in if kind in built_in else {**built_in, **default_manager().provided("encoders")}
     if kind not in kinds:
         hint = f"{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}"
         raise ConfigError(f"unknown kind of encoder {kind!r:.80}{hint}")
@@ -40,9 +40,9 @@ def encoder_from_state(state: Any) -> Encoder:
     try:
         return encoder_from_known_state(state)
     except ConfigError:
-        return encoder_from_known_state(state, default_manager().encoder_kinds())
+        return encoder_from_known_state(state, default_manager().provided("encoders"))
 
 
 def load_encoder(storage_connector: Storage, identifier: str) -> Encoder:
     """As ``data_stack.dataset.encoders.load_encoder``, also of a kind that a plugin brings; imports the plugins."""
-    return load_known_encoder(storage_connector, identifier, default_manager().encoder_kinds())
+    return load_known_encoder(storage_connector, identifier, default_manager().provided("encoders"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import importlib.metadata
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -240,7 +239,7 @@ class DatasetRepository:
             package = (providers[0].distribution, providers[0].version)
             return NamedDataset(name, self._plugins.load_dataset(name), store, package)
         parsed = CatalogueName.parse(name)
-        catalogue = None if parsed is None else self._plugins.catalogues().get(parsed.scheme)
+        catalogue = None if parsed is None else self._plugins.provided("catalogues").get(parsed.scheme)
         return None if parsed is None or catalogue is None else self._find_in(catalogue, parsed, as_storage_connector(store))
 
     def _find_in(self, catalogue: Catalogue, name: CatalogueName, store: StorageConnector) -> NamedDataset:
@@ -281,30 +280,23 @@ def default_repository() -> DatasetRepository:
     return DatasetRepository(default_manager())
 
 
-def search_datasets(text: str, repository: DatasetRepository | None = None) -> list[DatasetDescription]:
+def search_datasets(text: str) -> list[DatasetDescription]:
     """The datasets in which each word of ``text`` is found, those with a word in their name first.
 
     Imports the plugins; a broken one is found by its name.
 
     Args:
         text: words; upper and lower case are equal.
-        repository: the datasets to search; None for the default one.
     """
-    repository = default_repository() if repository is None else repository
+    repository = default_repository()
     words, found = text.casefold().split(), list[DatasetDescription]()
     for name in repository.list():
         try:
             each = repository.describe(name)
         except PluginError:
             each = DatasetDescription(name)
-        facts = (each.name, each.description, each.license, each.citation, *each.class_names, *keywords_of(each.distribution))
+        facts = (each.name, each.description, each.license, each.citation, *each.class_names)
         known = " ".join(filter(None, facts)).casefold()
         if all(word in known for word in words):
             found.append(each)
     return sorted(found, key=lambda each: not any(word in each.name for word in words))
-
-
-def keywords_of(distribution: str | None) -> list[str]:
-    """The keywords that the package of a dataset declares."""
-    declared = [] if distribution is None else importlib.metadata.metadata(distribution).get_all("Keywords", [])
-    return [each.strip() for text in declared for each in text.split(",") if each.strip()]

@@ -24,7 +24,7 @@ from data_stack.io.work import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.places import Place
-from data_stack.repository.repository import DatasetRepository, default_repository
+from data_stack.repository.repository import default_repository
 from data_stack.repository.resolved import Published
 from data_stack.reproduce import lock_differences as parts
 from data_stack.reproduce.lock_differences import Difference, SampleDigests
@@ -94,9 +94,7 @@ class LockFile:
 
     # ------------------------------------------------------------------ adding
 
-    def add(
-        self, name: str, *, storage: Storage | None = None, repository: DatasetRepository | None = None, **config: Any
-    ) -> None:
+    def add(self, name: str, *, storage: Storage | None = None, **config: Any) -> None:
         """Add a dataset in a configuration, or renew its entry; it is prepared first if necessary, and all samples are read once.
 
         Other configurations of it stay in the lock; their samples are read again unless the store remembers their digests.
@@ -104,13 +102,12 @@ class LockFile:
         Args:
             name: of the dataset, also ``name@version``.
             storage: where it is kept; None for the default store.
-            repository: knows the dataset; None for the default one.
             config: its options.
 
         Raises:
             DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
         """
-        dataset = (repository or default_repository()).resolve(name, storage)
+        dataset = default_repository().resolve(name, storage)
         if isinstance(dataset, (Place, Published)):
             raise ConfigError(f"{name!r:.200} is a path or URL, which a lock file cannot name; lock a stack that reads it")
         key, factory, package = dataset.plain_name, dataset.factory, dataset.package
@@ -151,33 +148,27 @@ class LockFile:
 
     # ------------------------------------------------------------------ checking
 
-    def check(
-        self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
-    ) -> list[Difference]:
+    def check(self, storage: Storage | None = None) -> list[Difference]:
         """The differences from the lock. Retrieves and prepares nothing.
+
+        Reads all samples once for each version of the code, and compares their digests, which the store remembers; with
+        ``DATA_STACK_LOCK_SAMPLES=0`` only where the prepared bytes differ.
 
         Args:
             storage: where the datasets are kept; None for the default store.
-            repository: knows the datasets; None for the default one.
-            samples: read all samples once for each version of the code, and compare their digests, which the store remembers;
-                False: only where the prepared bytes differ. None: True, unless ``DATA_STACK_LOCK_SAMPLES`` is 0.
         """
-        return list(self._check_datasets(storage, repository, prepares=False, samples=samples))
+        return list(self._check_datasets(storage, prepares=False))
 
-    def restore(
-        self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
-    ) -> list[Difference]:
-        """Retrieve and prepare the datasets in a store, and rebuild the stacks; return the differences from the lock.
+    def restore(self, storage: Storage | None = None) -> list[Difference]:
+        """Retrieve and prepare the datasets in a store, and rebuild the stacks; return the differences as :meth:`check`.
 
         Args:
             storage: where to keep the datasets; None for the default store.
-            repository: knows the datasets; None for the default one.
-            samples: as for :meth:`check`.
         """
-        found = list(self._check_datasets(storage, repository, prepares=True, samples=samples))
+        found = list(self._check_datasets(storage, prepares=True))
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
         for name in sorted(self.stacks):
-            found += self._check_stack(name, storage, repository, datasets)
+            found += self._check_stack(name, storage, datasets)
         return found
 
     def entry(self, name: str) -> dict[str, Any]:
@@ -191,13 +182,11 @@ class LockFile:
             raise LockError(f"dataset {name!r:.80} is not in the lock file{known}. Add it with `data-stack lock add {name}`")
         return dict(self.datasets[name])
 
-    def _check_datasets(
-        self, storage: Storage | None, repository: DatasetRepository | None, *, prepares: bool, samples: bool | None
-    ) -> Iterator[Difference]:
+    def _check_datasets(self, storage: Storage | None, *, prepares: bool) -> Iterator[Difference]:
         connector = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
         for name, entry in sorted(self.datasets.items()):
             try:
-                dataset = _resolve(name, entry, connector, repository)
+                dataset = _resolve(name, entry, connector)
                 if isinstance(dataset.factory, DatasetFactory):
                     for each in entry["configurations"]:
                         dataset.factory._check_definition().check_config(each["config"])
@@ -205,10 +194,10 @@ class LockFile:
                 what = "version" if isinstance(error, exception.RevisionNotFoundError) else "plugin"
                 yield Difference(name, what, f"{error} {_name_plugin(entry)}")
             else:
-                yield from self._compare(name, dataset, prepares=prepares, samples=samples)
+                yield from self._compare(name, dataset, prepares=prepares)
 
     def _compare(
-        self, name: str, dataset: Any, *, prepares: bool, samples: bool | None = None, only: tuple[Any, str | None] | None = None
+        self, name: str, dataset: Any, *, prepares: bool, only: tuple[Any, str | None] | None = None
     ) -> Iterator[Difference]:
         entry, factory = self.datasets[name], dataset.factory
         yield from parts.differing_sources(name, entry.get("sources", []), factory)
@@ -224,12 +213,10 @@ class LockFile:
             problem = f"what is stored here cannot be used: {reason}. {parts.ADVICE}" if reason else parts.UNPREPARED
             yield Difference(name, "preparation", problem)
             return
-        compares = os.environ.get(SAMPLES_VARIABLE) != "0" if samples is None else samples
+        compares = os.environ.get(SAMPLES_VARIABLE) != "0"
         yield from parts.differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
 
-    def _check_stack(
-        self, name: str, storage: Storage | None, repository: DatasetRepository | None, differences: Mapping[str, Difference]
-    ) -> Iterator[Difference]:
+    def _check_stack(self, name: str, storage: Storage | None, differences: Mapping[str, Difference]) -> Iterator[Difference]:
         entry = self.stacks[name]
         try:
             recipe = parse_json(entry["recipe"])
@@ -241,9 +228,9 @@ class LockFile:
             for arguments in below:
                 if arguments["name"] in differing:  # of other bytes with the same samples
                     locked = self.datasets[arguments["name"]]
-                    factory: Any = _resolve(arguments["name"], locked, storage, repository).factory
+                    factory: Any = _resolve(arguments["name"], locked, storage).factory
                     arguments["resources"] = to_plain(factory.manifest().digests())
-            stack = from_recipe(recipe, storage=storage, repository=repository)
+            stack = from_recipe(recipe, storage=storage)
         except (exception.RecipeError, exception.DatasetNotFoundError, exception.RetrievalError, PreparationError) as error:
             yield Difference(name, "stack", f"the stack cannot be made: {error}")
             return
@@ -278,10 +265,10 @@ def _name_plugin(entry: Mapping[str, Any]) -> str:
     return f"The lock names the plugin {entry.get('plugin', 'of your own program')}. {parts.advise_code(entry)}"
 
 
-def _resolve(name: str, entry: Mapping[str, Any], storage: Storage | None, repository: DatasetRepository | None) -> Any:
+def _resolve(name: str, entry: Mapping[str, Any], storage: Storage | None) -> Any:
     """The dataset of a lock file in the version of its entry."""
     versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
-    return (repository or default_repository()).resolve(versioned, storage)
+    return default_repository().resolve(versioned, storage)
 
 
 def _indices_digest(iterator: DatasetIteratorIF) -> str:
@@ -353,7 +340,7 @@ def load_by_lock(
         shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in known)
         raise LockError(f"the lock file has {len(known)} configurations of dataset {name!r}: {shown}. Load it with one of them")
     try:
-        dataset = _resolve(name, entry, connector, None)
+        dataset = _resolve(name, entry, connector)
     except exception.DatasetNotFoundError as error:
         raise LockError(f"{error} {_name_plugin(entry)}") from error
     loaded = dataset.load(split, progress=progress, **config)

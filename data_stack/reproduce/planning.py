@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
@@ -14,7 +14,7 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import Readiness, StoredDataset
-from data_stack.io.retriever.fetchers import ask_sources
+from data_stack.io.retriever.fetchers import PlannedSource, ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
@@ -24,25 +24,6 @@ from data_stack.reproduce.difference import DuplicatesReport, find_duplicates
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
 from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report
 from data_stack.util.distributions import distributions_of
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSource:
-    """A source of a dataset.
-
-    Attributes:
-        identifier: relative to the dataset.
-        size: bytes; None if unknown.
-        is_stored: whether the store has it; its bytes are compared with its digest when it is used.
-        source: the first of its sources that answers; None if it is stored, or if no source answers.
-        refusals: ``(source, reason)`` of each source that did not answer.
-    """
-
-    identifier: str
-    size: int | None
-    is_stored: bool
-    source: str | None
-    refusals: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +142,8 @@ def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline
         is_same = info is not None and each.size in (None, info.size) and each.sha256 in (None, info.sha256 or each.sha256)
         known[each.identifier] = info if is_same else None
     missing = [each for each in definition.sources if known[each.identifier] is None]
-    answers = ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
-    sources = [PlannedSource(name, info.size, True, None, ()) for name, info in known.items() if info is not None]
-    for each, answer in zip(missing, answers, strict=True):
-        sources.append(PlannedSource(each.identifier, answer.size, False, answer.source, answer.refusals))
+    sources = [PlannedSource(name, info.size, True) for name, info in known.items() if info is not None]
+    sources += ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
     steps = [f"retrieve {len(missing)} of {len(sources)} sources"] if missing else []
     if definition.has_preprocess:
         what = "prepare in shards" if definition.has_shards else "preprocess"
@@ -209,7 +188,6 @@ class DatasetReport(Document):
         manifest: resources with sizes and digests; None for a factory of the original DataStack.
         steps: (name, seconds), in order.
         duplicates: equal samples within and between the splits; None unless requested.
-        iterators: the splits themselves, by name.
     """
 
     description: DatasetDescription
@@ -218,7 +196,6 @@ class DatasetReport(Document):
     manifest: Manifest | None
     steps: tuple[tuple[str, float], ...]
     duplicates: DuplicatesReport | None = None
-    iterators: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -264,7 +241,6 @@ class DatasetReport(Document):
             manifest=factory.manifest() if hasattr(factory, "manifest") else None,
             steps=tuple(steps),
             duplicates=find_duplicates(splits) if duplicates else None,
-            iterators=splits,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -277,20 +253,6 @@ class DatasetReport(Document):
             "steps": [{"step": step, "seconds": round(seconds, 6)} for step, seconds in self.steps],
         }
         return fields if self.duplicates is None else {**fields, "duplicates": self.duplicates.to_dict()}
-
-    def plot(self) -> Any:
-        """Plot the number of samples by target of all splits side by side, as ``iterator.report().plot()`` does for one.
-
-        Raises:
-            ConfigError: the targets were not counted.
-            MissingDependencyError: matplotlib is not installed.
-        """
-        from data_stack.show.plots import plot_counts
-
-        first = next(iter(self.splits.values()), None)
-        names, kind = (None, None) if first is None else (first.class_names, first.target_kind)
-        counts = {name: split.target_dist for name, split in self.splits.items()}
-        return plot_counts(counts, names, title=self.description.name, kind=kind)
 
     def document(self, level: int = 1) -> list[Block]:
         """The description of the dataset, and the report of each split."""

@@ -15,7 +15,7 @@ from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, layers
 from data_stack.dataset.iterator.layer import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
-from data_stack.dataset.recipes.functions import NAMED, function_at
+from data_stack.dataset.recipes.functions import NAMED
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, recipe, samples_content
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, MissingDependencyError, RecipeError
 from data_stack.repository.default_storage import Storage, as_storage_connector
@@ -35,7 +35,7 @@ _ENVIRONMENT += (exception.PreparationError, exception.RetrievalError, exception
 _ABSENT: Any = object()
 
 _UNAVAILABLE = "of the recipe's nodes cannot be made from it. Give the iterator that each was, as sources=[…]:"
-_NOT_ALLOWED = "the recipe calls functions that are not allowed. If you trust them, pass functions={…}, or trusted_modules=[…]"
+_NOT_ALLOWED = "the recipe calls functions that are not allowed. If you trust them, pass functions={…}"
 
 _ADVICE = "Samples differ: prepare the dataset as it was then, from its store or the code of then, or make the recipe again"
 
@@ -57,7 +57,6 @@ def from_recipe(
     storage: Storage | None = None,
     sources: Iterable[Any] = (),
     functions: Mapping[str, Callable[..., Any]] | None = None,
-    trusted_modules: Iterable[str] = (),
     repository: DatasetRepository | None = None,
 ) -> DatasetIteratorIF:
     """Make the stack of iterators that a recipe describes.
@@ -77,8 +76,6 @@ def from_recipe(
             each takes the place of the nodes that are equal to the last one of its own recipe. Of several alike, the first
             is for the first such node, and so on.
         functions: functions that the recipe may call, by the name that it calls them, e.g. ``{"package.module:name": name}``.
-        trusted_modules: names of modules; functions and classes defined in them, and in modules below them, may be imported
-            and called.
         repository: knows the datasets; None for the default one.
 
     Raises:
@@ -87,11 +84,9 @@ def from_recipe(
         ConfigError: an argument has another type.
         RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
     """
-    if isinstance(trusted_modules, str):
-        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shorten(trusted_modules)}')
     nodes = _nodes_of(recipe)
     given = _match_sources(nodes, sources)
-    reader = _Reader(storage, dict(functions or {}), list(trusted_modules))
+    reader = _Reader(storage, dict(functions or {}))
     values: dict[int, dict[str, Any]] = {}
     needed = {len(nodes) - 1}
     for node in reversed(nodes):  # a node comes after what it is stacked on
@@ -191,8 +186,8 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
 class _Reader:
     """Makes values of plain data, and notes what the caller must pass."""
 
-    def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]], modules: Sequence[str]) -> None:
-        self._storage, self._functions, self._modules = storage, functions, modules
+    def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self._storage, self._functions = storage, functions
         self._unavailable, self._reasons = list[str](), list[str]()
         self._not_allowed: dict[str, str] = {}
         self._special: dict[str, Callable[[Any], Any]] = {
@@ -237,24 +232,14 @@ class _Reader:
     def _function(self, content: Any) -> Any:
         is_named = isinstance(content, dict) and content.keys() == {"name"}
         name = content["name"] if is_named else content
-        module, colon, qualified_name = str(name).partition(":")
-        is_path = bool(colon) and all(part.isidentifier() for part in (*module.split("."), *qualified_name.split(".")))
-        if not isinstance(name, str) or not (is_named or is_path):
+        if not isinstance(name, str):
             raise ConfigError(f"a function is named as 'module:name', this is {shorten(content)}")
         found = self._functions.get(name, NAMED.get(name) if is_named else None)
         if found is not None:
             return found
-        if is_named or not any(module == trusted or module.startswith(f"{trusted}.") for trusted in self._modules):
-            hint = "; or import the module that names it by @data_stack.named_function" if is_named else ""
-            self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}")
-            return _ABSENT
-        try:
-            imported = importlib.import_module(module)
-        except Exception as error:  # a module may raise anything
-            raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
-        if (function := function_at(imported, module, qualified_name)) is None:
-            raise ConfigError(f"module {module!r} defines no {qualified_name!r}; what it imports is not allowed with it")
-        return function
+        hint = "; or import the module that names it by @data_stack.named_function" if is_named else ""
+        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}")
+        return _ABSENT
 
     def _partial(self, content: Any) -> Any:
         fields = content if isinstance(content, dict) else {}

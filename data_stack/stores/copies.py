@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_stack.exception import DatasetNotFoundError, PreparationError, UnsupportedStorageOperationError
+from data_stack.exception import DatasetNotFoundError, PreparationError
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
 from data_stack.io.copying import CopyReport, Parcel, Wanted, check_apart, copy_parcels
@@ -52,7 +52,7 @@ def copy_datasets(
         DatasetNotFoundError: the source has no resource of a name. PreparationError: it has resources, but no manifest.
         IncompleteCopyError: parts of the source are damaged or missing; all else is copied.
         ConfigError: both stores are the same, or a URL names no store.
-        UnsupportedStorageOperationError: ``names`` is None, and the source cannot list its resources.
+        UnsupportedStorageOperationError: the source cannot list its resources.
         StorageError: the folder of the source does not exist, or a store failed or is full. The same call resumes the copy.
     """
     if isinstance(names, str):
@@ -71,15 +71,13 @@ def copy_datasets(
 def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], list[Fault], list[Fault]]:
     """What to copy of a dataset, or of the whole store; versions that are unfinished; and manifests that are damaged."""
     stored = take_inventory(source, [] if name is None else [name])
-    if name is None and not stored.is_listed:
-        raise UnsupportedStorageOperationError(f"{source!r} cannot list its resources; name the datasets to copy")
     if name is not None and not stored.versions and not stored.loose:
         raise DatasetNotFoundError(describe_absence(source, name))
     parcels, skipped, faults = list[Parcel](), list[Fault](), list[Fault]()
     for version in stored.versions.values():
         if version.manifest is not None:
             parcels.append(_parcel(source, version, version.manifest))
-        elif version.is_begun or version.is_taken_away or version.data is None:
+        elif version.is_begun or version.data is None:
             skipped.append(Fault(version.folder, "its preparation has not finished; `data-stack prepare` resumes it"))
         else:
             faults.append(Fault(f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"))

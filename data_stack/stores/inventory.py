@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data_stack.exception import (
-    DatasetFileCorruptError,
-    DatasetNotFoundError,
-    DataStackError,
-    ResourceNotFoundError,
-    UnsupportedStorageOperationError,
-)
+from data_stack.exception import DatasetFileCorruptError, DatasetNotFoundError, ResourceNotFoundError
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.work import Workers
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
-from data_stack.repository.repository import default_repository
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json
 
@@ -51,7 +44,7 @@ class StoredVersion:
 
     Attributes:
         folder: that of all its resources: ``"digits/1.0.0"``, or ``"digits"`` for a dataset without folders of versions.
-        identifiers: of its resources, with manifest and journal, as far as the store can list them.
+        identifiers: of its resources, with manifest and journal.
         data: the bytes of its manifest; None if it has no manifest.
         manifest: the parsed manifest; None if it is missing or damaged.
         problem: why the manifest is damaged.
@@ -72,11 +65,6 @@ class StoredVersion:
     def is_begun(self) -> bool:
         """Whether it is being prepared, copied or removed, or that was interrupted."""
         return f"{self.folder}/{JOURNAL}" in self.identifiers
-
-    @property
-    def is_taken_away(self) -> bool:
-        """Whether its manifest is the placeholder of a removed one, in a store that cannot delete."""
-        return self.data is not None and self.data.strip() == b"{}"
 
     def resources(self, connector: StorageConnector) -> dict[str, ExpectedResource]:
         """Present and expected resources by identifier: those of the manifest, its sources if they were kept, and all others."""
@@ -104,20 +92,18 @@ class Inventory:
         connector: the store.
         versions: by folder.
         loose: identifiers that belong to no version of a dataset.
-        is_listed: False if the store cannot list; ``versions`` are then those whose manifest was asked for.
     """
 
     connector: StorageConnector
     versions: dict[str, StoredVersion]
     loose: list[str]
-    is_listed: bool
 
     @property
     def prepared_versions(self) -> dict[str, list[str]]:
         """The versions of each dataset that have a manifest, sorted; ``"?"`` for an unknown version."""
         versions: dict[str, list[str]] = {}
         for each in self.versions.values():
-            if each.data is not None and not each.is_taken_away:
+            if each.data is not None:
                 versions.setdefault(each.folder.partition("/")[0], []).append(each.version or "?")
         return {name: sorted(found) for name, found in sorted(versions.items())}
 
@@ -142,8 +128,6 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
 
         data_stack.take_inventory("/data/sets").prepared_versions    # {"digits": ["1.0.0"], …}
 
-    In a store that cannot list, it looks for the versions of installed plugins, and for the layout without versions.
-
     Args:
         storage: a connector, URL or path; None for the default store.
         names: datasets, or versions as ``"digits/1.0.0"`` or ``"hf:owner/name@version"``; empty for the whole store.
@@ -153,19 +137,14 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
         MalformedIdentifierError: no dataset can have such a name.
         DatasetNotFoundError: nothing is stored of one of ``names``, and ``must_exist``.
         StorageError: the folder does not exist, likewise.
+        UnsupportedStorageOperationError: the store cannot list its resources.
     """
     connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
     names = [stored_name(name) for name in ([names] if isinstance(names, str) else names)]  # not its letters
     for name in names:
         check_identifier(f"{name}/{MANIFEST}")
-    try:
-        listed = {each for name in dict.fromkeys(names) for each in connector.list_resources(f"{name}/")}
-        identifiers = sorted(listed) if names else connector.list_resources()
-        is_listed = True
-    except UnsupportedStorageOperationError:
-        folders = dict.fromkeys(_folders_of_plugins(names))
-        identifiers = [f"{each}/{mark}" for each in folders for mark in _MARKS if connector.has_resource(f"{each}/{mark}")]
-        is_listed = False
+    listed = {each for name in dict.fromkeys(names) for each in connector.list_resources(f"{name}/")}
+    identifiers = sorted(listed) if names else connector.list_resources()
     versions: dict[str, StoredVersion] = {}
     for identifier in sorted(identifiers, key=lambda each: each.count("/")):
         folder, _, rest = identifier.rpartition("/")
@@ -173,7 +152,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
             found = _look_at(connector, folder, has_manifest=f"{folder}/{MANIFEST}" in identifiers)
             if found is not None:
                 versions[folder] = found
-    inventory = Inventory(connector, versions, [], is_listed)
+    inventory = Inventory(connector, versions, [])
     for identifier in identifiers:
         version = versions.get(inventory.folder_of(identifier))
         (inventory.loose if version is None else version.identifiers).append(identifier)
@@ -186,20 +165,9 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
 def describe_absence(connector: StorageConnector, name: str) -> str:
     """Say that nothing of a dataset is stored, and what is."""
     stored = take_inventory(connector)
-    if not stored.is_listed:
-        return f"dataset {name!r} is not in {connector!r}; prepare it there first (data-stack prepare {name})"
     there = sorted(stored.prepared_versions)
     near = did_you_mean(name, [*there, *stored.versions])
     return f"dataset {name!r} is not in {connector!r}{near}; the store has: {', '.join(there[:20]) or 'no datasets'}"
-
-
-def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:
-    repository = default_repository()
-    for name in names or repository.list():
-        yield name
-        with contextlib.suppress(DataStackError):  # not installed, or broken
-            if "/" not in name and (version := repository.describe(name).version) is not None:
-                yield f"{name}/{version}"
 
 
 def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) -> StoredVersion | None:

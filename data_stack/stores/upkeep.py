@@ -105,10 +105,10 @@ def remove_dataset(
     if "/" in name:
         raise ConfigError(f"{name!r:.80} is not the name of a dataset; pass its version as version=… (--version)")
     connector = as_storage_connector(storage)
+    if type(uncached(connector)).delete_resource is StorageConnector.delete_resource:
+        advice = f"remove those below '{name}/' by other means, {MANIFEST} first"
+        raise UnsupportedStorageOperationError(f"{connector!r} cannot delete resources; {advice}")
     stored = take_inventory(connector, [name])
-    if not stored.is_listed or type(uncached(connector)).delete_resource is StorageConnector.delete_resource:
-        problem = f"{connector!r} cannot {'delete' if stored.is_listed else 'list'} resources"
-        raise UnsupportedStorageOperationError(f"{problem}; remove those below '{name}/' by other means, {MANIFEST} first")
     versions = list(stored.versions.values())
     known = ", ".join(each.version or "(unfinished)" for each in versions)
     if version is None and not all_versions and len(versions) > 1:

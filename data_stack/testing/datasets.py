@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, MissingDependencyError, RetrievalError, UnknownSplitError
+from data_stack.exception import ConfigError, RetrievalError, UnknownSplitError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.retriever import retrieve
@@ -186,15 +186,6 @@ class DatasetContract(DatasetIteratorContract):
             known: set[Any] = {-1, *range(len(dataset.class_names)), *dataset.class_names}  # -1: not labelled, as in scikit-learn
 
             assert targets <= known, f"targets of {split!r} without a name"
-
-    def test_pictures_and_texts_are_drawn(self, splits: Splits) -> None:
-        for split, iterator in splits.items():
-            assert repr(iterator)
-            assert str(iterator.explain())
-            with contextlib.suppress(MissingDependencyError):  # pictures need Pillow
-                from data_stack.show import contact_sheet
-
-                assert contact_sheet(iterator, n_samples=4, title=split).width > 0
 
     # ------------------------------------------------------------------ its sources
 

@@ -105,14 +105,20 @@ class DatasetIteratorContract:
             with pytest.raises(TypeError):
                 indexable[wrong]
 
-    def test_many_samples_are_fetched_in_the_order_asked_for(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_samples_batches_and_columns_are_read_in_the_order_asked_for(
+        self, iterator: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
+        whole: Any = stack_samples(expected)
+        for key in keys_of(expected[0]):
+            assert_same(iterator.read_column(key), whole[key])
         for positions in orders(len(expected)):
-            assert_same(iterator.__getitems__(positions), [expected[position] for position in positions])
-
-    def test_a_batch_is_its_samples_stacked(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        for positions in orders(len(expected)):
-            if len(positions):
-                assert_same(iterator.read_batch(positions), stack_samples([expected[position] for position in positions]))
+            samples = [expected[position] for position in positions]
+            assert_same(iterator.__getitems__(positions), samples)
+            if samples:
+                batch: Any = stack_samples(samples)
+                assert_same(iterator.read_batch(positions), batch)
+                for key in keys_of(expected[0]):
+                    assert_same(iterator.read_column(key, positions), batch[key])
 
     def test_an_empty_batch_has_the_columns_of_a_full_one(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
         empty, full = iterator.read_batch([]), stack_samples(expected[:1])
@@ -121,15 +127,6 @@ class DatasetIteratorContract:
         for key in keys_of(expected[0]):
             column, full_column = (empty[key], full[key])  # type: ignore[index,unused-ignore]  # a tuple or a dict
             assert (column.dtype, column.shape) == (full_column.dtype, (0, *full_column.shape[1:]))
-
-    def test_a_column_is_one_value_of_each_sample(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        whole: Any = stack_samples(expected)
-        for key in keys_of(expected[0]):
-            assert_same(iterator.read_column(key), whole[key])
-            for positions in orders(len(expected)):
-                if len(positions):
-                    part: Any = stack_samples([expected[position] for position in positions])
-                    assert_same(iterator.read_column(key, positions), part[key])
 
     def test_a_column_that_is_not_there_is_an_error_of_ours(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
         for key in (99, "no such key") if keys_of(expected[0]) else ():

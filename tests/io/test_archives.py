@@ -155,11 +155,10 @@ def test_unpacking_stores_all_or_chosen_files_below_a_prefix_within_limits(kind:
 
     with open_archive(io.BytesIO(ARCHIVES[kind]), limits=limits) as archive:
         stored = archive.unpack(connector, "raw/set")
-        by_name = archive.unpack(connector, "a", members=["readme.txt"])
         by_rule = archive.unpack(connector, "b", members=lambda member: member.size == 0)
 
     assert stored == [f"raw/set/{name}" for name in FILES]
-    assert (by_name, by_rule) == (["a/readme.txt"], ["b/images/1.bin"])
+    assert by_rule == ["b/images/1.bin"]
     assert {name: connector.get_resource(f"raw/set/{name}").read() for name in FILES} == FILES
     for too_few in (ArchiveLimits(max_bytes=500_000), ArchiveLimits(max_members=3)):
         with pytest.raises(ArchiveLimitError, match=r"limits=ArchiveLimits\(max_"):
@@ -173,11 +172,9 @@ def test_names_outside_of_the_grammar_are_unpacked_under_new_ones() -> None:
     with open_archive(io.BytesIO(zip_of({"my file (1).txt": b"1", "plain": b"2"}))) as archive:
         with pytest.raises(ArchiveError, match="rename"):
             archive.unpack(connector)
-        by_mapping = archive.unpack(connector, rename={"my file (1).txt": "my_file_1.txt"})
-        by_function = archive.unpack(connector, "x/", rename=lambda name: name.translate({32: "_", 40: "", 41: ""}))
+        stored = archive.unpack(connector, "x/", rename=lambda name: name.translate({32: "_", 40: "", 41: ""}))
 
-    assert by_mapping == ["my_file_1.txt", "plain"]
-    assert by_function == ["x/my_file_1.txt", "x/plain"]
+    assert stored == ["x/my_file_1.txt", "x/plain"]
 
 
 def test_a_member_that_turns_out_damaged_is_not_published() -> None:

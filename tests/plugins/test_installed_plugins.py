@@ -150,7 +150,7 @@ def test_plugins_use_no_private_attributes_of_others() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("call", ["data_stack.load({folder!r})[0]", "default_manager().catalogues()['hf']"])
+@pytest.mark.parametrize("call", ["data_stack.load({folder!r})[0]", "default_manager().provided('catalogues')['hf']"])
 def test_heavy_packages_are_not_imported_until_a_catalogue_is_used(tmp_path: Path, call: str) -> None:
     with RecordWriter(tmp_path, {"n": "i64"}) as writer:
         writer.append({"n": 1})
@@ -241,7 +241,7 @@ def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager:
     site.install_hooks("broken", source)
     site.install_hooks("able", STORAGE.replace("SCHEME", "able"))
 
-    schemes = manager.storage_schemes()
+    schemes = manager.provided("storage_connectors")
 
     assert set(schemes) == {"able"}
     assert isinstance(schemes["able"]("able://x"), InMemoryStorageConnector)
@@ -252,15 +252,15 @@ def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager:
 
 def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(site: Site, manager: PluginManager) -> None:
     site.install_hooks("remote", "raise ValueError")
-    assert not manager.storage_schemes()
+    assert not manager.provided("storage_connectors")
     module = site.folder / "remote_plugin_hooks.py"
     module.write_text(
         "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors(): return {'remote': print}"
     )
 
-    assert not manager.storage_schemes()
+    assert not manager.provided("storage_connectors")
     assert site.records(manager.doctor())["remote"].state == "ok"
-    assert set(manager.storage_schemes()) == {"remote"}
+    assert set(manager.provided("storage_connectors")) == {"remote"}
 
 
 def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(site: Site, manager: PluginManager) -> None:
@@ -299,7 +299,7 @@ def test_a_plugins_encoder_is_made_by_its_kind_and_rebuilt_from_its_state(site: 
     encoder = encoders.encoder("log", offset=3.0)
 
     assert encoder.transform(np.array([1.0])).tolist() == [3.0]
-    assert list(default_manager().encoder_kinds()) == ["log"]
+    assert list(default_manager().provided("encoders")) == ["log"]
     assert encoders.encoder_from_state(encoder.state()) == encoder
     with pytest.raises(ConfigError, match=r"encoder 'log'.*data_stack.repository.encoders"):
         encoder_from_state(encoder.state())
@@ -330,7 +330,7 @@ def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
 
     assert codec_of("turned").encode(b"abc") == b"cba"
     assert codec_of("zstd(turned)[]").decode(codec_of("zstd(turned)").encode(b"abc")) == b"abc"
-    assert list(default_manager().codecs()) == ["turned"]
+    assert list(default_manager().provided("codecs")) == ["turned"]
     assert codec_of("turned", {"turned": IntCodec()}) == IntCodec()
     with pytest.raises(ConfigError, match=r"column type 'turnd' \(did you mean 'turned'\?\)"):
         codec_of("turnd")

@@ -202,7 +202,7 @@ CATALOGUE = """
 def catalogue(site: Site) -> Any:
     """The module of an installed catalogue."""
     site.install_hooks("calc", CATALOGUE)
-    PluginManager().catalogues()
+    PluginManager().provided("catalogues")
     return sys.modules["calc_plugin_hooks"]
 
 
@@ -312,4 +312,4 @@ def test_a_name_that_no_folder_can_have_is_refused() -> None:
     with pytest.raises(MalformedIdentifierError, match="200"):
         data_stack.take_inventory("memory://", ["hf:" + "a" * 300])
     with pytest.raises(ConfigError, match="unknown catalogue"):
-        search_catalogues("x", "nosuch", plugins=PluginManager())
+        search_catalogues("x", "nosuch")

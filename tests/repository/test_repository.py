@@ -179,7 +179,9 @@ def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
     for path in PLUGINS.glob("*/pyproject.toml"):
         entry_points = tomllib.loads(path.read_text(encoding="utf-8"))["project"].get("entry-points", {})
         datasets.update(dict.fromkeys(entry_points.get("data_stack.datasets", ()), path.parent.name))
-    modules = {scheme: type(each).__module__.partition(".")[0] for scheme, each in default_manager().catalogues().items()}
+    modules = {
+        scheme: type(each).__module__.partition(".")[0] for scheme, each in default_manager().provided("catalogues").items()
+    }
 
     assert dict(FOLDERS) == datasets
     assert {scheme: f"data_stack_{folder}" for scheme, folder in SCHEME_FOLDERS.items()} == modules

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -199,61 +197,15 @@ class TestDatasets:
         assert (caught.value.node, caught.value.layer) == (0, "dataset")
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    (tmp_path / "recipe_package").mkdir()
-    (tmp_path / "recipe_package" / "__init__.py").write_text("")
-    (tmp_path / "recipe_package" / "transforms.py").write_text(
-        "import os\n"
-        "from os import system\n"
-        "from functools import partial\n"
-        "def halved(sample): return (sample[0] / 2, *sample[1:])\n"
-        "class Scaled:\n"
-        "    @classmethod\n"
-        "    def by_four(cls, sample): return (sample[0] * 4, *sample[1:])\n"
-        "class Thread(__import__('threading').Thread): pass\n"
-        "deletes = partial(os.system, 'true')\n"
-        "instance = Scaled()\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    yield "recipe_package"
-    for name in [name for name in sys.modules if name.startswith("recipe_package")]:
-        del sys.modules[name]
-
-
-def calling(function: Any) -> Any:
-    recipe = source().map(doubled).recipe()
-    recipe["nodes"][-1]["arguments"]["function"] = function
-    return recipe
-
-
 class TestFunctions:
     def test_none_is_called_that_is_not_allowed(self) -> None:
         recipe = source().map(doubled).filter(is_even, column=0).recipe()
 
         with pytest.raises(RecipeError) as caught:
-            from_recipe(recipe, trusted_modules=[__name__[:-1]])  # a module beside
+            from_recipe(recipe)
 
         assert f"node 1 (mapped): '{__name__}:doubled'" in str(caught.value)
         assert f"node 2 (filtered): '{__name__}:is_even'" in str(caught.value)
-
-    @pytest.mark.parametrize(("name", "first"), [("halved", 0.5), ("Scaled.by_four", 4)])
-    def test_the_caller_may_trust_modules(self, package: str, name: str, first: float) -> None:
-        recipe = calling({"function": f"recipe_package.transforms:{name}"})
-
-        rebuilt = from_recipe(recipe, trusted_modules=["recipe_package"])
-
-        assert rebuilt[1][0] == first
-        assert rebuilt.recipe() == recipe
-
-    @pytest.mark.parametrize(
-        "name",
-        ["system", "os.system", "deletes", "instance.by_four", "Thread.run", "halved.__globals__",
-         "__builtins__.eval", "Scaled.__subclasses__"],
-    )  # fmt: skip
-    def test_what_a_trusted_module_imports_or_holds_is_not_trusted_with_it(self, package: str, name: str) -> None:
-        with pytest.raises(RecipeError, match="defines no"):
-            from_recipe(calling({"function": f"recipe_package.transforms:{name}"}), trusted_modules=[package])
 
 
 class TestSources:

@@ -303,13 +303,15 @@ def test_a_changed_open_of_the_same_version_is_an_error(samples_lock: Path, sour
 
 
 def test_samples_are_read_once_for_each_code_and_split_and_a_copy_of_the_store_knows_them(
-    samples_lock: Path, source: Path, tmp_path: Path
+    samples_lock: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(storage: Any, split: str | None, **config: Any) -> Callable[[], Any]:
         return lambda: data_stack.load("numbers", split, storage, lock=samples_lock, **config)
 
     other, check = tmp_path / "other", LockFile.read(samples_lock).check
-    LockFile.read(samples_lock).restore(other, samples=False)
+    with monkeypatch.context() as without_samples:
+        without_samples.setenv(SAMPLES_VARIABLE, "0")
+        LockFile.read(samples_lock).restore(other)
     first, again = n_read(load(other, "train")), n_read(load(other, "train"))
     both, checked = n_read(load(other, None)), n_read(lambda: check(other))
     data_stack.copy_datasets(other, tmp_path / "copy")
@@ -339,7 +341,6 @@ def test_comparing_equal_bytes_can_be_declined_and_differing_ones_are_compared_a
 
     assert n_read(lambda: data_stack.load("numbers", "train", store, lock=samples_lock)) == 0
     assert LockFile.read(samples_lock).check(store) == []
-    assert [each.what for each in LockFile.read(samples_lock).check(store, samples=True)] == ["samples"]
     locked = LockFile.read(samples_lock)
     locked.datasets["numbers"]["prepared"][0]["sha256"] = "0" * 64
     assert [each.what for each in locked.check(store)] == ["samples"]

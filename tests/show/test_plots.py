@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import data_stack
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
@@ -78,13 +77,6 @@ def test_few_values_are_bars_with_one_of_the_missing_ones() -> None:
     assert infinite.axes[0].get_xlabel() == "0 (1 missing, 1 infinite)"
     # numpy 2 refuses to divide them
     assert len(heights(SequenceDatasetIterator([2**60 + np.arange(40)]).plot(0))) == (30 if np.__version__ < "2" else 40)
-
-
-def test_the_splits_of_a_report_stand_side_by_side() -> None:
-    figure = data_stack.reproduce.DatasetReport.of("digits").plot()
-
-    assert sum(heights(figure)) == 1797
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["train", "test"]
 
 
 @pytest.mark.parametrize("wrong", [{"column": "none"}, {"bins": 0}])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.streams import ArchiveLimits
@@ -38,10 +39,6 @@ class ArchiveMember:
     is_folder: bool = False
     offset: int = field(default=0, repr=False, compare=False)
     _headers: Any = field(default=None, repr=False, compare=False)
-
-
-_Choice: TypeAlias = Collection[str] | Callable[[ArchiveMember], bool]
-_Rename: TypeAlias = Mapping[str, str] | Callable[[str], str]
 
 
 class Archive(ABC):
@@ -88,7 +85,12 @@ class Archive(ABC):
         return [member.name for member in self if not member.is_folder]
 
     def unpack(
-        self, target: Any, prefix: str = "", *, members: _Choice | None = None, rename: _Rename | None = None
+        self,
+        target: Any,
+        prefix: str = "",
+        *,
+        members: Callable[[ArchiveMember], bool] = lambda member: True,
+        rename: Callable[[str], str] = str,
     ) -> list[str]:
         """Store files of the archive under ``prefix/name``; a member is published once it was read whole.
 
@@ -98,35 +100,25 @@ class Archive(ABC):
             target: argument of :func:`~data_stack.io.folder.folder_of`: a StorageConnector, the PreparedResources of a dataset,
                 or the path of a folder.
             prefix: e.g. ``"raw/images"``.
-            members: names of the files to unpack, or a predicate; None for all.
-            rename: new names, as a mapping (others stay) or a function, for names outside of the grammar of
-                :mod:`data_stack.io.identifiers`, such as those with spaces or umlauts.
+            members: which files to unpack.
+            rename: returns new names, for names outside of the grammar of :mod:`data_stack.io.identifiers`, such as those with
+                spaces or umlauts.
 
         Returns:
             The identifiers stored, in the order of the archive.
 
         Raises:
-            ArchiveError: a name is not an identifier, ``members`` names a missing file, or as for reading.
+            ArchiveError: a name is not an identifier, or as for reading.
             UnsafeArchiveError: two members get the same identifier, or as for reading.
         """
-        wanted = None if members is None or callable(members) else set(members)
-        stored: list[str] = []
         folder, used = folder_of(target), dict[str, bool]()
         for member in self:
-            is_wanted = members(member) if callable(members) else wanted is None or member.name in wanted
-            if member.is_folder or not is_wanted:
-                continue
-            identifier = self._identifier(member.name, prefix, rename)
-            add_name(used, identifier, self.name)
-            with self.open(member) as stream, folder.create(identifier) as writer:
-                while chunk := stream.read(COPY_BYTES):
-                    writer.write(chunk)
-            if wanted is not None:
-                wanted.discard(member.name)
-            stored.append(identifier)
-        if wanted:
-            raise self._no_member(min(wanted))
-        return stored
+            if not member.is_folder and members(member):
+                identifier = self._identifier(rename(member.name), prefix)
+                add_name(used, identifier, self.name)
+                with self.open(member) as stream, folder.create(identifier) as writer:
+                    shutil.copyfileobj(stream, writer, COPY_BYTES)
+        return list(used)
 
     def close(self) -> None:
         """Stop reading. The stream underneath stays open."""
@@ -144,12 +136,10 @@ class Archive(ABC):
         if self._closed:
             raise ValueError(f"archive {self.name!r} is closed")
 
-    def _no_member(self, name: str, names: Collection[str] = ()) -> ArchiveError:
+    def _no_member(self, name: str, names: Iterable[str] = ()) -> ArchiveError:
         return ArchiveError(f"{self.name!r} has no file {name!r}{did_you_mean(name, names)}")
 
-    def _identifier(self, name: str, prefix: str, rename: _Rename | None) -> str:
-        if rename is not None:
-            name = rename(name) if callable(rename) else rename.get(name, name)
+    def _identifier(self, name: str, prefix: str) -> str:
         try:
             return check_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
         except MalformedIdentifierError as error:

@@ -127,23 +127,27 @@ def is_offline() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceAnswers:
-    """What the sources of a resource answered.
+class PlannedSource:
+    """A resource that would be retrieved, or is stored.
 
     Attributes:
-        source: the first one that sent its first bytes, without credentials; None if none did.
-        size: bytes that it announces, or else those of the definition; None if neither is known.
-        refusals: ``(source, what it said)`` for each source before that one.
+        identifier: its name.
+        size: bytes that its source announces, or else those of the definition; None if neither is known.
+        is_stored: whether the store has it; its bytes are compared with its digest when it is used.
+        source: the first of its sources that sent its first bytes, without credentials; None if it is stored, or if none did.
+        refusals: ``(source, reason)`` of each source before that one.
     """
 
-    source: str | None
+    identifier: str
     size: int | None
-    refusals: tuple[tuple[str, str], ...]
+    is_stored: bool
+    source: str | None = None
+    refusals: tuple[tuple[str, str], ...] = ()
 
 
 def ask_sources(
     definitions: Sequence[ResourceDefinition], *, offline: bool | None = None, timeout_seconds: float = 10.0
-) -> list[SourceAnswers]:
+) -> list[PlannedSource]:
     """Ask the sources of each resource in turn until one sends its first bytes, which are discarded.
 
     Args:
@@ -154,7 +158,7 @@ def ask_sources(
     Returns:
         One entry for each definition, in their order.
     """
-    answers: dict[str, SourceAnswers] = {}
+    answers: dict[str, PlannedSource] = {}
     offline = is_offline() if offline is None else offline
 
     def ask(definition: ResourceDefinition) -> None:
@@ -169,10 +173,11 @@ def ask_sources(
                 kind = "" if isinstance(error, SourceError) else f"{type(error).__name__}: "
                 reason = redact(f"{kind}{error}"[:300], source)
             if transfer.has_answered or not reason:
-                answers[definition.identifier] = SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
+                name, size = definition.identifier, transfer.expected_size
+                answers[name] = PlannedSource(name, size, False, shorten(source), tuple(refusals))
                 return
             refusals.append((shorten(source), reason))
-        answers[definition.identifier] = SourceAnswers(None, definition.size, tuple(refusals))
+        answers[definition.identifier] = PlannedSource(definition.identifier, definition.size, False, None, tuple(refusals))
 
     Workers(definitions, ask, 4).run()
     return [answers[definition.identifier] for definition in definitions]

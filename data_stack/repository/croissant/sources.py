@@ -121,7 +121,7 @@ class Sources:
             advice = "copy the document and the repository's files to a folder, and remove containedIn from its FileSets"
             raise ConfigError(f"{what}, but only those on huggingface.co are read: {advice}")
         repo, revision = match[1].removesuffix(".git"), unquote(match[2] or "main")
-        catalogue = default_manager().catalogues().get("hf")
+        catalogue = default_manager().provided("catalogues").get("hf")
         if catalogue is None:
             raise ConfigError(f"{node.uuid!r} is the repository hf:{repo}{explain_scheme('hf:', default_manager())}")
         if node.content_url not in self._listings:

@@ -29,7 +29,7 @@ from data_stack.formats.conversion.formats import format_of_suffix
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.places import DatasetDescription
-from data_stack.repository.repository import default_repository, keywords_of
+from data_stack.repository.repository import default_repository
 from data_stack.show.explanation import spdx_problem
 
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
@@ -143,9 +143,9 @@ def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> 
     licence = factory.card.license
     if licence is not None and re.fullmatch(r"[A-Za-z0-9.+-]+", licence, re.ASCII) and spdx_problem(licence) is None:
         licence = f"https://spdx.org/licenses/{licence}.html"
-    card, keywords = factory.card, keywords_of(description.distribution)
+    card = factory.card
     facts: dict[str, Any] = {"name": card.name, "description": description.description or card.name, "conformsTo": CONFORMS_TO}
-    facts |= {"version": card.version, "license": licence, "url": card.homepage, "citeAs": card.citation, "keywords": keywords}
+    facts |= {"version": card.version, "license": licence, "url": card.homepage, "citeAs": card.citation}
     return {"@context": copy.deepcopy(CONTEXT), "@type": "sc:Dataset", **{key: fact for key, fact in facts.items() if fact}}
 
 

@@ -16,6 +16,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset, Schema
 from data_stack.loader import BlockShuffled, InOrder, Loader, Order
 from data_stack.loader.plan import Uneven
+from data_stack_petastorm.base_reader import BaseReader
 from data_stack_petastorm.columns import NanForNull
 from data_stack_petastorm.errors import NoDataAvailableError
 from data_stack_petastorm.ngram import NGram
@@ -31,7 +32,7 @@ _USUAL_EXTENT = 64
 _END: Final = object()
 
 
-class Reader:
+class Reader(BaseReader):
     """An iterator of named tuples that is a context manager; :func:`make_reader` and :func:`make_batch_reader` return it.
 
     It runs for ``num_epochs`` epochs; :meth:`reset` restarts it. After ``break``, the next loop continues; after an error the
@@ -101,9 +102,6 @@ class Reader:
 
     # ------------------------------------------------------------------ iteration
 
-    def __iter__(self) -> Reader:
-        return self
-
     def __next__(self) -> Any:
         """The next row, n-gram or row group.
 
@@ -118,10 +116,6 @@ class Reader:
             while (row := next(self._rows, _END)) is _END:
                 self._rows = self._next_rows()
             return row
-
-    def next(self) -> Any:
-        """Return the next row, as ``next(reader)``."""
-        return self.__next__()
 
     def __len__(self) -> int:
         """The number of rows (or n-grams, or row groups) of the shard in all epochs.
@@ -156,19 +150,10 @@ class Reader:
         self._forget()
         self._loader.close()
 
-    def join(self) -> None:
-        """Do nothing: :meth:`stop` returns when the workers have ended."""
-
-    def cleanup_cache(self) -> None:
-        """Do nothing: a cache has a size limit, and the next reader uses it."""
-
     def __enter__(self) -> Reader:
         if self.stopped:
             self.reset()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _next_rows(self) -> Iterator[Any]:
         """Return the rows of the loader's next batch."""

@@ -16,6 +16,7 @@ from data_stack.dataset.randomness import KeyedPermutation, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.loader import Order
 from data_stack.loader.plan import Plan, Uneven
+from data_stack.util.stretches import Stretches
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,6 @@ class Sharding:
         ends = [replace(plan, rank=rank).part(n_steps).stop for rank in range(self.n_shards)]
         in_last_step = np.minimum(np.array(ends, dtype=np.int64) - n_steps * plan.samples_per_step, n_rest)
         return n_steps * self.batch_size, np.diff(in_last_step, prepend=0)
-
-
-class _Stretches:
-    """Consecutive stretches of positions, with their ends and starts."""
-
-    def __init__(self, lengths: npt.NDArray[np.int64]) -> None:
-        self.ends = np.cumsum(lengths)
-        self.starts = self.ends - lengths
-
-    def of(self, positions: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-        """The stretch of each position."""
-        return self.ends.searchsorted(positions, side="right")
 
 
 class Shards(Order):
@@ -136,13 +125,13 @@ class _Dealt:
         epoch: int,
     ) -> None:
         self.epoch = epoch
-        self._blocks, self._order_of = _Stretches(lengths[blocks]), order_of
+        self._blocks, self._order_of = Stretches(lengths[blocks]), order_of
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
         n_samples, self._batch_size = int(lengths.sum()), sharding.batch_size
         self._n_in_steps, in_last_step = sharding.lengths(n_samples)
         self._n_in_all_steps, self._n_shards = self._n_in_steps * sharding.n_shards, sharding.n_shards
-        self._last_step = _Stretches(np.append(in_last_step, n_samples - self._n_in_all_steps - in_last_step.sum()))
-        self._shards = _Stretches(np.append(self._n_in_steps + in_last_step, self._last_step.ends[-1] - in_last_step.sum()))
+        self._last_step = Stretches(np.append(in_last_step, n_samples - self._n_in_all_steps - in_last_step.sum()))
+        self._shards = Stretches(np.append(self._n_in_steps + in_last_step, self._last_step.ends[-1] - in_last_step.sum()))
         self._order_of_shard = functools.lru_cache(maxsize=None)(self._make_order)
 
     def locate(self, positions: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:

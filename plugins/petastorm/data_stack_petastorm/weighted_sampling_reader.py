@@ -10,10 +10,11 @@ import numpy as np
 
 from data_stack.dataset.randomness import derive_seed
 from data_stack.exception import ConfigError
+from data_stack_petastorm.base_reader import BaseReader
 from data_stack_petastorm.iteration import Reader
 
 
-class WeightedSamplingReader:
+class WeightedSamplingReader(BaseReader):
     """A reader that draws, for each row, one of several readers by weights.
 
     ::
@@ -62,9 +63,6 @@ class WeightedSamplingReader:
 
     # ------------------------------------------------------------------ iteration
 
-    def __iter__(self) -> WeightedSamplingReader:
-        return self
-
     def __next__(self) -> Any:
         """Return the next row of the drawn reader; the end of that reader is the end, as in Petastorm."""
         if self._is_over:
@@ -74,10 +72,6 @@ class WeightedSamplingReader:
         except StopIteration:
             self._is_over = True
             raise
-
-    def next(self) -> Any:
-        """Return the next row, as ``next(reader)``."""
-        return self.__next__()
 
     def __len__(self) -> int:
         """The number of rows of all readers; an iteration may end earlier.
@@ -103,18 +97,4 @@ class WeightedSamplingReader:
         """Stop all readers."""
         for reader in self._readers:
             reader.stop()
-
-    def join(self) -> None:
-        """Wait for all readers after :meth:`stop`."""
-        for reader in self._readers:
             reader.join()
-
-    def cleanup_cache(self) -> None:
-        """Nothing is deleted."""
-
-    def __enter__(self) -> WeightedSamplingReader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self.join()

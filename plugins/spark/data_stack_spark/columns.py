@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from typing import Final
 
@@ -13,14 +12,12 @@ from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 
 from data_stack.exception import ConfigError
 
-logger = logging.getLogger("data_stack")
-
 PRECISIONS: Final = (None, "float32", "float64")
 _VECTORS: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
 
 
 def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
-    """Convert vectors to arrays and floating-point numbers to one precision; log the columns that lose precision.
+    """Convert vectors to arrays and floating-point numbers to one precision.
 
     Args:
         frame: the DataFrame.
@@ -34,7 +31,7 @@ def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise ConfigError(f"the DataFrame has several columns named {', '.join(map(repr, repeated))}; rename them")
-    columns, lossy = [], []
+    columns = []
     for field in frame.schema:
         column: Column = F.col("`" + field.name.replace("`", "``") + "`")
         wanted = _with_precision(field.dataType, dtype)
@@ -44,15 +41,7 @@ def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
             column = vector_to_array(column, "float32" if dtype == "float32" else "float64")
         elif wanted != field.dataType:
             column = column.cast(wanted)
-        if dtype == "float32" and (_is_vector(field.dataType) or wanted != field.dataType):
-            lossy.append(field.name)
         columns.append(column.alias(field.name))
-    if lossy:
-        logger.info(
-            "float64 → float32: %s keep 24 of 53 bits (about 7 decimal digits); numbers below 1.4e-45 become 0, "
-            "numbers beyond 3.4e38 infinite",
-            ", ".join(lossy),
-        )
     return frame.select(*columns)
 
 

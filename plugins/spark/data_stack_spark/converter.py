@@ -96,8 +96,8 @@ def make_spark_converter(
         df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and stays.
         parquet_row_group_size_bytes: of each row group, as Spark counts them: before compression.
         compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
-        dtype: "float32" or "float64" for all floating-point numbers; None: unchanged. With "float32", columns that lose precision
-            are logged.
+        dtype: "float32" or "float64" for all floating-point numbers; None: unchanged. "float32" keeps about 7 decimal digits;
+            numbers beyond 3.4e38 become infinite.
         cache_dir: a path, or a URL of any file system that Spark writes to, which all readers reach; None: the user's cache, in
             local mode only.
 

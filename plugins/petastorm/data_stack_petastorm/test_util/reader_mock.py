@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import ConfigError
+from data_stack_petastorm.base_reader import BaseReader
 from data_stack_petastorm.unischema import Unischema
 
 
-class ReaderMock:
+class ReaderMock(BaseReader):
     """An endless reader of rows that a function generates.
 
     Args:
@@ -38,24 +39,10 @@ class ReaderMock:
         """Return a row as a named tuple."""
         return self.schema.make_namedtuple(**self.schema_data_generator(self.schema))
 
-    def __iter__(self) -> ReaderMock:
-        return self
-
     def __next__(self) -> Any:
         return self.fetch()
 
-    next = __next__
-
-    def __enter__(self) -> ReaderMock:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing."""
-
     def stop(self) -> None:
-        """Do nothing."""
-
-    def join(self) -> None:
         """Do nothing."""
 
 
