@@ -189,22 +189,13 @@ class _StoredCacheAccess(OneToOneAccess):
                 logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
                 with RecordWriter(self._storage, {_SAMPLE: _SAMPLE}, prefix=identifier, codecs=_CODECS) as writer:
                     for sample in self.below.iterate(0, self.n_samples):
-                        self._append(writer, sample)
+                        writer.append({_SAMPLE: sample})
                     if len(writer) != self.n_samples:
                         raise ConfigError(f"the iterator to store has {self.n_samples} samples, but returned {len(writer)}")
                 found = self._find()
         if found is None:
             raise ConfigError(f"the cache {identifier!r} in {self._storage!r} was deleted at once; cache again")
         return found
-
-    def _append(self, writer: RecordWriter, sample: Sample) -> None:
-        try:
-            writer.append({_SAMPLE: sample})
-        except ConfigError as error:
-            raise ConfigError(
-                f"{error}. Replace that value below the cache, e.g. by map(), with numbers, strings, bytes, arrays, or lists, "
-                f"tuples and dicts of such"
-            ) from error
 
 
 class _SampleCodec(PythonCodec):
