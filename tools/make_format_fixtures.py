@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -129,10 +128,6 @@ def _write_encoder(path: Path) -> None:
     save_encoder(CategoricalEncoder("ordinal").fit(np.array(["a", "b", "c"])), path.parent, path.name)
 
 
-def _write_cache(path: Path) -> None:
-    _plain(list(numbers().cache(storage=path.parent, identifier=path.name)))
-
-
 def _write_pointer(path: Path) -> None:
     data = b"of a store"
     pointer = ObjectPointer("a/b", len(data), "ab" * 32, 1024, None, blocks=block_digest(data), inline=data)
@@ -166,7 +161,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "splits-3.json": _write_splits,
     "encoder-2.json": _write_encoder,
     "loader-2.json": _write_state,
-    "cache-5.bin": _write_cache,
     "records-2": _write_records,
     "parquet-6": _write_parquet,
     "object-3.bin": _write_pointer,
@@ -194,12 +188,6 @@ def _read_state(path: Path) -> Any:
     return _plain(list(resumed))
 
 
-def _read_cache(path: Path) -> Any:
-    before = path.read_bytes()
-    samples = _plain(list(numbers().cache(storage=path.parent, identifier=path.name)))
-    return [samples, path.read_bytes() == before]  # a cache of another stack would be written again
-
-
 #: By the name of the format, what reads it; the result is compared with ``expected.json``.
 READERS: dict[str, Callable[[Path], Any]] = {
     "manifest": lambda path: (
@@ -216,7 +204,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     },
     "encoder": lambda path: _plain(load_encoder(path.parent, path.name).transform(np.array(["c", "a"]))),
     "loader": _read_state,
-    "cache": _read_cache,
     "records": lambda path: _plain(list(RecordReader(path))),
     "parquet": lambda path: _plain(list(ParquetDataset(path))),
     "object": lambda path: ObjectPointer.from_bytes(path.read_bytes(), "a/b", "a store").inline.decode(),
@@ -244,8 +231,6 @@ def make_newer(path: Path) -> None:
         metadata = pq.read_metadata(file).metadata
         newer = {**metadata, MANIFEST_KEY: _seal_newer(metadata[MANIFEST_KEY], number)}
         pq.write_metadata(pa.schema([], metadata=newer), file)
-    elif kind == "cache":
-        file.write_bytes(data[:8] + struct.pack("<I", number + 1) + data[12:])
     elif kind in ("lock", "object"):
         old = b"format = %d" if kind == "lock" else b"resource %d"
         file.write_bytes(data.replace(old % number, old % (number + 1), 1))

@@ -264,4 +264,5 @@ class PythonCodec(Codec):
             if value.dtype == object:
                 self._check(value.ravel().tolist())
         elif not self._is_exact(value):
-            raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written: {value!r:.80}")
+            advice = "map it to numbers, text, bytes, arrays, or lists, tuples and dicts of such"
+            raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written: {value!r:.80}; {advice}")

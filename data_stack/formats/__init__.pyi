@@ -20,6 +20,7 @@ from data_stack.formats.numpy_arrays import read_npy as read_npy
 from data_stack.formats.numpy_arrays import read_npz as read_npz
 from data_stack.formats.numpy_arrays import write_npy as write_npy
 from data_stack.formats.numpy_arrays import write_npz as write_npz
+from data_stack.formats.stored_cache import StoredCacheDatasetIterator as StoredCacheDatasetIterator
 from data_stack.formats.torch_tensors import TensorsDatasetIterator as TensorsDatasetIterator
 from data_stack.formats.torch_tensors import TorchDatasetIterator as TorchDatasetIterator
 from data_stack.formats.torch_tensors import load_tensors as load_tensors

@@ -25,9 +25,8 @@ from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile, map_file, most_open_files
 from data_stack.util.forks import ForkLock
-from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import python_values, stack_values
-from data_stack.values.stacking import all_columns, take_runs
+from data_stack.values.stacking import SampleForm, all_columns, take_runs
 
 #: Ranges this close are fetched together: a request costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14
@@ -239,12 +238,13 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     _lock: ForkLock
 
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
-        self._fields = tuple(columns) if isinstance(columns, Mapping) else None
         sources = columns.values() if isinstance(columns, Mapping) else columns
         # A single resource or path is also iterable, by chunks or characters.
         sources = [columns] if hasattr(columns, "read") or is_path(columns) else list(sources)
         if not sources:
             raise ConfigError("a dataset needs at least one column")
+        is_named = isinstance(columns, Mapping)
+        self._form = SampleForm("dict", tuple(columns)) if is_named else SampleForm.tuples(len(sources))
         keys = [os.fspath(source) if is_path(source) else id(source) for source in sources]
         files = {
             key: PositionalFile(source) if self._columns_are_files or hasattr(source, "read") else source
@@ -277,15 +277,14 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
             if self._opened is None or self._opened is opened:  # no other thread was faster
                 columns = self._open_columns()
                 if len({len(column) for column in columns}) > 1:
-                    names = self._fields or range(len(columns))
-                    lengths = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, columns, strict=True))
+                    lengths = ", ".join(f"{name}: {len(each)}" for name, each in zip(self._form.keys, columns, strict=True))
                     raise DatasetFileCorruptError(f"the columns differ in length: {lengths}")
                 self._opened = (os.getpid(), columns)
             return self._opened[1]
 
     def _arguments(self) -> dict[str, Any]:
         keys = [None if isinstance(source, PositionalFile) else source for source in self._sources]
-        return {"fields": self._fields, "keys": keys}
+        return {"fields": self._form.keys if self._form.kind == "dict" else None, "keys": keys}
 
     def _content_of_files(self) -> list[str]:
         """What identifies the content of each file."""
@@ -317,12 +316,12 @@ class _ColumnsAccess(RemoteAccess):
         return len(self.source._columns()[0])
 
     def sample(self, position: int) -> Sample:
-        return self._sample([column.value(position) for column in self.source._columns()])
+        return self.source._form.make([column.value(position) for column in self.source._columns()])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self.await_prefetched(positions)
         values = [column.values(positions) for column in self.source._columns()]
-        return [self._sample(row) for row in zip(*values, strict=True)]
+        return [self.source._form.make(row) for row in zip(*values, strict=True)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         self.await_prefetched(positions)
@@ -332,13 +331,11 @@ class _ColumnsAccess(RemoteAccess):
             first = columns.index(column)
             # A column that occurs twice is read once and copied, so that changes of one copy do not affect the other.
             values.append(column.read(_wide(positions)) if first == i else values[first].copy())
-        fields = self.source._fields
-        return tuple(values) if fields is None else dict(zip(fields, values, strict=True))
+        return self.source._form.make(values)  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
-        columns = self.source._columns()
         wide = None if positions is None else _wide(positions)
-        return [columns[self._number_of(key, len(columns))].read(wide) for key in keys]
+        return [column.read(wide) for column in self._columns_of(keys)]
 
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
@@ -346,10 +343,9 @@ class _ColumnsAccess(RemoteAccess):
         return declared is not None and all(each.is_fixed for each in declared.values())
 
     def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
-        columns, fields, wide = self.source._columns(), self.source._fields, _wide(starts)
-        wanted = columns if keys is None else [columns[self._number_of(key, len(columns))] for key in keys]
+        wanted, wide = self.source._columns() if keys is None else self._columns_of(keys), _wide(starts)
         found = all_columns(column.runs(wide, length) for column in wanted)
-        return found if found is None or keys is not None or fields is None else dict(zip(fields, found, strict=True))
+        return found if found is None or keys is not None else self.source._form.make(found)
 
     def remote_bytes(self) -> float:
         return sum(column.remote_bytes for column in {id(each): each for each in self.source._columns()}.values())
@@ -361,23 +357,16 @@ class _ColumnsAccess(RemoteAccess):
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         declared = [column.declare() for column in self.source._columns()]
         known = [each for each in declared if each is not None]
-        fields = self.source._fields
-        return None if fields is None or len(known) < len(declared) else dict(zip(fields, known, strict=True))
+        form = self.source._form
+        return None if form.kind == "tuple" or len(known) < len(declared) else dict(zip(form.keys, known, strict=True))
 
     def content_fingerprint(self) -> list[str] | None:
         is_of_files_only = getattr(type(self.source)._open_columns, "is_of_files_only", False)
         return self.source._content_of_files() if is_of_files_only else None
 
-    def _number_of(self, key: ColumnKey, n_columns: int) -> int:
-        known: Sequence[ColumnKey] = range(n_columns) if self.source._fields is None else self.source._fields
-        if self.source._fields is None and key in range(-n_columns, 0):
-            return int(key) + n_columns
-        if key in known:
-            return known.index(key)
-        raise ConfigError(f"samples have no column {key!r}; they have {', '.join(map(repr, known))}")
-
-    def _sample(self, values: Sequence[Any]) -> Sample:
-        return tuple(values) if self.source._fields is None else dict(zip(self.source._fields, values, strict=True))
+    def _columns_of(self, keys: Sequence[ColumnKey]) -> list[Column]:
+        form, columns = self.source._form, self.source._columns()
+        return [columns[form.keys.index(form.find(key))] for key in keys]
 
 
 def _wide(positions: IndexArrayOfInts) -> npt.NDArray[np.int64]:
@@ -430,9 +419,6 @@ class FieldsAccess(SourceAccess):
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         rows = range(self.n_samples) if positions is None else positions.tolist()
-        known, columns = self.fields(), []
-        for key in keys:
-            if key not in known:
-                raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, known)}; they have {', '.join(known)}")
-            columns.append(stack_values(self.values(str(key), rows or range(min(1, self.n_samples)))))
+        wanted = map(SampleForm("dict", tuple(self.fields())).find, keys)
+        columns = [stack_values(self.values(key, rows or range(min(1, self.n_samples)))) for key in wanted]
         return columns if rows else [column[:0] for column in columns]

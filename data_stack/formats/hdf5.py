@@ -1,4 +1,4 @@
-"""Reads HDF5 files by row from any store, without following links to other files."""
+"""Reads HDF5 files by row from any store, without following links."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from data_stack.values.stacking import take_runs
 
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30
-_MAX_SOFT_LINKS = 16
 _MAX_KEYS = 10_000
 #: Datasets of plain numbers up to this size are checked as a whole, of larger ones some rows.
 _MAX_BYTES_AT_ONCE = 64 << 20
@@ -49,7 +48,8 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
     Values are numpy arrays of shape ``shape[1:]``, Python scalars of 1-dimensional datasets, and ``str`` of string datasets
     (UTF-8). Threads may share an iterator; forked and spawned workers open the file themselves.
 
-    Links to other files, data in other files, virtual datasets and references are refused, at every component of a path.
+    Soft links, links to other files, data in other files, virtual datasets and references are refused, at every component of a
+    path.
 
     Raises:
         DatasetFileCorruptError: at the first access: the file is not HDF5 or damaged, or a dataset is missing or refused.
@@ -296,38 +296,24 @@ def write_hdf5(file: Writable, columns: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def _dataset_at(file: _File, key: str) -> Any:
-    """Resolve ``key`` one component at a time, without following links to other files."""
+    """Resolve ``key`` one component at a time, without following links."""
     item: Any = file.root
-    components = _components(key)
     walked: list[str] = []
-    n_soft_links = 0
-    while components:
-        component = components.pop(0)
+    for component in [each for each in key.split("/") if each not in ("", ".")]:
         where = "/".join([*walked, component])
         # `component in item` would follow the link and open another file.
         if not isinstance(item, h5py.Group) or not item.id.links.exists(component.encode()):
             known = ", ".join(map(repr, list(item)[:20])) if isinstance(item, h5py.Group) else "no group"
             raise DatasetFileCorruptError(f"{file.name!r} has no {where!r}; {'/'.join(walked) or '/'!r} holds {known}")
         link = item.get(component, getlink=True)
-        if isinstance(link, h5py.SoftLink):
-            n_soft_links += 1
-            if n_soft_links > _MAX_SOFT_LINKS:
-                raise DatasetFileCorruptError(f"{file.name!r}: {key!r} leads through more than {_MAX_SOFT_LINKS} soft links")
-            if link.path.startswith("/"):
-                item, walked = file.root, []
-            components = _components(link.path) + components
-        elif isinstance(link, h5py.HardLink):
-            item = item[component]
-            walked.append(component)
-        else:
-            raise DatasetFileCorruptError(f"{file.name!r}: {where!r} links to another file; such links are refused")
+        if not isinstance(link, h5py.HardLink):
+            to = f"{link.path!r:.200}; name that path" if isinstance(link, h5py.SoftLink) else "another file"
+            raise DatasetFileCorruptError(f"{file.name!r}: {where!r} links to {to}. Links are refused")
+        item = item[component]
+        walked.append(component)
     if not isinstance(item, h5py.Dataset):
         raise DatasetFileCorruptError(f"{file.name!r}: {key!r} is a {type(item).__name__.lower()}, not a dataset")
     return item
-
-
-def _components(path: str) -> list[str]:
-    return [component for component in path.split("/") if component not in ("", ".")]
 
 
 def _check_dataset(dataset: Any, file: _File, max_expansion: float | None) -> None:

@@ -18,6 +18,7 @@ from data_stack.exception import ConfigError, UnsafeArchiveError
 from data_stack.formats import webdataset
 from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
+from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
@@ -27,7 +28,7 @@ _DEFAULT_SHARDLEN = 10_000
 _STORED_AS = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 
 
-class WebDatasetWriter:
+class WebDatasetWriter(DatasetWriter):
     """Writes WebDataset shards ``NAME-000000.tar``, ``NAME-000001.tar`` …, the same bytes for the same samples.
 
     ::
@@ -113,15 +114,6 @@ class WebDatasetWriter:
             self._length -= self._tar.n_samples
             self._tar = None
         self._is_closed = True
-
-    def __enter__(self) -> WebDatasetWriter:
-        return self
-
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        if exc_type is None:
-            self.close()
-        else:
-            self.abandon()
 
     # ------------------------------------------------------------------ inside
 

@@ -43,6 +43,7 @@ _ADVICE = "Samples differ: prepare the dataset as it was then, from its store or
 def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     """All layers; imports the modules that register some, those of optional packages where these are installed."""
     import data_stack.dataset.splits.parts
+    import data_stack.formats.stored_cache
 
     for module in pkgutil.iter_modules(layers.__path__, f"{layers.__name__}."):
         importlib.import_module(module.name)

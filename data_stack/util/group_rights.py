@@ -56,8 +56,13 @@ def make_folders(path: str, *, durably: bool = False) -> None:
         with contextlib.suppress(FileExistsError):
             make_folder(path)
         if durably:
-            handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_folder(above)
+
+
+def sync_folder(path: str) -> None:
+    """Flush the entries of a folder to disk, after files in it were created, renamed or removed."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -169,6 +169,21 @@ def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Co
     raise _different(first, next(batch for batch in given if SampleForm.of(batch) != SampleForm.of(first)))
 
 
+def assemble(pieces: Sequence[Column], slots: Sequence[npt.NDArray[np.intp]]) -> Column:
+    """The rows of all pieces in their places, written there at once where the pieces have one dtype and shape."""
+    first = pieces[0]
+    slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
+    if len(pieces) > 1 and first.dtype != object and len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1:
+        column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
+        for piece, places in zip(pieces, slots, strict=True):
+            column[places] = piece
+        return column
+    joined = join_columns(pieces)
+    if bool((np.diff(slot_of_row) > 0).all()):
+        return joined
+    return joined[np.argsort(slot_of_row)]
+
+
 def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -> Column:
     """``length`` consecutive rows from each of ``starts`` on, copied: shape ``(n, length, ...)``."""
     if len(starts) == 1:

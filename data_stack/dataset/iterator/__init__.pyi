@@ -40,7 +40,6 @@ from data_stack.dataset.iterator.layers.resampled import RepeatedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator as ResampledDatasetIterator
 from data_stack.dataset.iterator.layers.sequence import SequenceDatasetIterator as SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator as ShardedDatasetIterator
-from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator as StoredCacheDatasetIterator
 from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator as WindowedDatasetIterator
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator as ZippedDatasetIterator
 from data_stack.dataset.meta import column_names as column_names

@@ -232,8 +232,8 @@ class OneToOneAccess(SampleAccess):
 
 
 def parts_of(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
-    """Positions in parts of at most ``n_at_once``."""
-    return (positions[start : start + n_at_once] for start in range(0, len(positions), n_at_once))
+    """Positions in parts of at most ``n_at_once``; at least one part."""
+    return (positions[start : start + n_at_once] for start in range(0, max(1, len(positions)), n_at_once))
 
 
 # ---------------------------------------------------------------------- access to any iterator

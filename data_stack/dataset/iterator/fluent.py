@@ -332,14 +332,14 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         identifier: str | None = None,
         version: str | None = None,
     ) -> _Same:
-        """Samples kept when they are read: in memory up to ``max_bytes``, or all of them in a resource of ``storage``.
+        """Samples kept when they are read: in memory up to ``max_bytes``, or all of them as records in ``storage``.
 
         See ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
 
         Args:
             max_bytes: of a cache in memory; None for no limit.
             storage: of a stored cache: a path, a URL or a connector.
-            identifier: of its resource in ``storage``; None for ``caches/`` and the fingerprint of this iterator.
+            identifier: the folder in ``storage`` in which it has a folder named by its fingerprint; None for ``caches``.
             version: of what is stored: yours to change when the samples change and the fingerprint cannot know. Needed where an
                 iterator of your own class, a lambda or a callable object takes part.
 
@@ -347,7 +347,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             ConfigError: arguments exclude each other, or a ``version`` is needed.
         """
         from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
-        from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
+        from data_stack.formats.stored_cache import StoredCacheDatasetIterator
         from data_stack.repository.default_storage import storage_connector_from_url
 
         if storage is None:

@@ -17,10 +17,10 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
 from data_stack.formats.conversion.format import ConvertibleFormat, Source, size_of, source_of_iterator, spread
 from data_stack.formats.conversion.formats import convertible_formats, find_format, find_format_of_name, format_named
-from data_stack.formats.records.target import sync_folder
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.work import new_bar, shows_progress
+from data_stack.util.group_rights import sync_folder
 from data_stack.values.digests import column_digests
 
 _Positions = npt.NDArray[np.intp]

@@ -28,10 +28,10 @@ from data_stack.formats.parquet.inference import adapt_schema, add_masks, read_s
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
-from data_stack.formats.parquet.selection import Gathering, Places, Selection, files_that_could_match, select
+from data_stack.formats.parquet.selection import Places, Selection, files_that_could_match, select
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import SampleForm, assemble
 
 #: Number of rows that an iteration decodes together.
 _ROWS_AT_ONCE = 256
@@ -233,14 +233,9 @@ class _ParquetAccess(SourceAccess):
         return dict(zip(names, self._read(names, positions), strict=True))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
-        for key in keys:
-            if key not in self.source.schema:
-                names = self.source._names
-                known = ", ".join(map(repr, names))
-                raise ConfigError(f"a sample has no column {key!r:.80}{did_you_mean(key, names)}; it has {known}")
-        if positions is None:
-            positions = np.arange(self.n_samples, dtype=np.int64)
-        return self._read([str(key) for key in keys], positions)
+        form = SampleForm("dict", tuple(self.source._names))
+        wanted = np.arange(self.n_samples, dtype=np.int64) if positions is None else positions
+        return self._read([form.find(key) for key in keys], wanted)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return itertools.islice(self._iterate(), stop) if start == 0 else super().iterate(start, stop)
@@ -303,7 +298,7 @@ class _ParquetAccess(SourceAccess):
                 ((group, rows, _),) = parts
                 columns = source._cache.columns(group, names)
                 return [self._decode(group, name, columns[name].take, rows) for name in names]
-            return self._gather(names, parts, len(positions))
+            return self._gather(names, parts)
 
     def _read_joined(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[Any] | None:
         """What :meth:`_read` returns, by one copy of each column of all row groups together, of which many rows are wanted.
@@ -333,14 +328,14 @@ class _ParquetAccess(SourceAccess):
                 cache.expect(list(itertools.islice(wanted, _MAX_EXPECTED)), names)
             yield group, cache.columns(group, names)
 
-    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
-        batches, wanted = [Gathering(n_rows) for _ in names], {group: (rows, places) for group, rows, places in parts}
+    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]]) -> list[Any]:
+        wanted, pieces, slots = {group: (rows, places) for group, rows, places in parts}, [], []
         for group, columns in self._in_turn(names, wanted):
             rows, places = wanted[group]
-            for name, batch in zip(names, batches, strict=True):
-                batch.put(places, self._decode(group, name, columns[name].take, rows))
+            slots.append(places)
+            pieces.append([self._decode(group, name, columns[name].take, rows) for name in names])
             del columns  # before the next ones are read
-        return [batch.column() for batch in batches]
+        return [assemble(of_column, slots) for of_column in zip(*pieces, strict=True)]
 
     def _decode(self, group: int, name: str, decode: Callable[[Any], Any], rows: Any) -> Any:
         """The values of a row, or of rows, of a column."""

@@ -22,42 +22,9 @@ from data_stack.formats.parquet.selecting import Predicate, PredicateError
 from data_stack.io.work import Workers
 from data_stack.util.executor import n_threads
 from data_stack.util.stretches import Stretches
-from data_stack.values.stacked_values import objects, stack_values
-from data_stack.values.stacking import Column
 
 _Integers = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
-
-
-class Gathering:
-    """Collects one column of a batch, row group by row group, so that they need not be in memory together.
-
-    Args:
-        n_rows: rows of the batch.
-    """
-
-    def __init__(self, n_rows: int) -> None:
-        self._n_rows = n_rows
-        self._batch: npt.NDArray[Any] | None = None
-        self._is_mixed = self._is_of_objects = False
-
-    def put(self, places: Places, values: Column) -> None:
-        """Add the values of some rows, shape ``(n, ...)``."""
-        if self._batch is None:
-            self._batch = np.empty((self._n_rows, *values.shape[1:]), values.dtype)
-        self._is_of_objects |= values.dtype == object and values.ndim == 1
-        if not self._is_mixed and (self._batch.dtype != values.dtype or self._batch.shape[1:] != values.shape[1:]):
-            self._is_mixed, self._batch = True, objects(list(self._batch))
-        if self._is_mixed:
-            for place, value in zip(places.tolist(), values, strict=True):
-                self._batch[place] = value
-        else:
-            self._batch[places] = values
-
-    def column(self) -> Column:
-        """The column, shape ``(n_rows, ...)``, after all parts were added."""
-        batch: Any = self._batch
-        return stack_values(list(batch)) if self._is_mixed and not self._is_of_objects else batch
 
 
 class Selection:

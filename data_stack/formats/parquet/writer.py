@@ -16,6 +16,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.columns import by_name, samples_at_once
+from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.parquet.files import SUFFIXES, is_hidden
 from data_stack.formats.parquet.inference import schema_of_columns
 from data_stack.formats.parquet.metadata import (
@@ -47,7 +48,7 @@ _MEGABYTE: Final = 1 << 20
 _NO_LIMIT: Final = 1 << 62
 
 
-class ParquetWriter:
+class ParquetWriter(DatasetWriter):
     """Writes a Parquet dataset: files and row groups of a given size, and finally a manifest that lists the files.
 
     ::
@@ -258,7 +259,7 @@ class ParquetWriter:
             ConfigError: the writer has neither a schema nor rows.
             StorageError: writing failed. Complete files stay, and the next writer resumes after them.
         """
-        if self._state == "closed":
+        if self._state in ("closed", "abandoned"):
             return
         try:
             self._check_usable()
@@ -280,17 +281,6 @@ class ParquetWriter:
                 self._part.discard()
         finally:
             self._leave("abandoned")
-
-    def __enter__(self) -> ParquetWriter:
-        return self
-
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        if exc_type is None:
-            if self._state != "abandoned":
-                self.close()
-        else:
-            with contextlib.suppress(Exception):  # the caller must see the original error
-                self.abandon()
 
     # ------------------------------------------------------------------ resuming
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import itertools
 import sys
 import weakref
@@ -17,6 +16,7 @@ from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES
 from data_stack.dataset.iterator.layers.combined import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.bag import as_places
 from data_stack.formats.records.layout import SPEC, check_columns, names_of, shard_name, shard_names
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
@@ -230,7 +230,7 @@ def open(  # noqa: A001  # records.open("train")
 # ---------------------------------------------------------------------- writing
 
 
-class ShardedRecordWriter:
+class ShardedRecordWriter(DatasetWriter):
     """Writes samples into the shards ``000000``, ``000001``, …, each a record dataset that is completed when it is full.
 
     Processes write shards of one dataset side by side, each of them its own::
@@ -323,17 +323,6 @@ class ShardedRecordWriter:
         self._is_closed = True
         if self._writer is not None:
             self._writer.abandon()
-
-    def __enter__(self) -> ShardedRecordWriter:
-        return self
-
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        try:
-            if exc_type is None:
-                self.close()
-        finally:
-            with contextlib.suppress(Exception):  # the caller shall see the first error
-                self.abandon()
 
     # ------------------------------------------------------------------ inside
 

@@ -22,6 +22,7 @@ from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord
 from data_stack.io.folder import TEMPORARY, Folder
 from data_stack.io.integrity import Digest
 from data_stack.io.storage_errors import storage_errors
+from data_stack.util.group_rights import make_folders, sync_folder
 
 _REMEDY = "Fix the cause, then open the dataset again: the writer resumes after the samples that were flushed"
 _LOCK = "writing.lock"
@@ -141,26 +142,6 @@ class GrowingFile:
         os.close(handle)
 
 
-def make_folder(path: str) -> None:
-    """Create a folder and its parents durably."""
-    if not os.path.isdir(path):
-        above = os.path.dirname(path)
-        make_folder(above)
-        with disk_errors("create the folder", path):
-            os.makedirs(path, exist_ok=True)
-        sync_folder(above)
-
-
-def sync_folder(path: str) -> None:
-    """Flush the entries of a folder to disk, after files in it were created, renamed or removed."""
-    with disk_errors("write", path):
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 class Target(ABC):
     """A dataset that is being written.
 
@@ -190,7 +171,8 @@ class Target(ABC):
             raise
 
     def _lock(self, path: str) -> None:
-        make_folder(path)
+        with disk_errors("create the folder", path):
+            make_folders(path, durably=True)
         if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
             raise StorageConflictError(f"another writer has the record dataset {path!r} open; wait, or let each write shards")
         for name in self._folder.list_names():
@@ -340,7 +322,8 @@ class GrowingTarget(Target):
         self.checkpoint()
         if self._is_marked:
             self._folder.delete(UNFINISHED)
-            sync_folder(str(self._folder.path))
+            with disk_errors("write", path := str(self._folder.path)):
+                sync_folder(path)
             self._is_marked = False
 
     def abandon(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import weakref
 from collections.abc import Collection, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
+from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.bag import pack_references
 from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, Part, bag_name, check_columns, parse_spec, shard_names
@@ -26,7 +26,7 @@ _FIRST_SAMPLES = 64
 _CHECKPOINT_SECONDS = 30.0
 
 
-class RecordWriter:
+class RecordWriter(DatasetWriter):
     """Writes samples as a record dataset in Granular's files, and a manifest beside them.
 
     The files are byte for byte Granular's, but for columns of images and videos, which are encoded with other settings.
@@ -194,19 +194,6 @@ class RecordWriter:
                     self._target.abandon()
             finally:
                 self._leave("abandoned")
-
-    def __enter__(self) -> RecordWriter:
-        return self
-
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        if exc_type is None:
-            try:
-                self.close()
-            finally:
-                self._leave("closed")
-        else:
-            with contextlib.suppress(Exception):  # the caller shall see the first error
-                self.abandon()
 
     # ------------------------------------------------------------------ inside
 

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column, join_batches, join_columns, list_columns, map_columns
+from data_stack.values.stacking import Batch, Column, assemble, join_batches, join_columns, list_columns, map_columns
 
 _Positions = npt.NDArray[np.intp]
 
@@ -101,7 +101,7 @@ class CombinedAccess(SampleAccess):
             return self.empty_batch()
         requests = self._requests(positions)
         slots = [each for _, _, each in requests]
-        return join_batches([source.batch(wanted) for source, wanted, _ in requests], functools.partial(_assemble, slots=slots))
+        return join_batches([source.batch(wanted) for source, wanted, _ in requests], functools.partial(assemble, slots=slots))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if not self.n_samples:
@@ -112,7 +112,7 @@ class CombinedAccess(SampleAccess):
         requests = self._requests(positions if len(positions) else np.zeros(1, dtype=np.intp))
         pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
         slots = [each for _, _, each in requests]
-        return [_assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
+        return [assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         requests, number_of = self._requests(positions), np.empty(len(positions), dtype=np.intp)
@@ -143,7 +143,7 @@ class CombinedAccess(SampleAccess):
             pieces.append(map_columns(lambda column: column.reshape(-1, length, *column.shape[1:]), read))
         if len({tuple((column.dtype, column.shape[1:]) for column in list_columns(piece)) for piece in pieces}) != 1:
             return None
-        return join_batches(pieces, functools.partial(_assemble, slots=slots))
+        return join_batches(pieces, functools.partial(assemble, slots=slots))
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         first = 0
@@ -204,21 +204,6 @@ def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
     """The runs of equal values in a sorted array that is not empty: (value, first, end)."""
     firsts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()]
     return zip(values.take(firsts).tolist(), firsts, [*firsts[1:], len(values)], strict=True)
-
-
-def _assemble(pieces: Sequence[Column], slots: Sequence[_Positions]) -> Column:
-    """The rows of all pieces in their places, written there at once where the pieces have one dtype and shape."""
-    first = pieces[0]
-    slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
-    if len(pieces) > 1 and first.dtype != object and len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1:
-        column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
-        for piece, places in zip(pieces, slots, strict=True):
-            column[places] = piece
-        return column
-    joined = join_columns(pieces)
-    if bool((np.diff(slot_of_row) > 0).all()):
-        return joined
-    return joined[np.argsort(slot_of_row)]
 
 
 class ViewOfSeveral(DatasetIteratorView):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -122,39 +122,31 @@ class EncodedAccess(OneToOneAccess):
         return [replace_values(each, {key: column[row] for key, column in columns.items()}) for row, each in enumerate(samples)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        if len(positions) <= (n_at_once := self._n_at_once):
-            return self._encode_batch(self._encode, positions)  # type: ignore[no-any-return]  # a batch
-        growing = GrowingColumns(self._transform, len(positions))
-        batch: Any = join_batches([self._encode_batch(growing.encode, part) for part in parts_of(positions, n_at_once)])
-        form = self._know(batch)
-        return form.make([growing.column(key, batch[key]) for key in form.keys])  # type: ignore[no-any-return]  # a batch
+        return join_batches([self._encode_batch(part) for part in parts_of(positions, self._n_at_once)])
 
-    def _encode_batch(self, encode: Callable[..., Column], positions: IndexArrayOfInts) -> Any:
+    def _encode_batch(self, positions: IndexArrayOfInts) -> Any:
         batch: Any = self.below.batch(positions)
         if self.n_samples == 0 and not len(batch):
             return batch
         form = self._know(batch)
-        encoded = {key: encode(key, encoder, value_of(batch, key), positions) for key, encoder in self._by_column.items()}
+        encoded = {key: self._encode(key, each, value_of(batch, key), positions) for key, each in self._by_column.items()}
         return form.make([encoded.get(key, batch[key]) for key in form.keys])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         # only where a position counts from the end, a sample is read to find out where that is
         if self._form is None and self.n_samples and any(not isinstance(key, str) and key < 0 for key in (*self.encoders, *keys)):
             self._know(self.below.sample(0))
-        if (self.n_samples if positions is None else len(positions)) <= (n_at_once := self._n_at_once):
-            return self._encode_columns(self._encode, keys, positions)
+        if positions is None and self.n_samples <= self._n_at_once:
+            return self._encode_columns(keys, None)
         wanted = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-        growing = GrowingColumns(self._transform, len(wanted))
-        parts = [self._encode_columns(growing.encode, keys, part) for part in parts_of(wanted, n_at_once)]
-        return [growing.column(key, join_columns(pieces)) for key, pieces in zip(keys, zip(*parts, strict=True), strict=True)]
+        pieces = [self._encode_columns(keys, part) for part in parts_of(wanted, self._n_at_once)]
+        return list(map(join_columns, zip(*pieces, strict=True)))
 
-    def _encode_columns(
-        self, encode: Callable[..., Column], keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None
-    ) -> list[Column]:
+    def _encode_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
         found = []
         for key, column in zip(keys, self.below.columns(keys, positions), strict=True):
             encoder = self._by_column.get(key if self._form is None else self._form.normal(key))
-            found.append(column if encoder is None else encode(key, encoder, column, positions))
+            found.append(column if encoder is None else self._encode(key, encoder, column, positions))
         return found
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
@@ -187,41 +179,26 @@ class EncodedAccess(OneToOneAccess):
         return encoded
 
 
-class GrowingColumns:
-    """Encoded columns of parts of a request, stacked as far as they are arrays of one shape and dtype, so that few are in memory.
+def stack_in_turn(values: Iterator[Any], n_rows: int) -> Column:
+    """Encoded values as a column; arrays of one shape and dtype go straight into it, so that few are in memory.
 
     Args:
-        transform: encodes a part of a column as objects.
-        n_rows: of all parts together.
+        values: at least one.
+        n_rows: their number.
     """
-
-    def __init__(self, transform: Callable[..., Column], n_rows: int) -> None:
-        self._transform, self._n_rows = transform, n_rows
-        self._stacked: dict[ColumnKey, tuple[Column, int]] = {}  # with the number of its rows that are filled
-        self._others: dict[ColumnKey, list[Any]] = {}
-
-    def encode(self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts) -> Column:
-        """Encode a part, and return a column that stands for it."""
-        self.add(key, self._transform(key, encoder, column, positions))
-        return np.broadcast_to(np.True_, len(column))
-
-    def add(self, key: ColumnKey, part: Column) -> None:
-        """Add an encoded part."""
-        is_array = len(part) == 1 and type(part[0]) is np.ndarray and part[0].dtype.isnative and part[0].dtype.kind in "biufc"
-        rows = part[0][np.newaxis] if is_array else _stack(part)
-        whole, n_filled = self._stacked.get(key) or (np.empty((self._n_rows, *rows.shape[1:]), rows.dtype), 0)
-        end = n_filled + len(rows)
-        if key not in self._others and rows.ndim > 1 and (rows.shape[1:], rows.dtype) == (whole.shape[1:], whole.dtype):
-            whole[n_filled:end] = rows
-            self._stacked[key] = whole, end
+    whole, others = np.empty(0), list[Any]()
+    for row, value in enumerate(values):
+        is_array = type(value) is np.ndarray and value.dtype.isnative and value.dtype.kind in "biufc"
+        found = value if is_array else _stack(objects([value]))[0]
+        if row == 0 and isinstance(found, np.ndarray):
+            whole = np.empty((n_rows, *found.shape), found.dtype)
+        is_alike = isinstance(found, np.ndarray) and found.ndim and (found.shape, found.dtype) == (whole.shape[1:], whole.dtype)
+        if is_alike and not others:
+            whole[row] = found
         else:
-            self._others.setdefault(key, list(whole[:n_filled])).extend(part)
-
-    def column(self, key: ColumnKey, joined: Column) -> Column:
-        """The encoded column; ``joined`` if it is not encoded."""
-        if key in self._others:
-            return _stack(objects(self._others[key]))
-        return self._stacked[key][0] if key in self._stacked else joined
+            others = others or list(whole[:row])
+            others.append(value)
+    return _stack(objects(others)) if others else whole
 
 
 def _stack(encoded: Column) -> Column:

@@ -13,7 +13,7 @@ import numpy as np
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, parts_of, stack_columns
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
-from data_stack.dataset.iterator.layers.encoded import EncodedAccess, GrowingColumns, follow_columns
+from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns, stack_in_turn
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import derive_generator, derive_seed
@@ -271,13 +271,12 @@ class _ColumnMapAccess(EncodedAccess):
         values = self.each(self._key, positions) if len(positions) > 1 else None
         if values is None:
             return super().batch(positions)
-        declared, growing = self.below.declare_columns(), GrowingColumns(self._transform, len(positions))
+        declared = self.below.declare_columns()
         form: Any = self._form or self._know(dict.fromkeys(declared) if declared else self.below.batch(positions[:1]))
-        for value in values:
-            growing.add(self._key, objects([value]))
+        mapped = stack_in_turn(values, len(positions))
         others = [key for key in form.keys if key != self._key]
         found = dict(zip(others, self.below.columns(others, positions) if others else (), strict=True))
-        return form.make([found[key] if key in found else growing.column(key, np.empty(0)) for key in form.keys])  # type: ignore[no-any-return]  # a batch
+        return form.make([found.get(key, mapped) for key in form.keys])  # type: ignore[no-any-return]  # a batch
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         if self._batched or not (isinstance(self._key, str) or self._key >= 0):  # where the end is, only a sample says

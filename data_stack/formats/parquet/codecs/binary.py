@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,9 +50,9 @@ class BinaryCells(ArrowCodec):
         column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
         if column is not None:
             return column
-        views = _CellViews(cells)
         decode = functools.partial(_decode, codec, _dtype_of(field), field.shape)
-        return CellColumn(views, decode, views.n_bytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
+        records = as_binary(cells).to_numpy(zero_copy_only=False)
+        return CellColumn(records, decode, cells.nbytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
 
 
 def _decode(codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...], cell: bytes) -> Any:
@@ -144,35 +143,6 @@ def _cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.
     _, offsets, data = cells.buffers()
     starts = np.frombuffer(offsets, offset_dtype, count=cells.offset + len(cells) + 1)[cells.offset :]
     return (np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)), starts.astype(np.int64)
-
-
-class _CellViews(Sequence[Any]):
-    """The bytes of each cell; None for null.
-
-    Args:
-        cells: a column of bytes.
-
-    Attributes:
-        n_bytes: memory of the cells.
-
-    Raises:
-        ValueError: the column does not hold bytes.
-    """
-
-    def __init__(self, cells: pa.Array) -> None:
-        cells = as_binary(cells)
-        data, starts = _cell_bytes(cells)
-        self._data, self._starts = data.data, starts.data  # items of a memoryview are faster than of an array
-        self._is_null = null_mask(cells) if cells.null_count else None
-        self.n_bytes = cells.nbytes
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def __getitem__(self, row: Any) -> Any:
-        if self._is_null is not None and self._is_null[row]:
-            return None
-        return self._data[self._starts[row] : self._starts[row + 1]].tobytes()
 
 
 def numbers(cells: pa.Array) -> npt.NDArray[Any]:
