@@ -169,13 +169,15 @@ def test_types_are_those_of_the_whole_file(tmp_path: Path) -> None:
         (["9007199254740993", "7"], "int64", [9007199254740993, 7]),
         (["9" * 5000, "0.5"], "str", ["9" * 5000, "0.5"]),
         (["1e300", "0.5"], "float64", [1e300, 0.5]),
+        (["0x10", "12"], "str", ["0x10", "12"]),
+        ([" -0X1", "12"], "str", [" -0X1", "12"]),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_a_column_stays_text_where_numbers_would_change_it(
     cells: list[str], dtype: str, values: list[Any], encoding: str
 ) -> None:
-    text = "id,n\n" + "".join(f"a,{cell}\n" for cell in cells)
+    text = "id,n\n" + "".join(f"0x,{cell}\n" for cell in cells)
 
     rows = data_stack.from_csv(io.BytesIO(text.encode(encoding)), encoding=encoding)
 

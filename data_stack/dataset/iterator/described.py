@@ -15,12 +15,16 @@ _LEFT = '`select("image", "label")`, of the columns that stay'
 _BATCHES_FOR_OTHERS = "`data_stack.Loader(dataset, 64).torch()`, `to_tensorflow()`, `to_pandas()`"
 
 METHODS: Mapping[str, str] = {
+    "apply": "`map(function)`, or `function(dataset)`",
+    "as_numpy_iterator": "nothing: iterate over it",
+    "cast_column": '`map(function, column="label")`',
     "class_names": _CLASSES,
     "classes": _CLASSES,
     "columns": "`column_names`",
     "concatenate": "`combine(other)`",
     "describe": "`report(statistics=True)`",
     "drop": _LEFT,
+    "enumerate": "`enumerate(dataset)`, or `zip([*range(len(dataset))])`",
     "iloc": "`dataset[3]`, `dataset[[5, 3]]`, `dataset[:10]`",
     "info": '`dataset_meta`, `report()`, `data_stack.describe("name")`',
     "num_rows": "`len(dataset)`",
@@ -29,11 +33,13 @@ METHODS: Mapping[str, str] = {
     "save_to_disk": '`data_stack.formats.convert(dataset, "folder")`',
     "select_columns": '`select("image", "label")`',
     "set_format": _BATCHES_FOR_OTHERS,
+    "sort_values": '`sort("label")`',
     "targets": '`read_column("label")`',
     "to_parquet": '`data_stack.formats.convert(dataset, "folder", target_format="parquet")`',
     "train_test_split": '`split([0.8, 0.2], seed=1, stratify="label")`',
     "value_counts": "`report()`, `plot(column)`",
     "with_format": _BATCHES_FOR_OTHERS,
+    "with_transform": "`map(function)`",
 }
 """Methods and attributes of datasets, and what they are called here. The pages of migration in ``docs`` have more."""
 

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import io
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -29,6 +30,7 @@ from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
+_HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
 _UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 
@@ -117,7 +119,7 @@ def from_csv(
 
     The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or text; the repr of the table
     and ``column_types`` show it. A column stays text if numbers would change it: integers that int64, uint64 and float64 cannot
-    hold exactly. An empty cell is None. Quoted values may contain line breaks.
+    hold exactly, and ``0x10``. An empty cell is None. Quoted values may contain line breaks.
 
     Args:
         file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by gzip, bzip2, xz or zstd.
@@ -150,7 +152,7 @@ def from_csv(
     check_names(table.column_names)
     if hint:
         warn_program(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}")
-    if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each])]:
+    if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each], data)]:
         texts = read(dict.fromkeys(inexact, pa.string()), inexact)
         for each in inexact:
             table = table.set_column(table.column_names.index(each), each, _exact(table[each], texts[each]))
@@ -179,14 +181,18 @@ def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
     return "" if delimiter in header or other is None else f"if {other!r} separates its values, pass delimiter={other!r}"
 
 
-def _may_be_inexact(numbers: pa.ChunkedArray) -> bool:
-    """Whether pyarrow may have rounded numbers of a column."""
-    return pa.types.is_floating(numbers.type) and bool(pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py())
+def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
+    """Whether pyarrow may have changed numbers of a column."""
+    if pa.types.is_floating(numbers.type):
+        return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
+    return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
 
 
 def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """``numbers`` if they equal the texts, otherwise the texts as uint64 if possible, otherwise the texts."""
     trimmed = pc.utf8_trim_whitespace(texts)
+    if pa.types.is_integer(numbers.type):
+        return texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
     integers = trimmed.filter(pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$"))
     if len(integers) == len(texts) - texts.null_count:
         with contextlib.suppress(pa.ArrowInvalid):
