@@ -112,7 +112,8 @@ class EncoderContract:
         assert_same_bits(np.concatenate([fitted.transform(column[i : i + 1]) for i in range(len(column))]), batch)
         nothing = fitted.transform(column[:0])
         assert (nothing.shape, nothing.dtype) == ((0, *batch.shape[1:]), batch.dtype)
-        assert fitted.output_names is None or len(fitted.output_names) == np.size(batch[0])
+        assert fitted.output_size in (None, np.size(batch[0]))
+        assert fitted.output_names is None or len(fitted.output_names) == fitted.output_size
         assert_same(np.asarray(column), np.asarray(before))
 
     def test_a_state_is_json_and_rebuilds_the_encoder_bit_by_bit(self, fitted: Encoder, column: Any) -> None:

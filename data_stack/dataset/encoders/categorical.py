@@ -191,6 +191,7 @@ class ClassMapping(Encoder):
     """
 
     kind = "class_mapping"
+    output_size = 1
     target_kind = "label"
     _keeps_shape = True
 
@@ -278,7 +279,7 @@ class CategoricalEncoder(Encoder):
     ====================  ==============================  ===========================================
     ``output``            of values of shape ``(n, …)``   dtype
     ====================  ==============================  ===========================================
-    ``"one_hot"``         ``(n, …, n_categories)``        float32
+    ``"one_hot"``         ``(n, …, output_size)``         float32
     ``"ordinal"``         ``(n, …)``                      int64
     ====================  ==============================  ===========================================
 
@@ -323,6 +324,11 @@ class CategoricalEncoder(Encoder):
     def categories(self) -> tuple[Any, ...]:
         """The categories in the order of their numbers; empty before fitting."""
         return self._categories.values
+
+    @property
+    def output_size(self) -> int | None:
+        """Length of the vectors; 1 for numbers."""
+        return 1 if self._output == "ordinal" else self._n_codes if self.is_fitted else None
 
     @property
     def output_names(self) -> tuple[str, ...] | None:

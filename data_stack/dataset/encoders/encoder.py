@@ -116,8 +116,8 @@ class Encoder(ABC):
     process, and independent for each value. What it learned is plain data (:meth:`state`), which
     :func:`~data_stack.dataset.encoders.save_encoder` stores. Encoders are equal if they transform alike.
 
-    A subclass sets :attr:`kind` and defines :meth:`config` and :meth:`_transform`; optionally :meth:`_inverse`
-    and :attr:`output_names`. Its constructor takes the items of ``config`` as keyword arguments. An encoder
+    A subclass sets :attr:`kind` and defines :meth:`config` and :meth:`_transform`; optionally :meth:`_inverse`,
+    :attr:`output_size` and :attr:`output_names`. Its constructor takes the items of ``config`` as keyword arguments. An encoder
     that learns defines :meth:`_learner` and :meth:`_remember`; any other calls ``self._remember({})`` in its constructor.
 
     Attributes:
@@ -184,8 +184,13 @@ class Encoder(ABC):
         return self._learned is not None
 
     @property
+    def output_size(self) -> int | None:
+        """How many numbers encode a value; None if that varies or is not known before fitting."""
+        return None
+
+    @property
     def output_names(self) -> tuple[str, ...] | None:
-        """Names of the numbers that encode a value, if they have any."""
+        """Names of these numbers, if they have any."""
         return None
 
     @property

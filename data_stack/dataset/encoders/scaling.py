@@ -65,6 +65,11 @@ class ContinuousEncoder(Encoder):
         """``scaling``, ``missing`` and ``dtype``."""
         return {"scaling": self._scaling, "missing": self._missing, "dtype": self._dtype.name}
 
+    @property
+    def output_size(self) -> int | None:
+        """How many numbers a value has; None if any shape is accepted."""
+        return None if self._scaling == "none" or not self.is_fitted else self.centre.size
+
     # ------------------------------------------------------------------ learning
 
     def _learner(self) -> Learner | None:

@@ -116,6 +116,11 @@ class SklearnEncoder(Encoder):
         return self._learned is not None or _looks_fitted(self.transformer)
 
     @property
+    def output_size(self) -> int | None:
+        """Number of encoded features; None if unknown before the first value."""
+        return None if self.output_names is None else len(self.output_names)
+
+    @property
     def output_names(self) -> tuple[str, ...] | None:
         """Result of ``get_feature_names_out``, if it works."""
         return self.names_after(None)

@@ -148,7 +148,7 @@ def test_a_client_s_encoder_is_rebuilt_where_its_kind_is_known() -> None:
 
     assert rebuilt.transform(["ab"]).tolist() == ["baba"]
     assert rebuilt.target_kind is None
-    assert (rebuilt.output_names, rebuilt.class_names) == (None, None)
+    assert (rebuilt.output_size, rebuilt.output_names, rebuilt.class_names) == (None, None, None)
     with pytest.raises(ConfigError):
         rebuilt.inverse(["ab"])
 
