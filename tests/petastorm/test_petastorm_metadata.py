@@ -35,6 +35,7 @@ from data_stack_petastorm.test_util.reader_mock import ReaderMock, schema_data_g
 from data_stack_petastorm.tools import copy_dataset as copy_dataset_tool
 from data_stack_petastorm.tools.copy_dataset import copy_dataset
 from data_stack_petastorm.unischema import Unischema, UnischemaField
+from data_stack_petastorm.utils import DecodeFieldError, decode_row
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import object_column
@@ -151,11 +152,16 @@ def test_file_systems_of_urls(tmp_path: Path) -> None:
             FilesystemResolver(wrong)
 
 
-def test_rows_are_made_up() -> None:
+def test_rows_are_made_up_and_decoded() -> None:
     numbers = Drives.create_schema_view([Drives.id, Drives.path])
+    cell = NdarrayCodec().encode(Drives.path, np.ones((2, 2), np.float32))
 
     with ReaderMock(numbers, schema_data_generator_example) as reader:
         assert next(reader).path.shape == (10, 2)
+    decoded = decode_row({"id": 3, "path": cell, "event": None, "more": 1}, Drives)
+    assert (type(decoded["id"]), decoded["path"].sum(), decoded["event"], len(decoded)) == (np.int64, 4, None, 3)
+    with pytest.raises(DecodeFieldError, match="path"):
+        decode_row({"path": "bogus"}, Drives)
 
 
 # ---------------------------------------------------------------------- datasets of Petastorm

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
 import torch
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader
 from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
+from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arguments, configure_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,17 +100,36 @@ def test_folders_that_cannot_be_used_are_refused(spark: SparkSession, frame: Dat
             make_spark_converter(frame)
 
 
-def test_a_process_that_reads_another_shard_is_warned(
+def test_what_petastorm_warns_of_is_logged(
     spark: SparkSession, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "14.3")
     monkeypatch.setenv("HOROVOD_RANK", "1")
     monkeypatch.setenv("HOROVOD_SIZE", "3")
 
     with caplog.at_level(logging.WARNING, "data_stack"):
-        with make_spark_converter(frame).make_torch_dataloader(cur_shard=0, shard_count=3):
+        converter = make_spark_converter(frame.repartition(3))
+        with converter.make_torch_dataloader(cur_shard=0, shard_count=3):
             pass
 
-    assert "cur_shard=1, shard_count=3" in caplog.text
+    for text in ("median size", "cur_shard=1, shard_count=3"):
+        assert text in caplog.text
+    with pytest.raises(ValueError, match="file:/dbfs"):
+        make_spark_converter("/tmp/saved")  # not written to
+
+
+def test_a_command_line_configures_the_session() -> None:
+    builder = Mock()
+    parser = argparse.ArgumentParser()
+    with pytest.raises(RuntimeError, match="add_configure_spark_arguments"):
+        configure_spark(builder, parser.parse_args([]))
+    add_configure_spark_arguments(parser)
+    returned = configure_spark(builder, parser.parse_args(["--master", "local[1]", "--spark-session-config", "a=1", "b=x=2"]))
+
+    assert builder.mock_calls == [call.config("a", "1"), call.config("b", "x=2"), call.master("local[1]")]
+    assert returned is builder
+    with pytest.raises(ValueError, match="key=value"):
+        configure_spark(builder, parser.parse_args(["--spark-session-config", "wrong"]))
 
 
 # ---------------------------------------------------------------------- schemas that Spark writes

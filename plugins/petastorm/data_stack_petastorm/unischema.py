@@ -145,8 +145,11 @@ class Unischema:
         Raises:
             ConfigError: a column has such a type, and ``omit_unsupported_fields`` is False.
         """
+        schema = parquet_dataset if isinstance(parquet_dataset, pa.Schema) else getattr(parquet_dataset, "schema", None)
+        if not isinstance(schema, pa.Schema):  # ParquetDataset of old versions of pyarrow
+            schema = parquet_dataset.pieces[0].get_metadata().schema.to_arrow_schema()
         fields = []
-        for column in parquet_dataset if isinstance(parquet_dataset, pa.Schema) else parquet_dataset.schema:
+        for column in schema:
             dtype: Any = dtype_of_arrow(column.type.value_type if is_list(column.type) else column.type)
             if dtype is Decimal or not dtype.hasobject:
                 shape = (None,) if is_list(column.type) else ()

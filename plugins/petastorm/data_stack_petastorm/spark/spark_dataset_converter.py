@@ -22,7 +22,7 @@ except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.spark", "lazy-data-stack-spark", "spark") from error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("data_stack")
 
@@ -32,6 +32,7 @@ DEFAULT_ROW_GROUP_SIZE_BYTES: Final = 32 << 20
 _SETTING: Final = "petastorm.spark.converter.parentCacheDirUrl"
 _WORKERS: Final = 4
 _BATCH_SIZE: Final = 32
+_SMALL_FILE_BYTES: Final = 50 << 20
 _FILE_AVAILABILITY_WAIT_TIMEOUT_SECS = 30
 
 
@@ -128,7 +129,7 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
 
     @contextlib.contextmanager
     def _reader(self, num_epochs: int | None, workers_count: int | None, options: Mapping[str, Any]) -> Iterator[Any]:
-        _warn_of_another_shard(options)
+        _check_rank_and_size_consistent_with_horovod(options)
         _wait_file_available(self.file_urls)
         n_workers = _WORKERS if workers_count is None else workers_count
         files = [readable_source(url) for url in self.file_urls]
@@ -165,45 +166,90 @@ def make_spark_converter(
         ResourceNotFoundError: there is no Parquet at the path.
     """
     if isinstance(df, (str, os.PathLike)):
-        made = data_stack_spark.make_spark_converter(os.fspath(df))
+        url = os.fspath(df)
+        if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+            url = _normalize_databricks_dbfs_url(url, f"on Databricks, paths must start with file:/dbfs/ or dbfs:/, got {url!r}")
+        made = data_stack_spark.make_spark_converter(url)
     else:
-        parent = _parent_url()
+        parent = _get_parent_cache_dir_url()
         made = data_stack_spark.make_spark_converter(df, parquet_row_group_size_bytes, compression_codec, dtype, cache_dir=parent)
+    _check_dataset_file_median_size(made.file_urls)
     return SparkDatasetConverter(made.cache_dir_url, list(made.file_urls), made.dataset_size, made.is_own)
 
 
-def _warn_of_another_shard(reader_options: Mapping[str, Any]) -> None:
-    """Log a warning if the options do not select the shard of this process."""
-    rank, size = launcher_shard() or (0, 1)
-    shard = reader_options.get("cur_shard"), reader_options.get("shard_count")
-    if size > 1 and shard != (rank, size):
-        logger.warning(
-            "rank %s of %s: this is one of several training processes, but cur_shard=%s and shard_count=%s; to read only its "
-            "shard, pass cur_shard=%s, shard_count=%s",
-            *(rank, size, *shard, rank, size),
-        )
+def _get_horovod_rank_and_size() -> tuple[int, int] | tuple[None, None]:
+    """Rank of this process and number of processes, as the launcher says; or Nones."""
+    return launcher_shard() or (None, None)
+
+
+def _check_rank_and_size_consistent_with_horovod(petastorm_reader_kwargs: Mapping[str, Any]) -> bool:
+    """Whether the arguments select the shard of this process; logs a warning if they do not."""
+    rank, size = _get_horovod_rank_and_size()
+    shard = petastorm_reader_kwargs.get("cur_shard"), petastorm_reader_kwargs.get("shard_count")
+    if size is None or size == 1 or shard == (rank, size):
+        return True
+    logger.warning(
+        "rank %s of %s: this is one of several training processes, but cur_shard=%s and shard_count=%s; to read only its shard, "
+        "pass cur_shard=%s, shard_count=%s",
+        *(rank, size, *shard, rank, size),
+    )
+    return False
 
 
 # ---------------------------------------------------------------------- where the files lie
 
 
-def _parent_url() -> str:
+def _get_spark_session() -> SparkSession:
+    if TaskContext.get() is not None:
+        raise RuntimeError("convert the DataFrame in the driver, and send the converter to the executors")
+    return spark_session()
+
+
+def _is_spark_local_mode() -> bool:
+    return str(_get_spark_session().sparkContext.master).startswith("local")
+
+
+def _get_parent_cache_dir_url() -> str:
     """The folder for all converters.
 
     Raises:
         ConfigError: the setting is missing, or is not a URL.
     """
-    if TaskContext.get() is not None:
-        raise RuntimeError("convert the DataFrame in the driver, and send the converter to the executors")
-    found = spark_session().conf.get(_SETTING, None)
+    found = _get_spark_session().conf.get(_SETTING, None)
     if found is None:
         raise ConfigError(
             f"Please set the spark config {_SETTING} to the URL of a folder that the executors and all readers reach, "
             f"such as 'file:///mnt/shared/cache'"
         )
-    if not urlsplit(found).scheme:
-        raise ConfigError(f"ambiguous scheme-less URL {found!r}: write file:// for a folder of this machine")
+    _check_parent_cache_dir_url(found)
     return found
+
+
+def _check_url(dir_url: str) -> None:
+    if not urlsplit(dir_url).scheme:
+        raise ConfigError(f"ambiguous scheme-less URL {dir_url!r}: write file:// for a folder of this machine")
+
+
+def _check_parent_cache_dir_url(dir_url: str) -> None:
+    _check_url(dir_url)
+    path = local_path(dir_url)
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ and not _is_spark_local_mode() and path and not path.startswith("/dbfs/"):
+        logger.warning(
+            "on a cluster of Databricks you should specify a dbfs fuse path, such as 'file:/dbfs/cache', for %s: all nodes must "
+            "see %r under one path",
+            _SETTING,
+            path,
+        )
+
+
+def _normalize_databricks_dbfs_url(url: str, err_msg: str) -> str:
+    """The URL of the folder at which a URL of Databricks' store is mounted."""
+    if url.startswith(("file:/dbfs/", "file:///dbfs/")):
+        return url
+    scheme, _, path = url.partition(":")
+    if scheme != "dbfs" or not path.startswith("/") or path.startswith("//") != path.startswith("///"):
+        raise ConfigError(err_msg)
+    return "file:/dbfs/" + path.lstrip("/")
 
 
 def _wait_file_available(url_list: Sequence[str]) -> None:
@@ -221,3 +267,14 @@ def _wait_file_available(url_list: Sequence[str]) -> None:
                 f"converter deleted, or can this machine not reach its folder?"
             )
         time.sleep(0.1)
+
+
+def _check_dataset_file_median_size(url_list: Sequence[str]) -> None:
+    paths = [path for path in map(local_path, url_list) if path is not None]
+    sizes = sorted(map(os.path.getsize, paths))
+    if len(sizes) > 1 and sizes[len(sizes) // 2] < _SMALL_FILE_BYTES:
+        logger.warning(
+            "The median size %d B (< 50 MB) of %d Parquet files is small, %d B in total. Fewer, larger files may be read faster: "
+            "use df.coalesce(n) or df.repartition(n). The first file is %s",
+            *(sizes[len(sizes) // 2], len(sizes), sum(sizes), url_list[0]),
+        )
