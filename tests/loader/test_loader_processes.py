@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from process_census import census, children, left_since, own_bytes
-from sizes import sized
+from sizes import SEED, sized
 from worker_subjects import Mixed, Numbers, Told, strange
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -230,13 +230,6 @@ def test_a_worker_that_ends_is_an_error_with_its_status() -> None:
         list(loader(Numbers(64), transform=Told("drop_dead", 16)))
 
 
-def test_a_worker_that_is_stopped_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_MAX_LOOKS_STOPPED", 2)
-
-    with pytest.raises(WorkerError, match="has been stopped"):
-        list(loader(Numbers(64), workers=1, transform=Told("stop", 16)))
-
-
 @pytest.mark.full
 def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
     chance = random.Random(6)
@@ -284,12 +277,13 @@ def test_a_worker_that_takes_too_long_is_ended() -> None:
 
 
 SCRIPT_WITH_CTRL_C = """
-import gc, os, time
+import gc, time, warnings
 from process_harness import until
 from process_census import census
 from worker_subjects import Mixed
 from data_stack.loader import Loader
-from data_stack.loader import processes
+
+warnings.simplefilter("ignore", ResourceWarning)  # as by default: what is dropped is closed
 
 def run():
     with Loader(Mixed(), 8, worker_kind="processes", workers=2, epochs=None) as loader:
@@ -298,8 +292,8 @@ def run():
 
 before = census()
 for _ in range(ROUNDS):
-    print("go")
     try:
+        print("go")
         run()
     except KeyboardInterrupt:
         pass
@@ -309,16 +303,15 @@ for _ in range(ROUNDS):
 """
 
 
-@pytest.mark.full  # one Ctrl-C in some ten comes between a descriptor and its owner, which then says so on standard error
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
-    chance = random.Random(1)
-    n_rounds = sized(3, 8)
+    chance = random.Random(SEED)
+    n_rounds = sized(8, 40)
     with python(SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds)), tmp_path, start_new_session=True) as script:
         assert script.stdout is not None
         lines = []
         for _ in range(n_rounds):
             assert script.stdout.readline() == "go\n"
-            time.sleep(chance.choice([0.05, 0.2, 0.5]) + chance.random() * 0.2)
+            time.sleep(chance.random() * 0.2)
             os.killpg(script.pid, signal.SIGINT)
             lines.append(script.stdout.readline())
         output, errors = script.communicate(timeout=60)
