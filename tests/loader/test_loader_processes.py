@@ -6,7 +6,6 @@ import gc
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from process_census import census, children, left_since, own_bytes
+from process_harness import run_python, start_python
 from sizes import SEED, sized
 from worker_subjects import Mixed, Numbers, Told, strange
 
@@ -29,8 +29,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="what a process has is counted in /proc"),
     pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning"),  # on a busy machine
 ]
-
-SUPPORT = Path(__file__).parents[1] / "support"
 
 
 @pytest.fixture(autouse=True)
@@ -108,16 +106,6 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
     assert (kept[0] == 7).all()
 
 
-def python(program: str, folder: Path, warnings: str = "error", **options: Any) -> subprocess.Popen[str]:
-    """Run a program as a script without a main guard; its output is read through pipes."""
-    (folder / "script.py").write_text(program, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *filter(None, sys.path)])}
-    return subprocess.Popen(
-        [sys.executable, "-u", "-W", warnings, str(folder / "script.py")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder, **options
-    )  # fmt: skip
-
-
 # --------------------------------------------------------------------------------------------------- scripts and notebooks
 
 SCRIPT = """
@@ -153,7 +141,9 @@ except LoadingError as error:
 
 
 def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) -> None:
-    output, errors = python(SCRIPT, tmp_path).communicate(timeout=60)
+    (tmp_path / "script.py").write_text(SCRIPT)
+
+    output, errors = run_python("-W", "error", tmp_path / "script.py")
 
     assert errors == ""
     assert output.splitlines() == ["the script runs", "True [0, 3, 12, 27]", "True [48, 75, 108, 147]", "True True"]
@@ -277,12 +267,13 @@ def test_a_worker_that_takes_too_long_is_ended() -> None:
 
 
 SCRIPT_WITH_CTRL_C = """
-import gc, time, warnings
+import gc, os, time, warnings
 from process_harness import until
 from process_census import census
 from worker_subjects import Mixed
 from data_stack.loader import Loader
 
+os.setsid()  # Ctrl-C goes to all processes of a group
 warnings.simplefilter("ignore", ResourceWarning)  # as by default: what is dropped is closed
 
 def run():
@@ -303,10 +294,10 @@ for _ in range(ROUNDS):
 """
 
 
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_nothing_behind() -> None:
     chance = random.Random(SEED)
     n_rounds = sized(8, 40)
-    with python(SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds)), tmp_path, start_new_session=True) as script:
+    with start_python("-u", "-W", "error", "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))) as script:
         assert script.stdout is not None
         lines = []
         for _ in range(n_rounds):

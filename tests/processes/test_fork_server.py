@@ -38,14 +38,6 @@ def print_and_exit(status: int) -> None:
     os._exit(status)
 
 
-def sleep() -> None:
-    signal.pause()
-
-
-def fail() -> None:
-    raise ValueError("it failed")
-
-
 def facts_of_a_process() -> list[Any]:
     ours, theirs = socket.socketpair()
     with ours, ours.makefile("rb") as facts:
@@ -74,7 +66,7 @@ def test_a_process_has_the_environment_folder_and_path_of_now(monkeypatch: pytes
 
 
 def test_a_variable_that_libraries_read_at_import_starts_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = ForkedProcess(f"{HERE}:sleep")
+    running = ForkedProcess("signal:pause")
     before = {server.pid for server in fork_server._servers}
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -101,18 +93,18 @@ def test_how_a_process_ended_is_told(capfd: pytest.CaptureFixture[str]) -> None:
         assert output.read() == b"to standard output"
     assert process.poll() == 7
 
-    running = ForkedProcess(f"{HERE}:sleep")
+    running = ForkedProcess("signal:pause")
     assert running.poll(0.05) is None
     running.kill()
     assert running.poll(30) == -signal.SIGKILL
     running.kill()  # twice is fine
 
-    assert ForkedProcess(f"{HERE}:fail").poll(30) == 1
-    assert "ValueError: it failed" in capfd.readouterr().err
+    assert ForkedProcess(f"{HERE}:is_missing").poll(30) == 1
+    assert "has no attribute 'is_missing'" in capfd.readouterr().err
 
 
 def test_after_the_server_was_killed_another_one_starts() -> None:
-    running = ForkedProcess(f"{HERE}:sleep")
+    running = ForkedProcess("signal:pause")
     assert fork_server._server is not None
 
     os.kill(fork_server._server.pid, signal.SIGKILL)
@@ -122,10 +114,10 @@ def test_after_the_server_was_killed_another_one_starts() -> None:
 
 
 def test_processes_end_with_a_process_that_is_killed() -> None:
-    program = f"""
+    program = """
 import signal
 from data_stack.processes.fork_server import ForkedProcess
-print(ForkedProcess("{HERE}:sleep").pid, flush=True)
+print(ForkedProcess("signal:pause").pid, flush=True)
 signal.pause()
 """
     with start_python("-c", program) as script:
@@ -137,14 +129,14 @@ signal.pause()
     assert until(lambda: not is_running(pid), seconds=30)
 
 
-IN_A_SIGNAL_HANDLER = f"""
+IN_A_SIGNAL_HANDLER = """
 import gc, os, signal, sys, threading, time
 from data_stack.processes import fork_server
 from data_stack.processes.fork_server import ForkedProcess, hold
 
 class Owner:
     def __init__(self):
-        self.cycle, self.process = self, ForkedProcess("{HERE}:sleep")
+        self.cycle, self.process = self, ForkedProcess("signal:pause")
     def __del__(self):
         self.process.kill()
         print("status", self.process.poll(30), flush=True)
@@ -168,7 +160,7 @@ os.kill(server, signal.SIGSTOP)
 def handle(*_):
     is_waiting = sys._getframe(1).f_code.co_name in ("is_readable", "_start", "_running_server")
     os.kill(server, signal.SIGCONT)
-    {{what}}()
+    {what}()
     print("handled", is_waiting, flush=True)
 
 signal.signal(signal.SIGALRM, handle)
@@ -192,7 +184,7 @@ def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting
 
 
 def test_another_server_takes_the_place_of_one_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = ForkedProcess(f"{HERE}:sleep")
+    running = ForkedProcess("signal:pause")
     server = fork_server._server
     assert server is not None
     monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 3.0)  # a new server needs some time, too
@@ -211,9 +203,7 @@ def exchange_arrays_and_start_a_process() -> None:
         sockets = socket.socketpair()
     with sockets[0], sockets[1], contextlib.closing(Parcel(np.arange(9000))) as parcel:
         Channel(sockets[0]).send("head", parcel)
-        _, unpickle = Channel(sockets[1]).receive() or (None, None)
-        assert unpickle is not None
-        assert len(unpickle()) == 9000
+        assert len(Channel(sockets[1]).receive()[1]()) == 9000  # type: ignore[index, misc]  # it brings an array
     assert ForkedProcess("os:_exit", [6]).poll(30) == 6
 
 
@@ -234,7 +224,7 @@ def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
     exchange_arrays_and_start_a_process()
     before, tracer = set(open_handles()), sys.gettrace()
     while n_to_come <= 0:
-        moment += sized(59, 7)
+        moment += sized(149, 7)
         n_to_come = moment
         with contextlib.suppress(KeyboardInterrupt):
             sys.settrace(trace)
@@ -243,5 +233,5 @@ def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
             finally:
                 sys.settrace(tracer)
             assert n_to_come > 0, f"Ctrl-C at instruction {moment} was lost"
-        gc.collect()
-        assert set(open_handles()) == before, moment
+        # collecting garbage, which takes long, only where it is needed
+        assert until(lambda: set(open_handles()) == before or gc.collect() < 0, seconds=5), moment
