@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -15,13 +16,12 @@ from typing import Any
 
 from data_stack.exception import ConfigError, TaskError
 from data_stack.factories.engine import PreparationEngine, Result
-from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, load
+from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load
 from data_stack.processes.fork_server import is_readable
 from data_stack.util.executor import n_processors
 from data_stack.util.logger import logger
 
 _LOOK_SECONDS = 0.25
-_GRACE_SECONDS = 0.25  # for processes to end by themselves
 
 
 class ProcessEngine(PreparationEngine):
@@ -62,7 +62,8 @@ class ProcessEngine(PreparationEngine):
                 for process in processes:
                     if waiting and process.task is None:
                         process.task = waiting.popleft()
-                        process.channel.send((list(sys.argv),), Parcel.of((packed, tasks[process.task])))
+                        with contextlib.closing(Parcel((packed, tasks[process.task]))) as parcel:
+                            process.channel.send((list(sys.argv),), parcel)
                 connection_wait([process.channel.fileno() for process in processes], _LOOK_SECONDS)
                 for process in list(processes):
                     task, result, failure = process.take_end()
@@ -78,11 +79,7 @@ class ProcessEngine(PreparationEngine):
                     elif task is not None:
                         yield task, result
         finally:
-            for process in processes:
-                process.channel.close()
-            deadline = time.monotonic() + _GRACE_SECONDS
-            for process in processes:
-                process.end(deadline if process.task is None else time.monotonic())
+            end_all(processes)
 
 
 class _TaskProcess(ChildProcess):
@@ -103,7 +100,7 @@ class _TaskProcess(ChildProcess):
         if message is None or message[1] is None:
             return task, None, Failure(f"ended because its process {self.pid} {self.describe_end()}")
         try:
-            return task, *message[1].open()
+            return task, *message[1]()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
             return task, None, Failure(f"returned a result that cannot be unpickled: {type(error).__name__}: {error}")
 
@@ -173,6 +170,7 @@ def main(descriptor: int) -> None:
     """Attempt tasks for the process that started this one."""
     channel = Channel(socket.socket(fileno=descriptor))
     while (message := channel.receive()) is not None:
-        (sys.argv[:],), parcel = message
-        channel.send((), Parcel.of(attempt(*parcel.open())))  # type: ignore[union-attr]  # each message has one
+        (sys.argv[:],), unpickle = message
+        with contextlib.closing(Parcel(attempt(*unpickle()))) as parcel:  # type: ignore[misc]  # each message has one
+            channel.send((), parcel)
     channel.close()

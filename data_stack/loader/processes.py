@@ -8,10 +8,10 @@ import itertools
 import socket
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections import deque
+from collections.abc import Callable
 from multiprocessing.connection import wait as connection_wait
 from queue import SimpleQueue
 from typing import Any
@@ -19,14 +19,12 @@ from typing import Any
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers import PrefetchingWorkers
-from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, load, loaded_modules
+from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load, loaded_modules
 from data_stack.processes.fork_server import hold, is_readable
 from data_stack.util.executor import set_process_share
 from data_stack.util.forks import call_in_forks
 
-_GRACE_SECONDS = 0.25  # for workers to end by themselves
-_LOOK_SECONDS = 0.5  # between checks whether a worker was stopped
-_MAX_LOOKS_STOPPED = 8
+_Open = Callable[[], Any]  # unpickles what a message brought
 _AGAIN = "All workers of this loader have ended; iterating again starts new ones"
 
 
@@ -39,8 +37,8 @@ class ProcessWorkers(PrefetchingWorkers):
     workers share one copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm`` or elsewhere, so the
     system frees it even if a process is killed.
 
-    While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and
-    ends all of them; if a batch takes longer than 5 s, it warns. (Only Linux distinguishes stopped workers from slow ones.)
+    While the consumer waits for a batch, it watches the workers. If one died, it raises an error within 5 s and ends all of them;
+    if a batch takes longer than 5 s, it warns.
 
     After a fork, both processes share the memory of batches received before: each sees what the other writes there.
 
@@ -57,8 +55,8 @@ class ProcessWorkers(PrefetchingWorkers):
         self._numbers = itertools.count()  # of jobs, over all iterations
         self._order: deque[tuple[int, Job]] = deque()  # jobs that have not been delivered
         self._waiting: deque[tuple[int, Job]] = deque()  # not given to a worker yet
-        self._done: dict[int, tuple[_Worker, Any, Parcel | None]] = {}
-        weakref.finalize(self, _end_all, self._workers)
+        self._done: dict[int, tuple[_Worker, Any, _Open | None]] = {}
+        weakref.finalize(self, end_all, self._workers)
         call_in_forks(self._forget_workers)
 
     def start(self) -> None:
@@ -72,10 +70,10 @@ class ProcessWorkers(PrefetchingWorkers):
             return
         try:
             hold([__name__])  # the imports take their time, as does pickling
-            package = _pack(self._maker, self._max_bytes)
-            for number in range(self.n_workers):
-                self._workers.append(_Worker(number, self.n_workers))
-                self._workers[-1].channel.send(("package",), package)
+            with contextlib.closing(_pack(self._maker, self._max_bytes)) as package:
+                for number in range(self.n_workers):
+                    self._workers.append(_Worker(number, self.n_workers))
+                    self._workers[-1].channel.send(("package",), package)
         except BaseException:
             self.close()
             raise
@@ -104,23 +102,20 @@ class ProcessWorkers(PrefetchingWorkers):
                 self._exchange(0 if number in self._done else seconds)
             return number in self._done
 
-        def name() -> str:
-            return next((worker for worker in self._workers if number in worker.jobs), self._workers[0]).name
-
         try:
-            self._wait(job, is_done, name)
+            self._wait(job, is_done, lambda: next((each for each in self._workers if number in each.jobs), self._workers[0]).name)
         except WorkerError:
             self.close()
             raise
         self._order.popleft()
-        worker, head, parcel = self._done.pop(number)
-        if parcel is None:
+        worker, head, unpickle = self._done.pop(number)
+        if unpickle is None:
             _, _, error, pickled_cause = head
             error.worker = worker.name
             self.cancel()
             raise error from None if pickled_cause is None else load(pickled_cause)
         try:
-            made: MadeBatch = parcel.open()
+            made: MadeBatch = unpickle()
         except Exception as error:  # an object cannot be unpickled
             self.cancel()
             problem = f"the batch of {worker.name} could not be unpickled"
@@ -136,10 +131,10 @@ class ProcessWorkers(PrefetchingWorkers):
             worker.jobs.clear()
             worker.channel.send(("forget", next(self._numbers)))
         if any(worker.failure or worker.is_gone for worker in self._workers):
-            _end_all(self._workers)
+            end_all(self._workers)
 
     def close(self) -> None:
-        _end_all(self._workers)
+        end_all(self._workers)
         self.cancel()
 
     # ---------------------------------------------------------------------------------------------------------------- private
@@ -178,19 +173,13 @@ class _Worker(ChildProcess):
         self.jobs: dict[int, Job] = {}
         self.is_ready = False
         self.failure: WorkerError | None = None
-        self._looked, self._n_looks_stopped = time.monotonic(), 0
 
-    def take_message(self, done: dict[int, tuple[_Worker, Any, Parcel | None]]) -> None:
+    def take_message(self, done: dict[int, tuple[_Worker, Any, _Open | None]]) -> None:
         """Read the next message; a finished batch goes into ``done``."""
-        try:
-            message = self.channel.receive()
-        except OSError as error:
-            problem = f"sent a batch that this process cannot receive ({error.strerror}): close files, or raise `ulimit -n`"
-            self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}")
-            return
+        message = self.channel.receive()
         if message is None:
             return
-        head, parcel = message
+        head, unpickle = message
         if head[0] == "ready":
             self.is_ready = True
             hold(head[1])
@@ -198,9 +187,9 @@ class _Worker(ChildProcess):
             problem = f"could not unpickle the dataset or a function: {head[1]}; try worker_kind='threads'"
             self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}\n\nIn the worker:\n{head[2]}")
         elif self.jobs.pop(head[1], None) is not None:  # None: it was cancelled
-            done[head[1]] = self, head, parcel
+            done[head[1]] = self, head, unpickle
 
-    def check(self, done: dict[int, tuple[_Worker, Any, Parcel | None]]) -> None:
+    def check(self, done: dict[int, tuple[_Worker, Any, _Open | None]]) -> None:
         """Raise WorkerError if it has failed or ended; what it sent before says what it was doing."""
         if self.is_gone:
             while not self.channel.is_ended and is_readable(self.channel, 0):
@@ -213,21 +202,6 @@ class _Worker(ChildProcess):
             if not self.is_ready:
                 place = " while it started. See what it wrote to standard error"
             raise WorkerError(self.name, f"{self.describe_end()}{place}. {_AGAIN}")
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
-            self._looked = time.monotonic()
-            self._n_looks_stopped = self._n_looks_stopped + 1 if self.is_stopped else 0
-            if self._n_looks_stopped >= _MAX_LOOKS_STOPPED:
-                raise WorkerError(self.name, f"has been stopped for seconds, as SIGSTOP does; it was ended. {_AGAIN}")
-
-
-def _end_all(workers: list[_Worker]) -> None:
-    """End all processes: close their channels, and kill those that run on."""
-    for worker in workers:
-        worker.channel.close()
-    deadline = time.monotonic() + _GRACE_SECONDS
-    while workers:
-        workers[-1].end(deadline)
-        workers.pop()
 
 
 def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
@@ -238,7 +212,7 @@ def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
         OSError: memory is exhausted, or the arrays are larger than ``max_bytes``.
     """
     try:
-        return Parcel.of((maker, list(sys.argv)), max_bytes)
+        return Parcel((maker, list(sys.argv)), max_bytes)
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled
@@ -274,33 +248,34 @@ def main(descriptor: int, n_workers: int) -> None:
 class _Program:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self._messages: SimpleQueue[tuple[Any, Parcel | None] | None] = SimpleQueue()  # None: the last one
+        self._messages: SimpleQueue[tuple[Any, _Open | None] | None] = SimpleQueue()  # None: the last one
         self._first_wanted = 0  # jobs before it were cancelled
         self._maker: BatchMaker | None = None
 
     def listen(self) -> None:
         """Receive messages, also while a batch is being made."""
-        while (message := self.channel.receive()) is not None:
-            if message[0][0] == "forget":  # handled before the jobs that came earlier, which need not be done
-                self._first_wanted = message[0][1]
-            else:
-                self._messages.put(message)
-        self._messages.put(None)
+        try:
+            # private pages: memory that no worker writes to is shared by all
+            while (message := self.channel.receive(is_private=True)) is not None:
+                if message[0][0] == "forget":  # handled before the jobs that came earlier, which need not be done
+                    self._first_wanted = message[0][1]
+                else:
+                    self._messages.put(message)
+        finally:
+            self._messages.put(None)
 
     def work(self) -> None:
         """Handle messages until the other end of the channel is closed."""
         while (message := self._messages.get()) is not None:
-            (kind, *facts), parcel = message
+            (kind, *facts), unpickle = message
             if kind == "job":
                 self._do(*facts)
-            elif parcel is not None:
-                self._unpack(parcel)
-            del message, parcel
+            elif unpickle is not None:
+                self._unpack(unpickle)
 
-    def _unpack(self, parcel: Parcel) -> None:
+    def _unpack(self, unpickle: _Open) -> None:
         try:
-            # private pages: memory that no worker writes to is shared by all
-            self._maker, sys.argv[:] = parcel.open(is_private=True)
+            self._maker, sys.argv[:] = unpickle()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
             self.channel.send(("unfit", f"{type(error).__name__}: {error}", _traceback_of(error)))
         else:
@@ -313,7 +288,7 @@ class _Program:
         try:
             made = self._maker.make(job)
             problem = "a batch cannot be sent from a worker process to the consumer; use worker_kind='threads'"
-            parcel = Parcel.of(made)
+            parcel = Parcel(made)
         except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
             cause, failure = error.__cause__ or error, error
             if not isinstance(failure, LoadingError):
@@ -321,7 +296,8 @@ class _Program:
             failure.traceback_text = _traceback_of(cause)
             self.channel.send(("error", number, failure, dump_error(cause)))
         else:
-            self.channel.send(("batch", number), parcel)
+            with contextlib.closing(parcel):
+                self.channel.send(("batch", number), parcel)
 
 
 def _traceback_of(error: BaseException) -> str:

@@ -21,11 +21,8 @@ _CLEARLY = 0.9  # the most of inline's time that another kind may take: figures 
 
 # Number of batches of each worker that are measured, and for how long: the GIL changes hands only every 5 ms. Fewer suffice if
 # they take long.
-_N_ROUNDS = 4
-_MIN_SECONDS = 0.05
-_FEW_ROUNDS = 2
-_FEW_SECONDS = 0.2
 _MAX_SECONDS = 1.0
+_ENOUGH = ((4, 0.05), (2, 0.2), (0, _MAX_SECONDS))
 
 # The costs of handing a batch over and of starting; the fork server takes most of the latter, and only the first time.
 _HAND_OVER_SECONDS = {"threads": 1e-4, "processes": 3e-4}
@@ -301,8 +298,7 @@ class AutomaticWorkers(Workers):
         if self.kind in self._figures or not self._n_measured:
             return
         n_rounds = self._n_measured // max(1, self.n_workers)
-        enough = _MIN_SECONDS if n_rounds >= _N_ROUNDS else _FEW_SECONDS if n_rounds >= _FEW_ROUNDS else _MAX_SECONDS
-        if self._waiting + sum(self._steps) > enough:
+        if self._waiting + sum(self._steps) > next(seconds for number, seconds in _ENOUGH if n_rounds >= number):
             self._take_figure()
             self._choose()
 

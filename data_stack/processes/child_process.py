@@ -20,22 +20,24 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import cloudpickle
 import numpy as np
 
 from data_stack.processes.fork_server import ForkedProcess
+from data_stack.util.interrupts import interrupts_deferred
 
 _LENGTH_BYTES = 8
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _SMALL_BYTES = 1 << 14  # up to this size a message is cheaper than shared memory
 _ALIGNMENT_BYTES = 64  # a cache line, which wide instructions need
-_MAX_MAPS = 64  # of batches that the receiver keeps; each takes a descriptor
+_MAX_MAPS = 128  # of batches that the receiver keeps; each takes a descriptor
 
 #: Shared memory that holds values of this process, or did. (A WeakSet runs code when a map is freed, which swallows Ctrl-C.)
 _maps: list[weakref.ref[mmap.mmap]] = []
 
+_GRACE_SECONDS = 0.25  # for children to end by themselves
 _ANSWER_SECONDS = 5.0  # children always read, so one that does not answer within this time was stopped
 
 #: Packages that take long to import, and have no threads and no connections until they are used.
@@ -59,10 +61,11 @@ class ChildProcess(ForkedProcess):
     """
 
     def __init__(self, module: str, *facts: int, output: Any = None) -> None:
-        ours, theirs = socket.socketpair()
+        with interrupts_deferred():
+            ours, theirs = socket.socketpair()
         self.channel = Channel(ours, _ANSWER_SECONDS)
         try:
-            with contextlib.closing(theirs):
+            with theirs:
                 super().__init__(f"{module}:main", facts, [theirs.fileno()], output)
         except BaseException:
             self.channel.close()
@@ -73,21 +76,10 @@ class ChildProcess(ForkedProcess):
         """Whether it has ended, or closed its channel."""
         return self.channel.is_ended or self.poll() is not None  # the channel stays open if a fork has it, too
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it was stopped, as by SIGSTOP; False on systems without ``/proc``."""
-        try:
-            with open(f"/proc/{self.pid}/stat", encoding="utf-8", errors="replace") as stat:
-                # the name of the program comes second, in parentheses, and may have any characters in it, see proc(5)
-                return stat.read().rpartition(")")[2].split()[0] == "T"
-        except (OSError, IndexError):
-            return False
-
     def describe_end(self) -> str:
         """How it ended, for a message; waits for the end for a second, and then kills it."""
-        try:
-            status = self.wait(timeout=1)
-        except TimeoutError:  # it closed its channel, but runs on
+        status = self.poll(1)
+        if status is None:  # it closed its channel, but runs on
             self.kill()
             return "no longer answers"
         if status >= 0:
@@ -99,17 +91,24 @@ class ChildProcess(ForkedProcess):
     def end(self, deadline: float) -> None:
         """Close its channel, and kill it if it still runs at the deadline, in seconds of the monotonic clock."""
         self.channel.close()
-        with contextlib.suppress(TimeoutError):
-            self.wait(max(0.0, deadline - time.monotonic()))
-        if self.returncode is None:
+        if self.poll(max(0.0, deadline - time.monotonic())) is None:
             self.kill()
-            with contextlib.suppress(TimeoutError):  # the fork server, which reports its status, was stopped
-                self.wait(_ANSWER_SECONDS)
+            self.poll(_ANSWER_SECONDS)  # no longer, as the fork server, which says its status, may be stopped
 
     def forget(self) -> None:
         """In a fork of the parent, release the child without ending it."""
         self.channel.close()
         super().forget()
+
+
+def end_all(processes: list[Any]) -> None:
+    """End processes, and remove them from the list: close their channels, and kill those that run on."""
+    for process in processes:
+        process.channel.close()
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while processes:
+        processes[-1].end(deadline)
+        processes.pop()
 
 
 def loaded_modules() -> list[str]:
@@ -118,80 +117,54 @@ def loaded_modules() -> list[str]:
 
 
 class Parcel:
-    """A pickled value with its buffers: small ones in one piece, large ones in memory that both processes share.
+    """A pickled value with its buffers, to be sent: small ones in one piece, large ones in memory that both processes share.
+
+    Args:
+        value: anything.
+        max_bytes: of its buffers.
 
     Attributes:
-        content: the pickle and its buffers, if they are small; otherwise their spans in the memory of ``descriptor``: start,
-            stop, and whether it is read-only.
-        descriptor: of the memory; the parcel closes it.
+        content: the pickle and its buffers, if they are small; otherwise their spans in the memory: start, stop, and whether
+            they are read-only.
+        memory: a file without a name, which :meth:`close` closes; None if the buffers are small.
+
+    Raises:
+        OSError: memory is exhausted, or the value is larger than ``max_bytes``.
+        Exception: an object cannot be pickled.
     """
 
-    def __init__(self, content: Any, descriptor: int | None = None) -> None:
-        self.content, self.descriptor = content, descriptor
-
-    @classmethod
-    def of(cls, value: Any, max_bytes: float = math.inf) -> Parcel:
-        """Pack a value.
-
-        Raises:
-            OSError: memory is exhausted, or the value is larger than ``max_bytes``.
-            Exception: an object cannot be pickled.
-        """
+    def __init__(self, value: Any, max_bytes: float = math.inf) -> None:
         pickled, buffers = dump(value)
         views = [pickled, *buffers]
         n_bytes = sum(view.nbytes for view in views)
         if n_bytes > max_bytes:
             raise OSError(errno.EFBIG, f"{n_bytes / 1e9:.1f} GB in memory are too large to send")
+        self.content: list[Any] = []
+        self.memory: IO[bytes] | None = None
         if n_bytes <= _SMALL_BYTES:
-            return cls([bytes(view) if view.readonly or view is pickled else bytearray(view) for view in views])
-        spans, end = [], 0
+            self.content += [bytes(view) if view.readonly or view is pickled else bytearray(view) for view in views]
+            return
+        end = 0
         for view in views:
             start = -(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
             end = start + view.nbytes
-            spans.append((start, end, view.readonly))
-        parcel = cls(spans, _anonymous_memory(end))
-        with open(parcel.descriptor or 0, "wb", closefd=False) as file:  # not by a map: a lack of memory must be an error
-            for view, (start, _, _) in zip(views, spans, strict=True):
-                file.seek(start)
-                file.write(view)
-        return parcel
-
-    def open(self, *, is_private: bool = False) -> Any:
-        """Unpickle the value. Its arrays lie in the shared memory, or are copies if many arrays do already.
-
-        Args:
-            is_private: whether writes to the arrays stay in this process.
-
-        Raises:
-            Exception: an object cannot be unpickled.
-        """
-        if self.descriptor is None:
-            return load(self.content[0], self.content[1:])
-        size = self.content[-1][1]
-        _maps[:] = [each for each in _maps if each() is not None]
-        if is_private or len(_maps) < min(_MAX_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
-            flags = mmap.MAP_PRIVATE if is_private else mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-            mapped = mmap.mmap(self.descriptor, size, flags)
-            if not is_private:
-                _maps.append(weakref.ref(mapped))
-            memory = memoryview(mapped)
-        else:
-            memory = np.empty(size, dtype=np.uint8).data
-            os.preadv(self.descriptor, [memory], 0)
-        self.close()
-        views = [
-            memory[start:stop].toreadonly() if is_read_only else memory[start:stop] for start, stop, is_read_only in self.content
-        ]
-        return load(views[0], views[1:])
+            self.content.append((start, end, view.readonly))
+        self.memory = _anonymous_memory()
+        try:
+            self.memory.truncate(end)
+            for view, (start, _, _) in zip(views, self.content, strict=True):
+                self.memory.seek(start)
+                self.memory.write(view)  # not by a map: a lack of memory must be an error
+            self.memory.flush()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
-        """Close the memory."""
-        if self.descriptor is not None:
-            descriptor, self.descriptor = self.descriptor, None
-            os.close(descriptor)
-
-    def __del__(self) -> None:
-        self.close()
+        """Close the memory, which stays with those who have received it."""
+        if self.memory is not None:
+            with contextlib.suppress(OSError):  # memory is exhausted
+                self.memory.close()
 
 
 class Channel:
@@ -220,40 +193,56 @@ class Channel:
         """Send a message, waiting until the other end has read what does not fit into the socket's buffer."""
         body = pickle.dumps((head, None if parcel is None else parcel.content), protocol=5)
         frame = memoryview(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
-        descriptors = [] if parcel is None or parcel.descriptor is None else [parcel.descriptor]
         with self._sending:
             try:
-                if descriptors:
-                    frame = frame[socket.send_fds(self._connection, [frame], descriptors) :]
+                if parcel is not None and parcel.memory is not None:
+                    frame = frame[socket.send_fds(self._connection, [frame], [parcel.memory.fileno()]) :]
                 self._connection.sendall(frame)
             except (OSError, ValueError):  # ValueError: the socket is closed
                 self.is_ended = True
 
-    def receive(self) -> tuple[Any, Parcel | None] | None:
+    def receive(self, *, is_private: bool = False) -> tuple[Any, Callable[[], Any] | None] | None:
         """Wait for the next message; None if the other end is closed.
+
+        Args:
+            is_private: whether what this process writes to the arrays stays in it.
+
+        Returns:
+            The head, and a function that unpickles the value of the parcel, or raises any error. Its arrays lie in shared memory,
+            or are copies if many arrays do already.
 
         Raises:
             OSError: too many files are open to receive the parcel's memory.
         """
-        memory, received, body = Parcel(None), list[Any](), bytearray()
+        received, files, body, n_bytes = list[Any](), list[io.FileIO](), bytearray(), 1
+
+        def own() -> None:
+            if received and not files:
+                files.extend(map(io.FileIO, [int.from_bytes(data, sys.byteorder) for _, _, data in received[0][1]]))
+
         try:
-            try:  # without bytecode between the call and the list, where Ctrl-C could lose the descriptor
+            with contextlib.suppress(OSError):
+                # extend, as Ctrl-C can lose what a call returns, but not what it stores
                 received.extend(map(self._connection.recvmsg, [_LENGTH_BYTES], [socket.CMSG_SPACE(4)], [_CLOSE_ON_EXEC]))
-            finally:
-                if received and received[0][1]:
-                    memory.descriptor = int.from_bytes(received[0][1][0][2], sys.byteorder)
-            n_bytes = int.from_bytes(received[0][0], "little")
-            while n_bytes > len(body) and (part := self._connection.recv(n_bytes - len(body))):
-                body += part
-            self.is_ended |= len(body) < max(1, n_bytes)
-        except OSError:
-            self.is_ended = True
-        if received and received[0][2] & socket.MSG_CTRUNC:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        if self.is_ended:
-            return None
-        head, memory.content = load(body)
-        return head, None if memory.content is None else memory
+                own()
+                n_bytes = max(n_bytes, int.from_bytes(received[0][0], "little"))
+                while n_bytes > len(body) and (part := self._connection.recv(n_bytes - len(body))):
+                    body += part
+            self.is_ended |= len(body) < n_bytes
+            if received and received[0][2] & socket.MSG_CTRUNC:
+                raise OSError(errno.EMFILE, "too many open files to receive arrays of a process; close some, or raise `ulimit`")
+            if self.is_ended:
+                return None
+            head, content = load(body)
+            if content is None:
+                return head, None
+            if files:
+                content = _map(files[0], content, is_private=is_private)
+            return head, functools.partial(load, content[0], content[1:])
+        finally:
+            own()  # if Ctrl-C came before
+            for file in files:
+                file.close()
 
     def close(self) -> None:
         """Close this end."""
@@ -261,19 +250,26 @@ class Channel:
         self._connection.close()
 
 
-def _anonymous_memory(n_bytes: int) -> int:
-    """A descriptor of ``n_bytes`` zeros, without a name in /dev/shm or any other folder. The caller closes it."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("data_stack batches", os.MFD_CLOEXEC)
-    else:  # macOS: a file whose name was removed
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    try:
-        os.ftruncate(descriptor, n_bytes)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+def _anonymous_memory() -> IO[bytes]:
+    """An empty file in memory, without a name in /dev/shm or any other folder."""
+    if not hasattr(os, "memfd_create"):  # macOS
+        return tempfile.TemporaryFile()
+    # one call, so that Ctrl-C cannot come between the descriptor and its owner
+    return next(map(open, map(os.memfd_create, ["data_stack batches"]), ["wb"]))
+
+
+def _map(memory: io.FileIO, spans: list[tuple[int, int, bool]], *, is_private: bool) -> list[memoryview]:
+    """Parts of a memory, see :class:`Parcel`; they hold a map of it, or a copy."""
+    flags = mmap.MAP_PRIVATE if is_private else mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    mapped = mmap.mmap(memory.fileno(), spans[-1][1], flags)
+    view = memoryview(mapped)
+    if not is_private:
+        _maps[:] = [each for each in _maps if each() is not None]
+        if len(_maps) < min(_MAX_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
+            _maps.append(weakref.ref(mapped))
+        else:
+            view = memoryview(bytearray(mapped))
+    return [view[start:stop].toreadonly() if is_read_only else view[start:stop] for start, stop, is_read_only in spans]
 
 
 def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[memoryview]]:
@@ -359,9 +355,8 @@ def _can_import(package: str) -> bool:
 def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
     """Reopen a memory map of a file by its name; None for other arrays, which are pickled."""
     file_map = array._mmap  # type: ignore[attr-defined]  # missing in numpy's types
-    if file_map is None or not array.filename or not array.flags.forc or array.dtype.hasobject or array.mode == "c":
-        return None
-    if not os.path.exists(array.filename):
+    is_plain = file_map is not None and array.flags.forc and not array.dtype.hasobject and array.mode != "c"
+    if not is_plain or not array.filename or not os.path.exists(array.filename):
         return None
     first = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY  # where the map of the file begins
     start = first + array.ctypes.data - np.frombuffer(file_map, dtype=np.uint8).ctypes.data

@@ -27,7 +27,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import traceback
 import warnings
 import weakref
@@ -35,19 +34,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from data_stack.exception import ConfigError
+from data_stack.util.interrupts import interrupts_deferred
 
 _PROGRAM: Final = (
     "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
     "from data_stack.processes.fork_server import serve; serve(descriptor)"
 )
 _ANSWER_SECONDS: Final = 30.0  # then another server replaces it
-_GRACE_SECONDS: Final = 1.0  # for the server to end by itself
 
-_STARTED: Final = struct.Struct("=ii")
-"""The first message about a process: its id, or 0 and an error number."""
-
-_ENDED: Final = struct.Struct("=i")
-"""The second one: its exit status."""
+_NUMBER: Final = struct.Struct("=i")
+"""A message about a process. The first one is its id, or a negative error number; the second one its exit status."""
 
 _MAX_DESCRIPTORS: Final = 16
 _CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
@@ -78,7 +74,7 @@ class ForkedProcess:
 
     Attributes:
         pid: its process id.
-        returncode: None until :meth:`poll` or :meth:`wait` saw its end; then as in :class:`subprocess.Popen`.
+        returncode: None until :meth:`poll` saw its end; then as in :class:`subprocess.Popen`.
     """
 
     def __init__(self, function: str, arguments: Sequence[Any] = (), descriptors: Sequence[int] = (), output: Any = None) -> None:
@@ -103,25 +99,10 @@ class ForkedProcess:
         if self.returncode is None and is_readable(self._channel, seconds):
             status = b""
             with contextlib.suppress(ConnectionError):
-                status = self._channel.recv(_ENDED.size, socket.MSG_PEEK)  # for other threads, too
-            self.returncode = _ENDED.unpack(status)[0] if status else -signal.SIGKILL  # a process ends with its server
+                status = self._channel.recv(_NUMBER.size, socket.MSG_PEEK)  # for other threads, too
+            self.returncode = _NUMBER.unpack(status)[0] if status else -signal.SIGKILL  # a process ends with its server
             self._channel.close()
         return self.returncode
-
-    def wait(self, timeout: float) -> int:
-        """Wait for its end, and return what :meth:`poll` does.
-
-        Args:
-            timeout: in seconds.
-
-        Raises:
-            TimeoutError: it still runs.
-        """
-        end = time.monotonic() + timeout
-        while (status := self.poll(max(0.0, end - time.monotonic()))) is None:
-            if time.monotonic() >= end:
-                raise TimeoutError(f"process {self.pid} still runs after {timeout:g} s")
-        return status
 
     def kill(self) -> None:
         """End it at once."""
@@ -130,13 +111,9 @@ class ForkedProcess:
                 os.kill(self.pid, signal.SIGKILL)
 
     def forget(self) -> None:
-        """In a fork of this process, leave it to the parent."""
+        """Release it without its exit status: one that was killed, or, in a fork of this process, one of the parent."""
         self.returncode = 0
         self._channel.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_channel"):
-            self._channel.close()
 
 
 def hold(modules: Iterable[str]) -> None:
@@ -163,18 +140,19 @@ class _Server:
     def __init__(self) -> None:
         self._environment = dict(os.environ)
         self.held: set[str] = set()
-        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._connection.settimeout(_ANSWER_SECONDS)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
-        with contextlib.closing(theirs):
-            self._process = subprocess.Popen(  # noqa: S603  # our own program
-                [sys.executable, *flags, "-u", "-c", _PROGRAM, str(theirs.fileno()), *map(os.fspath, sys.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=self._environment,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C does not reach it
-            )
+        with interrupts_deferred():
+            self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._process = subprocess.Popen(  # noqa: S603  # our own program
+                    [sys.executable, *flags, "-u", "-c", _PROGRAM, str(theirs.fileno()), *map(os.fspath, sys.path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env=self._environment,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C does not reach it
+                )
+        self._connection.settimeout(_ANSWER_SECONDS)
         self.pid = self._process.pid
         _servers.add(self)
 
@@ -188,18 +166,18 @@ class _Server:
         """Fork a process, and return its channel, which waits for the task, and its id.
 
         Raises:
-            ConnectionError: the server has ended, or does not answer.
+            ConnectionError, TimeoutError: the server has ended, or does not answer.
             OSError: it cannot fork.
         """
         with _lock:
             channel = self.connect(b"fork", descriptors)
         try:
-            started = channel.recv(_STARTED.size) if is_readable(channel, _ANSWER_SECONDS) else b""
+            started = channel.recv(_NUMBER.size) if is_readable(channel, _ANSWER_SECONDS) else b""
             if not started:
                 raise ConnectionError(f"the fork server, process {self.pid}, was killed or stopped")
-            pid, number = _STARTED.unpack(started)
-            if number:
-                raise OSError(number, os.strerror(number))
+            (pid,) = _NUMBER.unpack(started)
+            if pid < 0:
+                raise OSError(-pid, os.strerror(-pid))
         except BaseException:
             channel.close()
             raise
@@ -207,23 +185,21 @@ class _Server:
 
     def connect(self, request: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
         """Make a channel to the server, which reads ``request`` first."""
-        ours, theirs = socket.socketpair()
+        with interrupts_deferred():
+            ours, theirs = socket.socketpair()
         try:
             with theirs:
                 socket.send_fds(self._connection, [request], [theirs.fileno(), *descriptors])
-        except OSError as error:
+        except BaseException:
             ours.close()
-            raise ConnectionError(f"the fork server, process {self.pid}, was killed or stopped") from error
+            raise
         return ours
 
     def close(self) -> None:
         """End it, and the processes that it forked."""
         self._connection.close()
-        try:
-            self._process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:  # it imports
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
+        self._process.wait()
 
     def forget(self) -> None:
         """In a fork of this process, leave it to the parent."""
@@ -241,25 +217,25 @@ _server: _Server | None = None
 
 def _running_server() -> _Server:
     global _server
-    if _server is None or any(map(_READ_AT_IMPORT.fullmatch, _server.changes())):
-        if not sys.executable or getattr(sys, "frozen", False):
-            raise ConfigError("this program has no Python interpreter that other processes could run (sys.executable)")
-        _server = _Server()  # processes of the former one keep it
-    return _server
+    with _lock:
+        if _server is None or any(map(_READ_AT_IMPORT.fullmatch, _server.changes())):
+            if not sys.executable or getattr(sys, "frozen", False):
+                raise ConfigError("this program has no Python interpreter that other processes could run (sys.executable)")
+            _server = _Server()  # processes of the former one keep it
+        return _server
 
 
 def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
     """Fork a server that answers."""
     global _server
-    with _lock:
-        server = _running_server()
+    server = _running_server()
     try:
         return server, *server.fork(descriptors)
-    except ConnectionError:
+    except (ConnectionError, TimeoutError):
         with _lock:
             if _server is server:  # where it was only stopped, its processes keep it
                 _server = None
-            server = _running_server()
+    server = _running_server()
     return server, *server.fork(descriptors)
 
 
@@ -312,8 +288,7 @@ def serve(descriptor: int) -> None:
     """Fork for each request until the other end is closed."""
     control = socket.socket(fileno=descriptor)
     wakeup, woken = socket.socketpair()
-    for each in (wakeup, woken):
-        each.setblocking(False)
+    woken.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a process is noticed at once
     signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
     poll = select.poll()
@@ -349,7 +324,7 @@ def _reap(running: dict[int, socket.socket]) -> None:
         while (end := os.waitpid(-1, os.WNOHANG))[0]:
             if (channel := running.pop(end[0], None)) is not None:
                 with channel, contextlib.suppress(OSError):  # no one waits for it
-                    channel.sendall(_ENDED.pack(os.waitstatus_to_exitcode(end[1])))
+                    channel.sendall(_NUMBER.pack(os.waitstatus_to_exitcode(end[1])))
 
 
 def _read_all(channel: socket.socket) -> Any:
@@ -359,7 +334,7 @@ def _read_all(channel: socket.socket) -> Any:
 
 
 def _fork(channel: socket.socket, received: list[int], own: list[socket.socket], running: dict[int, socket.socket]) -> None:
-    server, answer = os.getpid(), (0, 0)
+    server = os.getpid()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # libraries have threads, which they restart in forks
@@ -370,14 +345,14 @@ def _fork(channel: socket.socket, received: list[int], own: list[socket.socket],
             for each in own:
                 each.close()
             _run(channel, received, server)
-        answer, running[pid] = (pid, 0), channel
+        running[pid] = channel
     except OSError as error:
-        answer = (0, error.errno or errno.EAGAIN)
+        pid = -(error.errno or errno.EAGAIN)
     for descriptor in received:
         os.close(descriptor)
     with contextlib.suppress(OSError):  # no one waits for it
-        channel.sendall(_STARTED.pack(*answer))
-    if not answer[0]:
+        channel.sendall(_NUMBER.pack(pid))
+    if pid < 0:
         channel.close()
 
 
@@ -415,18 +390,10 @@ def _run(channel: socket.socket, received: list[int], server: int) -> NoReturn:
 
 
 def _end_with(parent: int) -> None:
-    """Let this process end when its parent does."""
+    """Let this process end when its parent does; elsewhere than on Linux it ends when its channel is closed."""
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-    else:
-        threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.25)
-    os._exit(1)

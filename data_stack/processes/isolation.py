@@ -59,6 +59,7 @@ def run_apart(
             return _converse(channel, name, size, read_at, seconds)
         finally:
             process.kill()  # a parser that turns errors of reading into zeros would go on
+            process.forget()
 
 
 def _converse(channel: Connection, name: str, size: int, read_at: Callable[[int, int], bytes], seconds: float) -> Any:

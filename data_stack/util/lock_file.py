@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import struct
+from typing import IO
 
 from data_stack.util.forks import call_in_forks
 from data_stack.util.group_rights import make_folders, share_with_group
@@ -27,28 +28,28 @@ def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
     return True
 
 
-def open_locked(path: str) -> int | None:
+def open_locked(path: str) -> IO[bytes] | None:
     """Open and lock a file for this process alone without waiting; creates the file and its folders.
 
     The holder may remove the file. A system without locks grants every lock.
 
     Returns:
-        The file's descriptor, which holds the lock until it is closed; None if another process holds it.
+        The file, which holds the lock until it is closed; None if another process holds it.
 
     Raises:
         OSError: the file cannot be created.
     """
     make_folders(os.path.dirname(path))
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        share_with_group(handle, os.path.dirname(path))
-        if not try_lock(handle):
-            os.close(handle)
+        file = open(path, "a+b", buffering=0)  # not a descriptor, which an interruption could leave open and locked
+        share_with_group(file.fileno(), os.path.dirname(path))
+        if not try_lock(file.fileno()):
+            file.close()
             return None
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                return handle
-        os.close(handle)  # its holder has just removed it
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+        file.close()  # its holder has just removed it
 
 
 class RangeLocks:

@@ -81,7 +81,7 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
 
     monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
     monkeypatch.setattr(automatic.AutomaticWorkers, "_is_worth_a_try", lambda self, kind: False)
-    monkeypatch.setattr(automatic, "_MIN_SECONDS", 0.0)
+    monkeypatch.setattr(automatic, "_ENOUGH", ((4, 0.0), (0, 1.0)))
 
 
 @pytest.mark.parametrize("way", [("inline",), ("threads",), ("threads", "inline")])

@@ -107,15 +107,13 @@ class Process:
 
     def wait(self, timeout_seconds: float = PATIENCE_SECONDS) -> Outcome:
         """Wait for its end; if that takes too long kill it, and have the stacks of its threads in ``output``."""
-        status = None
-        try:
-            status = self._forked.wait(timeout_seconds)
-        except TimeoutError:
+        status = self._forked.poll(timeout_seconds)
+        if status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._forked.pid, signal.SIGUSR1)
             time.sleep(0.5)
             self.kill()
-            self._forked.wait(10)
+            self._forked.poll(10)
         with self._answer, self._output:
             self._answer.seek(0)
             self._output.seek(0)

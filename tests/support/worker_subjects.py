@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
-import threading
 import time
 from typing import Any, NoReturn
 
@@ -72,9 +69,6 @@ class Told:
             getattr(self, self.what)()
         return batch
 
-    def fail(self) -> NoReturn:
-        raise LookupError("nothing there")
-
     def fail_unruly(self) -> NoReturn:
         raise Unruly(1, 2)
 
@@ -84,27 +78,11 @@ class Told:
     def drop_dead(self) -> NoReturn:
         os._exit(3)
 
-    def stop(self) -> None:
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-    def interrupt(self) -> NoReturn:
-        raise KeyboardInterrupt
-
-    def freeze(self) -> None:
-        """Deadlock in native code while holding the GIL."""
-        mutex = ctypes.create_string_buffer(64)
-        for _ in range(2):
-            ctypes.PyDLL(None).pthread_mutex_lock(mutex)
-
     def sleep(self) -> None:
         time.sleep(0.7)
 
     def sleep_long(self) -> None:
         time.sleep(600)
-
-    def stay(self) -> None:
-        """Leave a thread behind that never ends."""
-        threading.Thread(target=time.sleep, args=(600,)).start()
 
 
 def strange(batch: Any, rng: np.random.Generator) -> Any:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import IO, Any, ClassVar, cast
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import Digest
@@ -242,21 +242,21 @@ class FileLease(Lease):
 
     def __init__(self, path: str) -> None:
         self._path, self._pid = path, os.getpid()
-        self._handle: int | None = None
+        self._file: IO[bytes] | None = None
 
     def acquire(self) -> bool:
-        if self._handle is None:
+        if self._file is None:
             try:
-                self._handle = open_locked(self._path)
+                self._file = open_locked(self._path)
             except OSError:
                 return True  # a read-only folder needs no lease
-        return self._handle is not None
+        return self._file is not None
 
     def close(self) -> None:
         """Release the lease."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
+        file, self._file = self._file, None
+        if file is not None:
             if os.getpid() == self._pid:  # else it is the copy of a fork, and the parent holds the lease
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
-            os.close(handle)
+            file.close()

@@ -39,20 +39,21 @@ TEMPORARY: Final = ".~"
 #: Prefix of partial files.
 PARTIAL: Final = ".~partial-"
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+_BUFFER_BYTES: Final = 1 << 17
 
 
 class Partial:
-    """A partial file that this process owns while ``handle`` is open.
+    """A partial file that this process owns while ``file`` is open.
 
     Attributes:
         name: its name in the folder.
-        handle: open for reading and writing; it may become the handle of a published resource.
+        file: open for reading and writing; it may become a published resource.
         validator: version of its bytes; None if it is empty or cannot be resumed.
     """
 
-    def __init__(self, folder: int, name: str, handle: int, validator: str | None) -> None:
+    def __init__(self, folder: int, name: str, file: IO[bytes], validator: str | None) -> None:
         self._folder, self._key = folder, name[len(PARTIAL) :].partition("-")[0]
-        self.name, self.handle, self.validator = name, handle, validator
+        self.name, self.file, self.validator = name, file, validator
 
     @classmethod
     def open(cls, folder: int, key: str) -> Partial | None:
@@ -60,7 +61,7 @@ class Partial:
         with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as exits:
             name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
             handle = os.open(name, _FLAGS | os.O_NONBLOCK | os.O_CREAT, 0o666, dir_fd=folder)
-            exits.callback(os.close, handle)
+            file = exits.enter_context(open(handle, "w+b", buffering=_BUFFER_BYTES))
             share_with_group(handle, folder)
             if not try_lock(handle, if_unsupported=False):  # without locks, each download starts at the beginning
                 return None
@@ -75,7 +76,7 @@ class Partial:
                 if validator is None:
                     os.ftruncate(handle, 0)
                 exits.pop_all()
-                return cls(folder, name, handle, validator)
+                return cls(folder, name, file, validator)
         return None
 
     def keep(self, validator: str | None) -> None:
@@ -248,9 +249,9 @@ def publishing(
     """
     temporary = f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}"
     with explaining(explain):
-        handle = partial.handle if partial else os.open(temporary, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        handle = partial.file.fileno() if partial else os.open(temporary, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        file = partial.file if partial else open(handle, "w+b", buffering=_BUFFER_BYTES)
         share_with_group(handle, folder)
-    file = open(handle, "w+b", buffering=1 << 17)
     writer = ResourceWriter(identifier, file, partial, explain)
     try:
         yield writer
