@@ -3,8 +3,8 @@
 Run: python benchmarks/ray_data.py [--only CASE …] [--rounds N] [--small] [--folder DIR] [--json FILE]
 
 Cases:
-  preparation  a shard is an array that is sorted and written durably; both engines have a process for each processor, which Ray
-               starts before, and ours within the figure
+  preparation  a shard is an array that is sorted and written durably; both engines have a process for each processor, which they
+               start within the figure
   reading      images of 64 × 64 × 3 with their label as torch batches of 256, by ``from_data_stack`` of our records, and by
                ``ray.data.read_parquet`` of what ``Dataset.write_parquet`` writes of them
 """
@@ -96,7 +96,6 @@ def main() -> None:
         folder = Path(name)
         if "preparation" in given.only:
             Sorted.n_shards = 100 if given.small else 1000
-            list(RayEngine().run(abs, {str(i): i for i in range(8 * n_processors)}, title="warm"))  # starts Ray's workers
             engines = {"ours: Ray": RayEngine(), "ours: processes": ProcessEngine(n_processors)}
             ways = {way: lambda engine=engine: prepare(engine, folder, next(number)) for way, engine in engines.items()}
             for way, figures in in_turn("preparation", ways, given.rounds, results).items():

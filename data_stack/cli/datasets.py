@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from data_stack.cli import common
 from data_stack.cli.common import Settings, answer, cli, name_argument, table
 from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
 from data_stack.show.markup import size_text
-from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
@@ -140,22 +138,16 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
         ConfigError: the options contradict each other, or the engine is unknown.
     """
     from data_stack.distributed import ProcessEngine
-    from data_stack.plugins.manager import default_manager
+    from data_stack.factories.engine import engine_called
 
     kind = kind or ("spark" if master is not None else "processes" if n_processes is not None else None)
-    if kind is None:
-        return None
     if kind == "processes" and master is not None:
         raise ConfigError("--master requires --engine spark, and --address --engine ray")
-    if kind == "processes":
-        return ProcessEngine(n_processes)
-    if n_processes is not None:
+    if kind != "processes" and n_processes is not None:
         raise ConfigError("--processes requires --engine processes")
-    engines: Mapping[str, Callable[..., PreparationEngine]] = default_manager().provided("engines")
-    if kind not in engines:
-        known = ["processes", *sorted(engines)]
-        raise ConfigError(f"unknown engine {kind!r:.60}{did_you_mean(kind, known)}; known engines: {', '.join(known)}")
-    return engines[kind](master, attempts=3)
+    if n_processes is not None:
+        return ProcessEngine(n_processes)
+    return None if kind is None else engine_called(kind, master)
 
 
 @cli.command()

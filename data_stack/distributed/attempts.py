@@ -17,6 +17,7 @@ from typing import Any
 from data_stack.exception import ConfigError, TaskError
 from data_stack.factories.engine import PreparationEngine, Result
 from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load
+from data_stack.processes.engine import PreparationEngine, Result
 from data_stack.processes.fork_server import is_readable
 from data_stack.util.executor import n_processors
 from data_stack.util.logger import logger

@@ -11,7 +11,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStack
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
-from data_stack.factories.engine import PreparationEngine, prepare_in_turn
+from data_stack.factories.engine import PreparationEngine, engine_called, prepare_in_turn
 from data_stack.factories.manifest import MANIFEST, Manifest
 from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
@@ -197,7 +197,7 @@ class DatasetFactory(BaseDatasetFactory):
         offline: bool | None = None,
         progress: bool | None = None,
         lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS,
-        engine: PreparationEngine | None = None,
+        engine: PreparationEngine | str | None = None,
         again: bool = False,
         keep_steps: bool = False,
     ) -> PreparationReport:
@@ -208,21 +208,24 @@ class DatasetFactory(BaseDatasetFactory):
             progress: show progress bars; None shows them on a terminal and in a notebook.
             lease_timeout_seconds: how long to wait for another process that is preparing; then prepare too, which is safe but
                 does its work twice.
-            engine: where to prepare the shards, e.g. :class:`data_stack.distributed.ProcessEngine`; None: in this process. A
-                dataset without shards is one task.
+            engine: prepares the shards: an engine, e.g. :class:`data_stack.distributed.ProcessEngine`, or the name of one:
+                ``"processes"``, and with their plugins ``"ray"`` and ``"spark"``; None: this process does. A dataset without
+                shards is one task.
             again: prepare a ready dataset again from the stored sources, e.g. after a fix in ``preprocess``; the old resources
                 stay in use until that is done.
             keep_steps: keep finished steps and shards when the author's code raises, and take over those that other code than
                 this finished. The author answers for their contents.
 
         Raises:
-            ConfigError: the class contradicts itself, or needs a storage connector.
+            ConfigError: the class contradicts itself, or needs a storage connector; or there is no such engine.
             RetrievalError: a source did not arrive; those that arrived are kept.
             StorageError: a resource could not be stored; finished work is kept.
             PreparationError: the author's code failed, see its cause. After an error in ``preprocess`` or one of its parts, only
                 the sources are kept, unless ``keep_steps``; after one in ``open``, all is kept.
         """
         stored = self._find_stored()
+        if isinstance(engine, str):
+            engine = engine_called(engine)
         if stored is None:
             return PreparationReport((), adopted=False, already_ready=True)
         return Preparation(stored, self, engine, again, keep_steps, offline, progress).run(lease_timeout_seconds)[1]

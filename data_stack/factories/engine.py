@@ -6,54 +6,48 @@ import contextlib
 import hashlib
 import json
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, install_command
 from data_stack.factories.code_digest import find_changed_module, module_digests
 from data_stack.factories.manifest import Journal, Step
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.work import with_bar
-
-Result = TypeVar("Result")
+from data_stack.processes.engine import PreparationEngine as PreparationEngine
+from data_stack.util.suggestions import did_you_mean
 
 #: Openings of which this process has the same code; it has loaded it, so it does not read those files for each shard.
 _compared: set[str] = set()
 
 
-class PreparationEngine(ABC):
-    """Runs independent tasks, concurrently if it can, each until one attempt succeeds.
+#: Engines of our own plugins, whose extras have their names.
+_OF_EXTRAS = {"ray", "spark"}
 
-    ``data_stack.distributed`` has an engine for the processes of one machine, lazy-data-stack-spark and lazy-data-stack-ray have
-    those for Spark and Ray. Your own engine defines :meth:`run`: ``factory.prepare(engine=MyEngine(...))``; a plugin adds it to
-    ``data-stack prepare --engine`` by the hook ``data_stack_engines``. Tasks are idempotent: an attempt may be killed anywhere, a
-    task may be attempted several times, even concurrently, and an abandoned attempt may go on.
+
+def engine_called(name: str, address: str | None = None) -> PreparationEngine:
+    """Make an engine by its name; imports the plugins unless it is ``"processes"``.
+
+    Args:
+        name: ``"processes"``, or the name that a plugin gives it, such as ``"ray"``.
+        address: of the cluster of a plugin's engine; None: the engine looks for one.
+
+    Raises:
+        ConfigError: there is no such engine; the message lists those that are installed, and says how to install ours.
     """
+    from data_stack.distributed import ProcessEngine
+    from data_stack.plugins.manager import default_manager
 
-    #: Whether tasks run outside of this process, where a store in this one's memory cannot be reached.
-    leaves_process: ClassVar[bool] = True
-
-    @abstractmethod
-    def run(
-        self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
-    ) -> Generator[tuple[str, Result], None, None]:
-        """Call ``work(task)`` for each of the tasks.
-
-        Args:
-            work: the function; cloudpickle pickles it, its arguments and its results.
-            tasks: the arguments of ``work``, by readable names.
-            title: of the whole job, for monitoring.
-
-        Yields:
-            Name and result of each task, once, in the order of completion.
-
-        Raises:
-            TaskError: a task has failed too often. No task runs any more, as far as the engine can tell.
-            ConfigError: the engine or the work cannot be used like this.
-        """
+    if name == "processes":
+        return ProcessEngine()
+    engines = default_manager().provided("engines")
+    if name in engines:
+        return engines[name](address, attempts=3)
+    known, missing = ["processes", *sorted(engines)], sorted(_OF_EXTRAS - engines.keys())
+    problem = f"unknown engine {name!r:.60}{did_you_mean(name, [*known, *missing])}; known engines: {', '.join(known)}"
+    raise ConfigError(problem + "".join(f"; {each} needs {install_command(each)}" for each in missing))
 
 
 def prepare_in_turn(factory: Any, raw: Resources, prepared: PreparedResources) -> None:

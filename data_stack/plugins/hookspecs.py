@@ -16,17 +16,16 @@ returns data and has no side effects.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
     from data_stack.dataset.encoders import Encoder
-    from data_stack.factories.catalogue import Catalogue
-    from data_stack.factories.engine import PreparationEngine
     from data_stack.io.retriever.transfer import Fetch
     from data_stack.io.storage_connectors import StorageConnector
+    from data_stack.processes.engine import PreparationEngine
 
 __all__ = ["hookimpl"]
 
@@ -64,11 +63,12 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
 
 @hookspec
 def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
-    """Name the engines of preparations this plugin brings, for ``data-stack prepare --engine NAME``, e.g. ``{"spark": engine}``.
+    """Name the engines of preparations this plugin brings, e.g. ``{"spark": engine}``.
 
-    ``engine(master, attempts=3)`` makes a :class:`~data_stack.factories.engine.PreparationEngine`: ``master`` is the value of
-    ``--master`` or ``--address``, the address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing
-    yet, and raises :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.
+    A name is for ``data-stack prepare --engine NAME`` and ``DatasetFactory.prepare(engine=NAME)``. ``engine(master, attempts=3)``
+    makes a :class:`~data_stack.factories.engine.PreparationEngine`: ``master`` is the value of ``--master`` or ``--address``, the
+    address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing yet, and raises
+    :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.
 
     Called once, when an engine that is not built in is first asked for. If a name is already taken, nothing of the plugin is
     used, and ``data-stack doctor`` shows the error.
@@ -103,7 +103,7 @@ def data_stack_codecs() -> Mapping[str, Codec]:
 
 
 @hookspec
-def data_stack_catalogues() -> Mapping[str, Catalogue]:
+def data_stack_catalogues() -> Mapping[str, Any]:
     """Name the catalogues this plugin brings, by the scheme of their names, e.g. ``{"hf": HuggingFaceCatalogue()}``.
 
     Each is an object derived from :class:`~data_stack.factories.catalogue.Catalogue`: ``data_stack.load("hf:owner/name")`` asks

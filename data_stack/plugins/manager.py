@@ -27,8 +27,6 @@ from data_stack.exception import (
     PluginError,
     describe_error,
 )
-from data_stack.factories.base_factory import BaseDatasetFactory
-from data_stack.factories.catalogue import Catalogue
 from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES
@@ -44,7 +42,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+.-]*", re.ASCII)
 
 
-def check_dataset_class(value: object) -> type[BaseDatasetFactory]:
+def check_dataset_class(value: object) -> type[Any]:
     """Return ``value`` if it is a class with ``get_dataset_iterator``.
 
     Raises:
@@ -61,6 +59,11 @@ def _is_encoder(kind: str, value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
 
 
+def _is_catalogue(scheme: str, value: Any) -> bool:
+    has_methods = callable(getattr(value, "find", None)) and callable(getattr(value, "search", None))
+    return has_methods and not isinstance(value, type) and _SCHEME.fullmatch(scheme) is not None
+
+
 #: By hook: whether a value can be provided under a name, and the names that data_stack itself provides.
 _HOOKS: Mapping[str, tuple[Callable[[str, Any], bool], Callable[[], Container[str]]]] = {
     "storage_connectors": (lambda name, value: callable(value), lambda: BUILT_IN_STORAGE_SCHEMES),
@@ -68,7 +71,7 @@ _HOOKS: Mapping[str, tuple[Callable[[str, Any], bool], Callable[[], Container[st
     "engines": (lambda name, value: callable(value), lambda: {"processes"}),
     "encoders": (_is_encoder, built_in_kinds),
     "codecs": (lambda name, value: isinstance(value, Codec), registered_types),
-    "catalogues": (lambda name, value: isinstance(value, Catalogue) and _SCHEME.fullmatch(name) is not None, lambda: ()),
+    "catalogues": (_is_catalogue, lambda: ()),
 }
 
 
@@ -121,7 +124,7 @@ class PluginManager:
         """The plugins that provide the dataset ``name`` or ``distribution:name``: none, one, or several; nothing is imported."""
         return tuple(self._outcomes.get(record, record) for record in self._providers(name))
 
-    def load_dataset(self, name: str) -> type[BaseDatasetFactory]:
+    def load_dataset(self, name: str) -> type[Any]:
         """Import the factory class of the dataset ``name`` or ``distribution:name``.
 
         Raises:
@@ -175,7 +178,7 @@ class PluginManager:
             self._cached = disabled, InstalledPlugins(disabled)
         return self._cached[1]
 
-    def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:
+    def _load_dataset(self, record: PluginRecord) -> type[Any]:
         return self._record(record, lambda: check_dataset_class(_import_plugin(record)))
 
     def _load_behaviour(self, *, again: bool = False) -> None:

@@ -56,9 +56,10 @@ class EngineContract:
         """
         return engine
 
-    def kill_node(self, driver: int) -> None:
-        """Kill a node that runs tasks of the process ``driver``, such as an executor. Override it if the engine has several."""
-        pytest.skip(f"{type(self).__name__} does not override kill_node(driver): its engine has one node")
+    @pytest.fixture
+    def kill_node(self) -> Callable[[int], None]:
+        """Kills a node that runs tasks of the process with that id. Override it if ``driver_engine`` has several nodes."""
+        pytest.skip(f"{type(self).__name__} does not override the fixture kill_node: its engine has one node")
 
     def test_each_task_gives_its_result_once(self, engine: PreparationEngine) -> None:
         ends = list(engine.run(_square, _TASKS, title="squares"))
@@ -182,14 +183,14 @@ class EngineContract:
             assert len(again) == sum(again.values()) == n_left
             dataset.assert_whole()
 
-    def test_shards_of_a_node_that_dies_are_prepared_on_another(self, driver_engine: PreparationEngine, tmp_path: Path) -> None:
-        if type(self).kill_node is EngineContract.kill_node:
-            self.kill_node(0)
+    def test_shards_of_a_node_that_dies_are_prepared_on_another(
+        self, kill_node: Callable[[int], None], driver_engine: PreparationEngine, tmp_path: Path
+    ) -> None:
         dataset = _Numbers(tmp_path, n_shards=24)
 
         with _driver(dataset, driver_engine) as driver:
             assert _until(lambda: dataset.n_noted() >= 2 or driver.poll() is not None)
-            self.kill_node(driver.pid)
+            kill_node(driver.pid)
             assert driver.wait(2 * _PATIENCE_SECONDS) == 0
 
         dataset.assert_whole()

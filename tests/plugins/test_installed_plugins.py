@@ -6,6 +6,7 @@ import ast
 import pickle
 import re
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -283,14 +284,37 @@ def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> 
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_a_plugins_engine_is_asked_for_by_its_name(site: Site) -> None:
+class Threaded(data_stack.DatasetFactory):
+    """The name of the thread that prepares it."""
+
+    card = data_stack.DatasetCard("threaded", "1.0.0")
+    splits = ("all",)
+
+    def preprocess(self, raw: Any, prepared: Any) -> None:
+        with prepared.create("name") as file:
+            file.write(threading.current_thread().name.encode())
+
+    def open(self, split: str, prepared: Any) -> Any:
+        return data_stack.SequenceDatasetIterator([[prepared["name"].read()]])
+
+
+def test_an_engine_is_asked_for_by_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.install_hooks("several", EXAMPLES["Engine"])
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "lazy-data-stack-ray")
+    factory = Threaded(InMemoryStorageConnector())
 
     engine: Any = engine_of("threads", None, "3")
+    factory.prepare(engine="threads")
 
     assert (engine.n_threads, engine.attempts) == (3, 3)
-    with pytest.raises(ConfigError, match=r"'thrads' \(did you mean 'threads'\?\); known engines: processes, (.*, )?threads"):
-        engine_of("thrads", None, None)
+    assert factory.get_dataset_iterator()[0][0][0].startswith(b"ThreadPool")
+    for name, known in (("thrads", r" \(did you mean 'threads'\?\)"), ("ray", "")):
+        with pytest.raises(
+            ConfigError, match=f"'{name}'{known}; known engines: processes, (.*, )?threads; ray needs pip install"
+        ):
+            factory.prepare(engine=name)
+    with pytest.raises(ConfigError, match="ProcessEngine prepares in other processes"):
+        factory.prepare(engine="processes", again=True)
 
 
 def test_a_plugins_encoder_is_made_by_its_kind_and_rebuilt_from_its_state(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""One Ray for all tests of this folder, with two processors; without dashboard and usage reports."""
+"""One Ray for most tests of this folder, with two processors; without dashboard and usage reports."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def ray_environment() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _SETTINGS.items():
             patch.setenv(name, value)
+        patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # of its workers
         yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -40,3 +41,15 @@ def ray_cluster(ray_environment: str) -> Iterator[None]:
         ray.data.DataContext.get_current().enable_progress_bars = False
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def ray_nodes(ray_environment: str) -> Iterator[Any]:
+    """A Ray on three nodes with a processor each, on this machine, for other processes to connect to."""
+    from ray.cluster_utils import Cluster
+
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    yield cluster
+    cluster.shutdown()

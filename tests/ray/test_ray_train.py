@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ def train(config: dict[str, Any]) -> None:
                 loader.save(folder)
                 checkpoint = ray.train.Checkpoint.from_directory(folder)
                 ray.train.report({"step": step}, checkpoint=checkpoint if rank == 0 else None)
+            ray.train.get_all_reported_checkpoints()  # returns when the controller has this one
             name = f"{config['run']}-{loader.tell()[1]}-{rank}"
             (log / name).write_text(" ".join(map(str, batch["x"].tolist())))
             if step == 1 and config["ends"] == "dies" and not (log / "died").exists():
@@ -41,11 +45,13 @@ def train(config: dict[str, Any]) -> None:
                 if rank == 1:
                     (log / "died").touch()
                     os.kill(os.getpid(), signal.SIGKILL)
+            while step == 1 and config["ends"] == "waits" and not log.with_name("lost").exists():
+                time.sleep(0.05)
             if step == 1 and config["ends"] == "stops":
                 return
 
 
-def fit(n_workers: int, folder: Path, **config: Any) -> Any:
+def fit(n_workers: Any, folder: Path, *, n_cpus: float = 0.4, **config: Any) -> Any:
     """Run Ray Train's workers; its result."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -53,10 +59,15 @@ def fit(n_workers: int, folder: Path, **config: Any) -> Any:
     trainer = DataParallelTrainer(
         train,
         train_loop_config={"samples": data_stack.from_numpy({"x": np.arange(N_SAMPLES)}), "log": str(folder / "log"), **config},
-        scaling_config=ScalingConfig(num_workers=n_workers, resources_per_worker={"CPU": 0.4}),
+        scaling_config=ScalingConfig(num_workers=n_workers, resources_per_worker={"CPU": n_cpus}),
         run_config=RunConfig(name=config["run"], storage_path=str(folder), failure_config=FailureConfig(max_failures=1)),
     )
     return trainer.fit()
+
+
+def samples_of_steps(folder: Path) -> dict[str, list[str]]:
+    """What each worker has read in each step, by run, step and rank."""
+    return {path.name: path.read_text().split() for path in (folder / "log").iterdir() if "-" in path.name}
 
 
 @pytest.mark.full
@@ -66,11 +77,41 @@ def test_a_run_that_is_killed_and_goes_on_with_more_workers_reads_each_sample_on
     stopped = fit(1, tmp_path, run="first", ends="stops")
     done = fit(2, tmp_path, run="second", ends="dies", checkpoint=stopped.checkpoint)
 
-    steps = {path.name: path.read_text().split() for path in (tmp_path / "log").iterdir() if "-" in path.name}
+    steps = samples_of_steps(tmp_path)
     assert (tmp_path / "log" / "died").exists()
     assert stopped.error is None
     assert done.error is None
     assert len([name for name in steps if name.startswith("first")]) == 2
+    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(range(N_SAMPLES))
+
+
+_PROGRAM = """
+import sys
+from pathlib import Path
+import ray
+from test_ray_train import fit
+
+ray.init(sys.argv[1], logging_level="ERROR", log_to_driver=False)
+print(fit((1, 3), Path(sys.argv[2]), run="all", ends="waits", n_cpus=1).error)
+"""
+
+
+@pytest.mark.full
+def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_once(ray_nodes: Any, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, ray_nodes.address, str(tmp_path)]
+
+    with subprocess.Popen(command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True) as driver:
+        while len(samples_of_steps(tmp_path)) < 2 * 3:  # steps of workers
+            assert driver.poll() is None
+            time.sleep(0.05)
+        ray_nodes.remove_node(next(iter(ray_nodes.worker_nodes)), allow_graceful=False)
+        (tmp_path / "lost").touch()
+        said, _ = driver.communicate(timeout=120)
+
+    steps = samples_of_steps(tmp_path)
+    assert said.splitlines()[-1:] == ["None"]
+    assert {*Counter(name.rpartition("-")[0] for name in steps).values()} == {3, 2}
     assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(range(N_SAMPLES))
 
 

@@ -9,7 +9,13 @@ from typing import Any
 from data_stack.distributed.attempts import attempt
 
 
-def attempt_by_ray(packed: bytes, argument: Any) -> Any:
-    """Try a task in a worker; see :func:`data_stack.distributed.attempts.attempt`."""
-    with contextlib.redirect_stdout(sys.stderr):  # standard output of the driver may be JSON for another program
-        return attempt(packed, argument)
+class Attempts:
+    """An actor of Ray that attempts one task after another."""
+
+    def wait(self) -> None:
+        """Return once Ray has placed and started this actor."""
+
+    def attempt(self, packed: bytes, argument: Any) -> Any:
+        """Try a task; see :func:`data_stack.distributed.attempts.attempt`."""
+        with contextlib.redirect_stdout(sys.stderr):  # standard output of the driver may be JSON for another program
+            return attempt(packed, argument)

@@ -1,4 +1,4 @@
-"""Tasks in the workers of a Ray cluster."""
+"""Tasks in actors on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -14,31 +14,27 @@ from ray.exceptions import RayError
 from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
 from data_stack.factories.engine import PreparationEngine
-from data_stack_ray.attempts import attempt_by_ray
+from data_stack_ray.attempts import Attempts
 from data_stack_ray.session import ray_session
 
 logger = logging.getLogger("data_stack")
 
-Result = TypeVar("Result")
-
-#: How many tasks are in Ray's hands for each processor: one that runs, and one that waits behind it.
-_PER_PROCESSOR = 2
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 10.0
 
 
 class RayEngine(PreparationEngine):
-    """Runs tasks in the workers of Ray, on all nodes of a cluster.
+    """Runs tasks in actors of Ray, on all nodes of a cluster.
 
-    Ray holds two tasks for each processor that it has at the time, so nodes may join, leave and die. A task that raises, or whose
-    worker or node dies, is attempted again, by another worker. Workers need data_stack, this package and the modules of the
-    dataset at the same versions; functions and classes of a script or a notebook are sent by value. When the run ends early,
-    tasks that are still running are interrupted, and after 5 seconds killed.
+    There is an actor for each processor that Ray has at the time, as long as tasks are waiting, so nodes may join, leave and die.
+    A task that raises, or whose actor or node dies, is attempted again, by another actor. Actors need data_stack, this package
+    and the modules of the dataset at the same versions; functions and classes of a script or a notebook are sent by value. When
+    the run ends early, actors that are at work are killed.
 
     Args:
         address: as for ``ray.init``, such as ``"auto"`` or ``"ray://host:10001"``. None: the Ray that this process is connected
             to, or ``RAY_ADDRESS``, or the Ray that ``ray start`` started on this machine, or a new one, which ends with the run.
-        attempts: maximum number of attempts at a task that raises or whose worker dies.
+        attempts: maximum number of attempts at a task that raises or whose actor dies.
         resources: what a task needs, as for ``ray.remote``: ``{"num_cpus": 2, "memory": 1 << 30}``; None for one processor.
 
     Raises:
@@ -49,66 +45,70 @@ class RayEngine(PreparationEngine):
         if type(attempts) is not int or attempts < 1:
             raise ConfigError(f"attempts must be an integer, at least 1, got {attempts!r:.40}")
         self._address, self.attempts = address, attempts
-        options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", **(resources or {}), "max_retries": 0}
+        options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", **(resources or {}), "max_restarts": 0, "max_task_retries": 0}
+        self._n_cpus = options["num_cpus"] or 1
         try:
-            self._task = ray.remote(**options)(attempt_by_ray)
+            self._actors: Any = ray.remote(**options)(Attempts)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"Ray refuses resources={resources!r:.200}: {error!s:.300}") from error
 
     def __repr__(self) -> str:
         return f"RayEngine({self._address!r}, attempts={self.attempts})"
 
-    def run(
-        self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
-    ) -> Generator[tuple[str, Result], None, None]:
+    def run(self, work: Callable[[Any], Any], tasks: Mapping[str, Any], *, title: str) -> Generator[tuple[str, Any], None, None]:
         package = pack(work)
         waiting, failures = deque(tasks), Counter[str]()
         with ray_session(self._address):
             sent = ray.put(package)
-            running: dict[Any, str] = {}
-            room, looked_at = 0, -_LOOK_SECONDS
+            actors: dict[Any, tuple[Any, str | None]] = {}  # by what it will return: an actor, its task; None: it starts
+            n_wanted, looked_at = 0, -_LOOK_SECONDS
             try:
-                while waiting or running:
+                while waiting or any(name is not None for _, name in actors.values()):
                     if time.monotonic() - looked_at >= _LOOK_SECONDS:
-                        room, looked_at = _PER_PROCESSOR * _n_processors(), time.monotonic()
-                    while waiting and len(running) < room:
-                        name = waiting.popleft()
-                        running[self._task.options(name=f"{title}: {name}").remote(sent, tasks[name])] = name
-                    done, _ = ray.wait([*running], timeout=_LOOK_SECONDS)
-                    for reference in done:
-                        name = running.pop(reference)
+                        n_wanted, looked_at = self._n_wanted(), time.monotonic()
+                    n_starting = sum(name is None for _, name in actors.values())
+                    for _ in range(min(n_wanted - len(actors), len(waiting) - n_starting)):
+                        actor = self._actors.remote()
+                        actors[actor.wait.remote()] = actor, None
+                    for reference in ray.wait([*actors], timeout=_LOOK_SECONDS)[0]:
+                        actor, name = actors[reference]
                         result, failure = _end_of(reference)
-                        if failure is None:
+                        if failure is None and waiting:
+                            following = waiting.popleft()
+                            attempt = actor.attempt.options(name=f"{title}: {following}")
+                            actors[attempt.remote(sent, tasks[following])] = actor, following
+                        else:
+                            ray.kill(actor)
+                        del actors[reference]
+                        if failure is None and name is not None:
                             yield name, result
-                            continue
-                        failures[name] += 1
-                        if failures[name] >= self.attempts:
-                            raise failure.error(name, failures[name])
-                        logger.warning("%s: attempt %d %s; trying again", name, failures[name], failure.problem)
-                        waiting.append(name)
+                        elif failure is not None and (name is not None or waiting):
+                            name = waiting.popleft() if name is None else name  # of an actor that does not start: any task
+                            failures[name] += 1
+                            if failures[name] >= self.attempts:
+                                raise failure.error(name, failures[name])
+                            logger.warning("%s: attempt %d %s; trying again", name, failures[name], failure.problem)
+                            waiting.append(name)
             finally:
-                _cancel([*running])
+                _kill(actors)
 
-
-def _n_processors() -> int:
-    """Those of all nodes that Ray has now, at least one."""
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]  # Ray's
+    def _n_wanted(self) -> int:
+        """How many actors the processors suffice for that Ray has now, on all nodes; at least one."""
+        n_cpus = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call]  # Ray's
+        return max(1, int(n_cpus / self._n_cpus))
 
 
 def _end_of(reference: Any) -> tuple[Any, Failure | None]:
-    """Result and failure of an attempt that has ended."""
+    """Result and failure of what an actor has done; None of its start."""
     try:
-        result, failure = ray.get(reference)
-    except RayError as error:  # its worker or node died, or its result cannot be sent
+        return ray.get(reference) or (None, None)
+    except RayError as error:  # the actor or its node died, or its result cannot be sent
         return None, Failure(f"ended in Ray: {type(error).__name__}: {error!s:.1000}")
-    return result, failure
 
 
-def _cancel(references: list[Any]) -> None:
-    """Interrupt tasks that still run, kill the workers of those that go on, and wait until they have ended."""
-    started = time.monotonic()
-    while references and (seconds := time.monotonic() - started) < _GRACE_SECONDS:
-        for reference in references:
-            # Again, as one that arrives while a task starts may be lost. Killing at once has ended the driver, too.
-            ray.cancel(reference, force=seconds > _GRACE_SECONDS / 2)
-        _, references = ray.wait(references, num_returns=len(references), timeout=0.5, fetch_local=False)
+def _kill(actors: Mapping[Any, tuple[Any, str | None]]) -> None:
+    """Kill actors, and wait until Ray has lost them. Cancelling their tasks now and then ends this process (Ray 2.60)."""
+    for actor, _ in actors.values():
+        ray.kill(actor)
+    if actors:
+        ray.wait([*actors], num_returns=len(actors), timeout=_GRACE_SECONDS, fetch_local=False)

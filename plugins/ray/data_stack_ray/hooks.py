@@ -10,7 +10,7 @@ from data_stack.plugins import hookimpl
 
 @hookimpl
 def data_stack_engines() -> dict[str, Callable[..., Any]]:
-    """Ray as an engine: ``data-stack prepare NAME --engine ray --address ADDRESS``."""
+    """Ray as an engine: ``data-stack prepare NAME --engine ray --address ADDRESS``, ``prepare(engine="ray")``."""
     return {"ray": engine_at}
 
 

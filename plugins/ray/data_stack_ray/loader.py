@@ -82,9 +82,7 @@ class RayLoader(Loader):
             try:
                 state = json.loads(Path(folder, STATE_FILE).read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
-                advice = "write one by save(folder) into each checkpoint"
-                raise LoaderStateError(
-                    f"{checkpoint!r} has no state of a loader in {STATE_FILE!r}: {error!s:.200}; {advice}"
-                ) from error
+                problem = f"{checkpoint!r} has no state of a loader in {STATE_FILE!r}: {error!s:.200}"
+                raise LoaderStateError(f"{problem}; write one by save(folder) into each checkpoint") from error
         self.load_state_dict(state)
         return True

@@ -95,15 +95,13 @@ class _Samples(Datasource):
         return int(self._n_samples * self._bytes_of_sample())
 
     def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None) -> list[ReadTask]:
-        size, names = self._bytes_of_sample(), self._names()
+        size, keys = self._bytes_of_sample(), {name: self._keys[name] for name in self._names()}
         n_at_once = max(1, int(_BLOCK_BYTES / max(1, size)))
-        keys = [self._keys[name] for name in names]
         tasks = []
         for start, stop in self._ranges(parallelism):
-            metadata = BlockMetadata(
-                num_rows=stop - start, size_bytes=int((stop - start) * size), input_files=None, exec_stats=None
-            )
-            read = functools.partial(_read, self._sent, dict(zip(names, keys, strict=True)), start, stop, n_at_once)
+            n_bytes = int((stop - start) * size)
+            metadata = BlockMetadata(num_rows=stop - start, size_bytes=n_bytes, input_files=None, exec_stats=None)
+            read = functools.partial(_read, self._sent, keys, start, stop, n_at_once)
             tasks.append(ReadTask(read, metadata, per_task_row_limit=per_task_row_limit))
         return tasks
 

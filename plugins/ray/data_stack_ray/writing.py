@@ -181,10 +181,8 @@ class _Sink(Datasink[Any]):
 
     def _publish_parquet(self, parts: Sequence[_Part]) -> None:
         """Gather the files, make their manifest, and rename them; readers see none while there is a mark and no manifest."""
-        files = [
-            each for part in parts for each in self._connector.list_resources(f"{part.folder}/") if each.endswith(".parquet")
-        ]
-        files = [each for each in files if not each.endswith(PARQUET_MANIFEST)]
+        written = (each for part in parts for each in self._connector.list_resources(f"{part.folder}/"))
+        files = [each for each in written if each.endswith(".parquet") and not each.endswith(PARQUET_MANIFEST)]
         gathered = self._full(f"{_ATTEMPTS}/all")
         names = [f"part-{number:06d}.parquet" for number in range(len(files))]
         for file, name in zip(files, names, strict=True):
