@@ -15,7 +15,6 @@ from multiprocessing.connection import wait as connection_wait
 from typing import Any
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.factories.engine import PreparationEngine, Result
 from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load
 from data_stack.processes.engine import PreparationEngine, Result
 from data_stack.processes.fork_server import is_readable
