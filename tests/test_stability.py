@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import re
@@ -19,9 +18,7 @@ import public_api
 import pytest
 
 import data_stack
-from data_stack import formats
 from data_stack.exception import ConfigError, DataStackError
-from data_stack.formats import parquet
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = json.loads((make_format_fixtures.STORED / "expected.json").read_text())
@@ -75,9 +72,7 @@ def refuse(value: Any) -> bool:
     raise ConfigError("of the program")
 
 
-NOTHING: Any = None
-NAME: Any = "digits"
-ITERATOR: Any = data_stack.from_numpy([[1, 2], [3, 4]], [0, 1])
+ITERATOR = data_stack.from_numpy([[1, 2], [3, 4]], [0, 1])
 #: Mistakes, with the number of their lines that are shown.
 MISTAKES: list[tuple[int, Callable[[], Any]]] = [
     (1, lambda: ITERATOR.select("lable")),
@@ -110,21 +105,3 @@ def test_the_traceback_of_a_mistake_has_the_lines_of_the_program_and_one_of_ours
     brief, whole = found
     assert (brief.count(True), brief.count(False)) == (n_lines, 1)
     assert len(whole) > len(brief) + 1
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: data_stack.lock(ITERATOR), "lock(names, path, storage, stacks): names must be str, got SequenceDatasetIterator"),
-        (lambda: data_stack.lock(train=NAME), "stacks must be DatasetIteratorIF, got str"),
-        (lambda: data_stack.remove_dataset(ITERATOR, "digits"), "name must be str, got SequenceDatasetIterator"),
-        (lambda: data_stack.CombinedDatasetIterator(NOTHING), "iterators must be Sequence[DatasetIteratorIF], got NoneType"),
-        (lambda: data_stack.storage_connector_from_url(ITERATOR), "url_or_path must be str | os.PathLike[str], got"),
-        (lambda: formats.write_hdf5(io.BytesIO(), ITERATOR), "columns must be Mapping[str, npt.NDArray[Any]], got"),
-        (lambda: formats.write_npy(NOTHING, [3]), "file must be Writable, got NoneType"),
-        (lambda: parquet.infer_schema(NAME), "arrow_schema must be pa.Schema, got str. Check the order"),
-    ],
-)
-def test_an_argument_that_is_not_what_its_annotation_says_is_named(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        call()

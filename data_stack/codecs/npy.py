@@ -14,7 +14,7 @@ import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from data_stack.codecs.arrays import exactly_array
 from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec, value_errors
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.positional import Readable, Writable, check_expansion, check_unpacked, lend_or_open, name_of, reading
+from data_stack.io.positional import Readable, check_expansion, check_unpacked, lend_or_open, name_of, reading
 
 _MAX_HEADER_BYTES = 1 << 16
 #: Number of cached headers: those of an attacker are all different, and of 64 KiB.
@@ -195,7 +195,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
             return np.ndarray(header.shape, header.dtype, data, order=header.order)  # type: ignore[no-any-return]
 
 
-def write_npy(file: Writable, array: npt.ArrayLike) -> None:
+def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
     """Write an array as a ``.npy`` file.
 
     Raises:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
-from data_stack.io.positional import MAX_EXPANSION, PositionalFile, Writable, check_apart, check_expansion, reading
+from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request, limit_bytes
 from data_stack.values.stacked_values import python_values
@@ -270,7 +270,7 @@ def dataset_keys(resource: Any) -> list[str]:
     return sorted(filter(None, found))
 
 
-def write_hdf5(file: Writable, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays as an HDF5 file, plain and contiguous, so that rows are read by position.
 
     Args:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.io.positional import Readable, Writable, check_unpacked, lend_or_open, name_of, reading
+from data_stack.io.positional import Readable, check_unpacked, lend_or_open, name_of, reading
 
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
@@ -83,7 +83,7 @@ def _read(file: Readable, n_bytes: int, what: str) -> bytearray:
     return data
 
 
-def write_idx(file: Writable, array: npt.ArrayLike) -> None:
+def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
     """Write an IDX file.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
-from data_stack.io.positional import MAX_EXPANSION, PositionalFile, Writable, check_expansion, reading
+from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
 from data_stack.util.request_limit import check_request
 
 __all__ = [
@@ -206,7 +206,7 @@ class WriteOnly:
         self._file.flush()
 
 
-def write_npz(file: Writable, columns: Mapping[str, npt.ArrayLike]) -> None:
+def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> None:
     """Write arrays as an ``.npz`` file, not compressed; the same bytes each time.
 
     Args:

@@ -22,7 +22,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.numpy_arrays import WriteOnly
-from data_stack.io.positional import PositionalFile, Writable, check_apart, reading
+from data_stack.io.positional import PositionalFile, check_apart, reading
 
 try:
     import torch
@@ -288,7 +288,7 @@ class _Pickler(pickle.Pickler):
         return obj.persistent_id if isinstance(obj, _Storage) else None
 
 
-def write_tensor(file: Writable, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
+def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
     """Write one tensor from blocks of rows, without holding all of it in memory; ``torch.load`` reads it.
 
     Args:

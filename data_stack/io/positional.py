@@ -9,7 +9,7 @@ import mmap
 import os
 import resource
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
 from data_stack.io.byte_source import Positioned
@@ -32,14 +32,6 @@ class Readable(Protocol):
 
     def read(self, size: int = -1, /) -> bytes:
         """At most ``size`` bytes; none at the end."""
-
-
-@runtime_checkable
-class Writable(Protocol):
-    """A binary file open for writing; it need not be able to seek."""
-
-    def write(self, data: Any, /) -> Any:
-        """Write bytes."""
 
 
 class PositionalFile(Positioned):
