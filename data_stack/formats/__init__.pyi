@@ -9,7 +9,6 @@ from data_stack.formats.hdf5 import dataset_keys as dataset_keys
 from data_stack.formats.hdf5 import write_hdf5 as write_hdf5
 from data_stack.formats.idx import read_idx as read_idx
 from data_stack.formats.idx import read_idx_header as read_idx_header
-from data_stack.formats.idx import write_idx as write_idx
 from data_stack.formats.image_folder import ImageFolderIterator as ImageFolderIterator
 from data_stack.formats.image_folder import write_image_folder as write_image_folder
 from data_stack.formats.numpy_arrays import NpzDatasetIterator as NpzDatasetIterator
@@ -22,7 +21,6 @@ from data_stack.formats.numpy_arrays import write_npy as write_npy
 from data_stack.formats.numpy_arrays import write_npz as write_npz
 from data_stack.formats.stored_cache import StoredCacheDatasetIterator as StoredCacheDatasetIterator
 from data_stack.formats.torch_tensors import TensorsDatasetIterator as TensorsDatasetIterator
-from data_stack.formats.torch_tensors import TorchDatasetIterator as TorchDatasetIterator
 from data_stack.formats.torch_tensors import load_tensors as load_tensors
 from data_stack.formats.torch_tensors import save_tensors as save_tensors
 from data_stack.formats.torch_tensors import write_tensor as write_tensor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.io.positional import Readable, check_unpacked, lend_or_open, name_of, reading
 
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
 _BLOCK_BYTES = 1 << 20
 #: Maximum of all numpy versions; the format allows 255.
 _MAX_DIMENSIONS = 32
@@ -81,23 +80,3 @@ def _read(file: Readable, n_bytes: int, what: str) -> bytearray:
             data += piece
             check_unpacked(file, len(data))
     return data
-
-
-def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
-    """Write an IDX file.
-
-    Args:
-        file: any binary file open for writing.
-        array: dtype uint8, int8, int16, int32, float32 or float64, at most 32 dimensions, sizes below 2**32.
-
-    Raises:
-        ValueError: IDX cannot store the dtype or shape.
-    """
-    values = np.asarray(array)
-    code = _CODES.get(values.dtype.newbyteorder("="))
-    if code is None:
-        raise ValueError(f"IDX cannot store dtype {values.dtype}; it has {', '.join(map(str, _CODES))}")
-    if values.ndim > _MAX_DIMENSIONS or any(size >= 1 << 32 for size in values.shape):
-        raise ValueError(f"an IDX file has at most {_MAX_DIMENSIONS} dimensions of less than 2**32, got shape {values.shape}")
-    file.write(bytes([0, 0, code, values.ndim]) + b"".join(size.to_bytes(4, "big") for size in values.shape))
-    file.write(values.astype(_DTYPES[code]).tobytes())

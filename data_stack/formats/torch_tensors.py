@@ -45,39 +45,18 @@ _STORAGE = "torch.storage UntypedStorage"
 _MAX_PICKLE_BYTES = 64 << 20
 
 
-class TorchDatasetIterator(ColumnsDatasetIterator):
-    """Samples from ``.pt`` resources, a tensor per column.
-
-    Each file is read as a whole at the first access.
-
-    Args:
-        columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
-            for dict samples. A file may occur several times (as target and tag); it is read once.
-
-    Values are copies of the tensors' rows, shape ``shape[1:]``, or Python numbers of tensors with one dimension.
-    ``read_batch`` and ``read_column`` return numpy arrays; bfloat16 and other floats that numpy lacks become
-    float32.
-
-    Raises:
-        DatasetFileCorruptError: at the first access, if a file holds anything but one tensor.
-    """
-
-    _columns_are_files = True
-
-    @of_files_only
-    def _open_columns(self) -> list[Column]:
-        return self._open_each(_open_column)
-
-
 class TensorsDatasetIterator(ColumnsDatasetIterator):
     """Samples from several tensors in one ``.pt`` resource, which is read as a whole at the first access.
 
     Args:
-        resource: a file of ``torch.save`` with a dict, list or tuple of tensors: a path, a resource or an open binary file.
-        keys: keys of the dict, or positions in the list, in a sequence for tuple samples or a mapping ``{field: key}`` for dict
-            samples. A key may occur several times (target and tag).
+        resource: a file of ``torch.save`` with a tensor, or a dict, list or tuple of them: a path, a resource or an open binary
+            file.
+        keys: keys of the dict, or positions in the list (0 of a single tensor), in a sequence for tuple samples or a mapping
+            ``{field: key}`` for dict samples. A key may occur several times (target and tag).
 
-    Values are as those of :class:`TorchDatasetIterator`.
+    Values are copies of the tensors' rows, shape ``shape[1:]``, or Python numbers of tensors with one dimension.
+    ``read_batch`` and ``read_column`` return numpy arrays; bfloat16 and other floats that numpy lacks become
+    float32.
 
     Raises:
         DatasetFileCorruptError: at the first access: as for :func:`load_tensors`, or a tensor does not exist or has no rows.
@@ -124,13 +103,6 @@ def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
         kind = str(tensor.layout).removeprefix("torch.").replace("_", " ")
         raise DatasetFileCorruptError(f"{name!r} holds a {kind} tensor, which has no rows; save tensor.to_dense()")
     return tensor.detach()
-
-
-def _open_column(file: PositionalFile) -> Column:
-    tensor = load_tensors(file)
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
-        raise DatasetFileCorruptError(f"{file.name!r} holds a {type(tensor).__name__}, not a tensor with one row a sample")
-    return _TensorColumn(_with_rows(tensor, file.name))
 
 
 class _TensorColumn(Column):

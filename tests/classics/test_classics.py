@@ -25,12 +25,12 @@ import pytest
 import sklearn.datasets
 import soundfile
 from data_stack_classics.classic import ClassicFactory
+from idx_files import write_idx
 from scipy.io import savemat
 from web_server import ScriptedServer
 
 from data_stack import FileStorageConnector
 from data_stack.exception import DatasetFileCorruptError, DataStackError, PreparationError
-from data_stack.formats import write_idx
 from data_stack.show.explanation import spdx_problem
 from data_stack.testing.iterators import assert_same
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from far_store import FarStorageConnector
+from idx_files import write_idx
 from process_harness import in_fork
 
 from data_stack import formats
@@ -24,7 +25,7 @@ from data_stack.formats import (
     HDF5DatasetIterator,
     NpzDatasetIterator,
     NumpyDatasetIterator,
-    TorchDatasetIterator,
+    TensorsDatasetIterator,
     WebDatasetIterator,
     WebDatasetWriter,
 )
@@ -53,16 +54,15 @@ def make(kind: str, store: StorageConnector) -> DatasetIteratorIF:
         lines = (",".join(map(str, [*row.tolist(), target])) for row, target in zip(FEATURES, TARGETS, strict=True))
         store.set_resource("data.csv", ["\n".join(lines).encode()])
         return CSVDatasetIterator(store.get_resource("data.csv"), header=False, dtype=np.float32, target_dtype=np.float64)
-    classes: dict[str, Any] = {"npy": NumpyDatasetIterator, "torch": TorchDatasetIterator}
+    if kind == "torch":
+        with store.create("data.pt") as file:
+            formats.save_tensors(file, {"features": torch.from_numpy(FEATURES), "targets": torch.from_numpy(TARGETS)})
+        return TensorsDatasetIterator(store.get_resource("data.pt"), ["features", "targets", "targets"])
     for name, array in (("features", FEATURES), ("targets", TARGETS)):
         with store.create(name) as file:
-            if kind == "torch":
-                formats.write_tensor(file, [array], shape=array.shape, dtype=array.dtype)
-            else:
-                formats.write_npy(file, array)
+            formats.write_npy(file, array)
     features, targets = store.get_resource("features"), store.get_resource("targets")
-    iterator: DatasetIteratorIF = classes[kind]([features, targets, targets])
-    return iterator
+    return NumpyDatasetIterator([features, targets, targets])
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def iterator(request: pytest.FixtureRequest, store: FileStorageConnector) -> Dat
 
 @pytest.fixture
 def expected(iterator: DatasetIteratorIF) -> list[Any]:
-    make_features: Any = torch.tensor if isinstance(iterator, TorchDatasetIterator) else np.array
+    make_features: Any = torch.tensor if isinstance(iterator, TensorsDatasetIterator) else np.array
     return [(make_features(row), float(target), float(target)) for row, target in zip(FEATURES, TARGETS, strict=True)]
 
 
@@ -148,7 +148,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with h5py.File(root / "y.h5", "w") as file:
         file["y"] = Y
     with (root / "y.idx").open("wb") as stream:
-        formats.write_idx(stream, Y.astype("int32"))
+        write_idx(stream, Y.astype("int32"))
     with ParquetWriter(root / "parquet") as writer:
         writer.append_columns({"y": Y})
     os.rename(root / "parquet" / "part-000000.parquet", root / "y.parquet")
@@ -168,7 +168,7 @@ READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "read_csv": ("y.csv", lambda file: formats.read_csv(file, {"y": "int64"})["y"].tolist()),
     "NumpyDatasetIterator": ("y.npy", lambda file: values_of(NumpyDatasetIterator([file, file]), 1)),
     "read_npz": ("y.npz", lambda file: formats.read_npz(file)["y"].tolist()),
-    "TorchDatasetIterator": ("y.pt", lambda file: values_of(TorchDatasetIterator([file]), 0)),
+    "TensorsDatasetIterator": ("y.pt", lambda file: values_of(TensorsDatasetIterator(file, [0]), 0)),
     "HDF5DatasetIterator": ("y.h5", lambda file: values_of(HDF5DatasetIterator(file, {"y": "y"}), "y")),
     "read_idx": ("y.idx", lambda file: formats.read_idx(file).tolist()),
     "WebDatasetIterator": ("y.tar", lambda file: values_of(WebDatasetIterator(file), "y.cls")),

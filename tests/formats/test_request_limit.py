@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from idx_files import write_idx
 
 import data_stack
 from data_stack import formats
@@ -125,7 +126,7 @@ class TestOthers:
     def test_numpy_and_idx_out_of_compressed_streams(self) -> None:
         npy, idx, npz = io.BytesIO(), io.BytesIO(), io.BytesIO()
         formats.write_npy(npy, np.zeros(200_000))
-        formats.write_idx(idx, np.zeros(200_000))
+        write_idx(idx, np.zeros(200_000))
         np.savez_compressed(npz, x=np.zeros(200_000))
 
         with pytest.raises(RequestLimitError):

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.conversion import convert
 from data_stack.formats.conversion.formats import convertible_formats, format_named
-from data_stack.formats.torch_tensors import TorchDatasetIterator
+from data_stack.formats.torch_tensors import TensorsDatasetIterator
 from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource
 
@@ -88,7 +88,7 @@ def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
     tmp_path: Path, made: Callable[[], torch.Tensor], kind: str
 ) -> None:
     torch.save(made(), tmp_path / "weights.pt")
-    iterator = TorchDatasetIterator([resource(tmp_path / "weights.pt")])
+    iterator = TensorsDatasetIterator(resource(tmp_path / "weights.pt"), [0])
 
     with pytest.raises(DatasetFileCorruptError, match=rf"'weights.pt' holds a {kind} tensor.* save tensor\."):
         iterator.read_batch([0])

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from idx_files import write_idx
 
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.idx import write_idx
 from data_stack.formats.torch_tensors import save_tensors
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
