@@ -183,9 +183,7 @@ class EngineContract:
             assert len(again) == sum(again.values()) == n_left
             dataset.assert_whole()
 
-    def test_shards_of_a_node_that_dies_are_prepared_on_another(
-        self, kill_node: Callable[[int], None], driver_engine: PreparationEngine, tmp_path: Path
-    ) -> None:
+    def test_shards_of_a_dead_node_are_not_lost(self, kill_node: Any, driver_engine: PreparationEngine, tmp_path: Path) -> None:
         dataset = _Numbers(tmp_path, n_shards=24)
 
         with _driver(dataset, driver_engine) as driver:

@@ -308,9 +308,9 @@ def test_an_engine_is_asked_for_by_its_name(site: Site, monkeypatch: pytest.Monk
 
     assert (engine.n_threads, engine.attempts) == (3, 3)
     assert factory.get_dataset_iterator()[0][0][0].startswith(b"ThreadPool")
-    for name, known in (("thrads", r" \(did you mean 'threads'\?\)"), ("ray", "")):
+    for name, advice in (("thrads", r" \(did you mean 'threads'\?\)"), ("ray", "")):
         with pytest.raises(
-            ConfigError, match=f"'{name}'{known}; known engines: processes, (.*, )?threads; ray needs pip install"
+            ConfigError, match=f"'{name}'{advice}; known engines: processes, (.*, )?threads; ray needs pip install"
         ):
             factory.prepare(engine=name)
     with pytest.raises(ConfigError, match="ProcessEngine prepares in other processes"):

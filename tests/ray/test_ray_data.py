@@ -232,11 +232,8 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
             write(ray.data.range(3), storage=store, name="numbers")
         mark = store.get_resource("numbers/_data_stack_progress/ray").read()
         raise KeyboardInterrupt
-    for name in (
-        "_data_stack_progress/ray",
-        "000001/spec.json",
-        "_data_stack_attempts/1/spec.json",
-    ):  # as a killed one leaves them
+    left = "_data_stack_progress/ray", "000001/spec.json", "_data_stack_attempts/1/spec.json"  # by one that was killed
+    for name in left:
         with store.create(f"numbers/{name}") as file:
             file.write(mark)
     with pytest.raises(data_stack.DataStackError):

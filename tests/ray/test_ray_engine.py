@@ -15,15 +15,20 @@ from data_stack.factories.engine import PreparationEngine
 from data_stack.testing import EngineContract
 
 
+@pytest.fixture
+def engine(ray_cluster: None) -> PreparationEngine:
+    from data_stack_ray import RayEngine
+
+    return RayEngine(attempts=2)
+
+
+class TestRayEngineQuickly:
+    test_a_run_that_is_given_up_ends_its_tasks = EngineContract.test_a_run_that_is_given_up_ends_its_tasks
+
+
 @pytest.mark.full  # it starts dozens of workers
 class TestRayEngine(EngineContract):
     keeps_processes = True
-
-    @pytest.fixture
-    def engine(self, ray_cluster: None) -> PreparationEngine:
-        from data_stack_ray import RayEngine
-
-        return RayEngine(attempts=2)
 
     @pytest.fixture
     def driver_engine(self, ray_nodes: Any) -> PreparationEngine:
@@ -42,8 +47,7 @@ def test_the_code_of_the_page_runs(ray_environment: str, tmp_path: Path) -> None
     program = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.S))
     (tmp_path / "page.py").write_text(f"{program}\nassert (len(train), int(train[0]['image'].max())) == (1000, 1)\n")
 
-    command = [sys.executable, "-W", "ignore", "page.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-W", "ignore", "page.py"], cwd=tmp_path, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr[-3000:]
 

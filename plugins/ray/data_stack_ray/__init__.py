@@ -1,4 +1,4 @@
-"""Ray: preparations as its tasks, datasets that Ray Data reads and writes, a loader for Ray Train."""
+"""Ray: preparations in its actors, datasets that Ray Data reads and writes, a loader for Ray Train."""
 
 import importlib
 from typing import Any
