@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import re
@@ -18,9 +19,13 @@ import public_api
 import pytest
 
 import data_stack
+from data_stack import formats
 from data_stack.exception import ConfigError, DataStackError
+from data_stack.formats.parquet import infer_schema
 
 ROOT = Path(__file__).parent.parent
+ITERATOR: Any = data_stack.from_numpy([[1, 2], [3, 4]], [0, 1])
+NAME: Any = "digits"
 EXPECTED = json.loads((make_format_fixtures.STORED / "expected.json").read_text())
 
 
@@ -55,6 +60,22 @@ def test_a_deprecated_name_is_told_once_for_each_line_that_uses_it(tmp_path: Pat
     assert told.count(f"program.py:3: {expected}") == told.count("Warning:") == 1
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: data_stack.lock(ITERATOR), "stacks by keyword"),
+        (lambda: data_stack.lock(path="missing", train=NAME), "expected an iterator"),
+        (lambda: data_stack.remove_dataset(ITERATOR, NAME), "expected the name of a dataset, then its storage"),
+        (lambda: formats.write_hdf5(io.BytesIO(), ITERATOR), "expected arrays by name"),
+        (lambda: formats.write_npz(io.BytesIO(), ITERATOR), "expected arrays by name"),
+        (lambda: infer_schema(NAME), "not an Arrow schema: 'digits'"),
+    ],
+)
+def test_arguments_in_the_wrong_place_are_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call()
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_stored_formats_stay_readable_and_newer_ones_are_refused(name: str, tmp_path: Path) -> None:
     shutil.copytree(make_format_fixtures.STORED, tmp_path / "stored")
@@ -72,7 +93,6 @@ def refuse(value: Any) -> bool:
     raise ConfigError("of the program")
 
 
-ITERATOR = data_stack.from_numpy([[1, 2], [3, 4]], [0, 1])
 #: Mistakes, with the number of their lines that are shown.
 MISTAKES: list[tuple[int, Callable[[], Any]]] = [
     (1, lambda: ITERATOR.select("lable")),

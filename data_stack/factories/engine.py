@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ def engine_called(name: str, address: str | None = None) -> PreparationEngine:
 
     if name == "processes":
         return ProcessEngine()
-    engines = default_manager().provided("engines")
+    engines: Mapping[str, Callable[..., PreparationEngine]] = default_manager().provided("engines")
     if name in engines:
         return engines[name](address, attempts=3)
     known, missing = ["processes", *sorted(engines)], sorted(_OF_EXTRAS - engines.keys())

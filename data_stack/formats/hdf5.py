@@ -280,6 +280,8 @@ def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     Raises:
         ConfigError: the name or dtype of a column is invalid in HDF5.
     """
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator")
     memory = io.BytesIO()
     with h5py.File(memory, "w") as root:
         for name, values in columns.items():

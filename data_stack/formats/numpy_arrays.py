@@ -216,6 +216,8 @@ def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> No
     Raises:
         ConfigError: the dtype of an array holds Python objects.
     """
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator")
     with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
         for name, array in columns.items():
             # ZipInfo's time is constant; open() by name would use the current time.

@@ -15,6 +15,7 @@ from data_stack import exception
 from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.positions import take
 from data_stack.dataset.recipes.recipe import DATASET, list_origins
 from data_stack.exception import ConfigError, LockError, PreparationError
@@ -136,7 +137,7 @@ class LockFile:
         Raises:
             ConfigError: no recipe can rebuild it; the message has the reason.
         """
-        recipe = iterator.recipe()
+        recipe = as_iterator(iterator).recipe()
         if not recipe["reproducible"]:
             raise ConfigError(f"stack {name!r} cannot be locked, as its recipe cannot rebuild it: {'; '.join(recipe['why_not'])}")
         self.stacks[name] = {
@@ -306,6 +307,10 @@ def lock(
         ConfigError: no recipe can make a stack again; or stacks have two versions of a dataset, or options that TOML lacks.
         LockError: the file is damaged.
     """
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f"lock() takes names of datasets, and stacks by keyword: lock(train=iterator); got {names!r:.200}"
+        )
     locked = LockFile.read(path) if os.path.exists(path) else LockFile()
     wanted: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     for name, iterator in stacks.items():

@@ -140,7 +140,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
         UnsupportedStorageOperationError: the store cannot list its resources.
     """
     connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
-    names = [stored_name(name) for name in names]
+    names = [stored_name(name) for name in ([names] if isinstance(names, str) else names)]  # not its letters
     for name in names:
         check_identifier(f"{name}/{MANIFEST}")
     listed = {each for name in dict.fromkeys(names) for each in connector.list_resources(f"{name}/")}

@@ -97,6 +97,8 @@ def remove_dataset(
         UnsupportedStorageOperationError: the store cannot list or delete; nothing was removed.
         StorageError: the store failed; the same call resumes the removal.
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"expected the name of a dataset, then its storage, got {name!r:.200}")
     if ":" in name:
         name, _, asked = stored_name(name).partition("/")
         version = version or asked or None

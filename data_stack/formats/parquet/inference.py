@@ -41,8 +41,10 @@ def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
         name: name of the new schema.
 
     Raises:
-        ConfigError: two columns have the same name.
+        ConfigError: two columns have the same name, or it is no schema.
     """
+    if not isinstance(arrow_schema, pa.Schema):
+        raise ConfigError(f"not an Arrow schema: {arrow_schema!r:.80}; pyarrow.parquet.read_schema(path) reads that of a file")
     return Schema(name, [_infer_field(field) for field in arrow_schema])
 
 

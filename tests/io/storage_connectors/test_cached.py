@@ -25,8 +25,8 @@ from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, S
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.storage_connectors.cache_blocks import CachedBlocks
-from data_stack.io.storage_connectors.cache_folder import CacheFolder, Content
+from data_stack.io.storage_connectors.cache_blocks import CachedResource, _CachedBlocks
+from data_stack.io.storage_connectors.cache_folder import Content
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
@@ -154,18 +154,21 @@ def test_chunks_of_a_remote_are_moved_once(remote: Remote, tmp_path: Path) -> No
     assert Chunks.moved == list(range(-(-len(LARGE) // 100_000)))
 
 
-def test_a_whole_file_that_a_slow_process_writes_to_is_not_fetched_again(cached: CachedStorageConnector, tmp_path: Path) -> None:
+def test_a_whole_file_that_a_slow_process_writes_to_is_not_fetched_again(
+    cached: CachedStorageConnector, remote: Remote, tmp_path: Path
+) -> None:
     cached.fetch(["a/large"])
+    remote.is_away = True
     [file] = files_below(tmp_path / "cache" / "bytes")
 
     for _ in range(2):  # it is whole when it is opened; and it was written to just before
         whole = Content(hashlib.sha256(LARGE).hexdigest(), len(LARGE))
-        blocks = CachedBlocks(CacheFolder(cached.local, "", None), whole, BLOCK_BYTES)
+        blocks = _CachedBlocks(CachedResource(cached, "a/large", whole, None), None)
         for number in range(3):
             start = number * BLOCK_BYTES
-            assert blocks.obtain([number], lambda numbers: []) == [LARGE[start : start + BLOCK_BYTES]]
+            assert blocks.fetch([number]) == [LARGE[start : start + BLOCK_BYTES]]
             file.write_bytes(LARGE)
-        assert blocks.close()
+        blocks.close()
         assert not files_below(tmp_path / "cache" / "blocks")
 
 
