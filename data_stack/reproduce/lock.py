@@ -308,9 +308,7 @@ def lock(
         LockError: the file is damaged.
     """
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(
-            f"lock() takes names of datasets, and stacks by keyword: lock(train=iterator); got {names!r:.200}"
-        )
+        raise ConfigError(f"lock() takes names of datasets, and stacks by keyword: lock(train=iterator); got {names!r:.200}")
     locked = LockFile.read(path) if os.path.exists(path) else LockFile()
     wanted: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     for name, iterator in stacks.items():
