@@ -44,11 +44,13 @@ test: lint types unit  ## ruff, mypy --strict and pytest: in minutes, before eac
 
 # A part that was green on the same commit is not run again, so that an interrupted run goes on; `make -k` goes on after a failure.
 # PART chooses the parts that begin so. A failure is repeated by SEED, which the run prints.
-PARTS := faults-preparation faults-servers faults-disks fuzz formats io loader petastorm rest
+# EXAMPLES is the number of examples of each differential test, for hours where wanted.
+PARTS := faults-preparation faults-servers faults-disks fuzz differential formats io loader petastorm rest
 part-faults-preparation := tests/faults/test_preparation_faults.py
 part-faults-servers := $(patsubst %,tests/faults/test_%.py,server_crashes network_faults secrets_stay_secret)
 part-faults-disks := $(filter-out $(part-faults-preparation) $(part-faults-servers),$(wildcard tests/faults/test_*.py))
 part-fuzz := tests/fuzz
+part-differential := tests/differential
 part-formats := tests/formats tests/codecs
 part-io := tests/io tests/stores tests/stored tests/factories
 part-loader := tests/loader tests/processes tests/distributed
@@ -57,15 +59,15 @@ part-rest := $(filter-out tests/faults $(foreach part,$(PARTS),$(part-$(part))),
 	$(wildcard tests/test_*.py plugins/*/tests))
 SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 GREEN := .test-full/$(shell git rev-parse HEAD 2>/dev/null)-$(shell git diff HEAD 2>/dev/null | git hash-object --stdin | cut -c1-12)
-ifdef AGAIN
+ifneq ($(AGAIN)$(EXAMPLES),)
 .PHONY: $(PARTS:%=$(GREEN)/%)
 endif
 
-test-full: lint types $(patsubst %,$(GREEN)/%,$(filter $(PART)%,$(PARTS)))  ## test with crashes, power cuts, full disks and many damaged files, in parts: PART=faults; AGAIN=1; SEED=7
+test-full: lint types $(patsubst %,$(GREEN)/%,$(filter $(PART)%,$(PARTS)))  ## test with crashes, power cuts, full disks and many damaged files, in parts: PART=faults; AGAIN=1; SEED=7; EXAMPLES=100000
 	@test -n "$(filter $(PART)%,$(PARTS))" || { echo "no part begins with $(PART): $(PARTS)"; exit 2; }
 
 $(GREEN)/%: $(VENV)/.installed
-	DATA_STACK_TESTS=full DATA_STACK_SEED=$(SEED) $(PYTEST) --hypothesis-seed=$(SEED) $(part-$*)
+	DATA_STACK_TESTS=full DATA_STACK_SEED=$(SEED) DATA_STACK_EXAMPLES=$(EXAMPLES) $(PYTEST) --hypothesis-seed=$(SEED) $(part-$*)
 	@mkdir -p $(@D) && touch $@
 
 soak: $(VENV)/.installed  ## use stores from many processes under random kills and faults, for MINUTES=60; SEED=7

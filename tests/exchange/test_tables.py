@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -15,97 +14,33 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polars.testing.parametric import dataframes
+from table_strategies import TEXT
 
 import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-_FLOATS = st.floats(allow_nan=False, width=32)
-_SMALL = st.integers(-100, 100)
-_TYPES: dict[Any, st.SearchStrategy[Any]] = {
-    pa.int8(): _SMALL,
-    pa.bool_(): st.booleans(),
-    pa.string(): _TEXT,
-    pa.string_view(): _TEXT,
-    pa.large_binary(): st.binary(max_size=5),
-    pa.date32(): st.dates(datetime.date(1900, 1, 1)),
-    pa.timestamp("ns", "Asia/Tokyo"): st.integers(0, 2**60),
-    pa.duration("ms"): _SMALL,
-    pa.decimal128(10, 2): st.decimals(-1000, 1000, places=2),
-    pa.dictionary(pa.int8(), pa.large_string() if pa.__version__ > "19" else pa.string()): st.sampled_from(["a", "b", "c"]),
-    pa.list_(pa.int16()): st.lists(_SMALL, max_size=3),
-    pa.list_(pa.float32(), 2): st.lists(_FLOATS, min_size=2, max_size=2),
-    pa.list_(pa.list_(pa.uint8(), 3), 2): st.just([[1, 2, 3], [4, 5, 6]]),
-    pa.list_(pa.list_(pa.string())): st.lists(st.lists(_TEXT, max_size=2), max_size=2),
-    pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))]): st.fixed_dictionaries({"x": _SMALL, "y": st.lists(_TEXT)}),
-    pa.null(): st.none(),
-}
-
-
-@st.composite
-def arrow_tables(draw: st.DrawFn) -> pa.Table:
-    """Tables of any types, with and without nulls, in one chunk or two."""
-    n_rows = draw(st.integers(0, 5))
-    columns = {}
-    for number, type_ in enumerate(draw(st.lists(st.sampled_from(list(_TYPES)), min_size=1, max_size=4))):
-        value = _TYPES[type_]
-        value = st.one_of(st.none(), value) if draw(st.booleans()) else value
-        columns[f"c{number}"] = pa.array(draw(st.lists(value, min_size=n_rows, max_size=n_rows)), type_)
-    table = pa.table(columns)
-    cut = draw(st.integers(0, n_rows))
-    return pa.concat_tables([table.slice(0, cut), table.slice(cut)])
-
-
-@given(arrow_tables())
-def test_a_table_of_arrow_comes_back_as_it_was(table: pa.Table) -> None:
-    iterator = data_stack.from_arrow(table)
-
-    back = iterator.to_arrow()
-
-    assert back.schema == table.schema
-    assert back.to_pylist() == table.to_pylist()
-    assert iterator.to_arrow(lazy=True).read_all() == back
-    assert iterator.fingerprint() == data_stack.from_arrow(table.combine_chunks()).fingerprint()
-
-
 _COLUMNS: dict[str, list[Any]] = {
-    "float32": [1.5, np.nan, 2],
     "complex128": [1j, 2, 3],
-    "bool": [True, False, True],
-    "datetime64[ns]": [1, None, 3],
-    "str": ["a", None, "c"],
-    "string": ["a", None, "c"],
-    "Int64": [2**53 + 1, None, 3],
-    "boolean": [True, None, False],
-    "category": ["x", None, "y"],
-    "datetime64[us, Europe/Rome]": [1, None, 3],
     "period[M]": ["2020-01", None, "2021-01"],
     "object": [b"x", None, b""],
+    "category": ["x", None, "y"],
+    "string": ["a", None, "c"],
 }
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(_COLUMNS)), st.lists(st.integers(0, 2), min_size=4, max_size=4)), min_size=1))
-def test_a_frame_of_pandas_comes_back_with_its_dtypes(drawn: list[tuple[str, list[int]]]) -> None:
-    whole = pd.DataFrame({str(i): pd.Series(_COLUMNS[dtype], dtype=dtype)[rows].array for i, (dtype, rows) in enumerate(drawn)})
+@pytest.mark.parametrize("dtype", _COLUMNS)
+def test_a_frame_of_pandas_comes_back_with_its_dtypes(dtype: str) -> None:
+    whole = pd.DataFrame({"x": pd.Series(_COLUMNS[dtype], dtype=dtype)})
 
     for frame in (whole, whole[:0]):
         pd.testing.assert_frame_equal(data_stack.from_pandas(frame).to_pandas(), frame)
 
 
-#: polars dies of categories in structs that are null
-_CATEGORIES = [pl.Categorical, pl.Enum]
-#: It exports no null structs, its decimals may have no precision, and categories without values are unequal.
-_IS_OLD = tuple(map(int, pl.__version__.split(".")[:2])) < (1, 30)
-_UNKNOWN = [getattr(pl, name) for name in ("Object", "Int128", "UInt128", *["Decimal", "Struct"] * _IS_OLD) if hasattr(pl, name)]
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["b", "a"])])
+def test_categories_of_polars_come_back(dtype: Any) -> None:
+    frame = pl.DataFrame({"x": ["a", None, "b"]}, schema={"x": dtype})
 
-
-_FRAMES = dataframes(max_size=5, max_cols=4, excluded_dtypes=[*_UNKNOWN, *_CATEGORIES])
-
-
-@given(_FRAMES if _IS_OLD else _FRAMES | dataframes(max_size=5, allowed_dtypes=_CATEGORIES))
-def test_a_frame_of_polars_comes_back_as_it_was(frame: pl.DataFrame) -> None:
     assert data_stack.from_polars(frame).to_polars().equals(frame)
     assert data_stack.from_polars(frame.clear()).to_polars().schema == frame.schema
 
@@ -114,8 +49,8 @@ _FEATURES = {
     "image": (datasets.Image(), st.integers(1, 3).map(lambda size: np.full((size, 2, 3), size, np.uint8))),
     "label": (datasets.ClassLabel(names=["no", "yes"]), st.integers(0, 1)),
     "array": (datasets.Array2D((2, 2), "float32"), st.just([[1.0, 2.0], [3.0, 4.0]])),
-    "text": (datasets.Value("string"), st.one_of(st.none(), _TEXT)),
-    "box": ({"x": datasets.Value("int8")}, st.fixed_dictionaries({"x": _SMALL})),
+    "text": (datasets.Value("string"), st.one_of(st.none(), TEXT)),
+    "box": ({"x": datasets.Value("int8")}, st.fixed_dictionaries({"x": st.integers(-100, 100)})),
 }
 
 

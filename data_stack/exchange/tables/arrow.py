@@ -118,8 +118,8 @@ def from_csv(
     """The rows of a CSV file with a header as dict samples; the file is read whole, now.
 
     The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or text; the repr of the table
-    and ``column_types`` show it. A column stays text if numbers would change it: integers that int64, uint64 and float64 cannot
-    hold exactly, and ``0x10``. An empty cell is None. Quoted values may contain line breaks.
+    and ``column_types`` show it. Integers with a plus sign are float64. A column stays text if numbers would change it: integers
+    that int64, uint64 and float64 cannot hold exactly, and ``0x10``. An empty cell is None. Quoted values may have line breaks.
 
     Args:
         file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by gzip, bzip2, xz or zstd.
@@ -166,12 +166,22 @@ def _read_csv(
     data: bytes, options: Mapping[str, Any], types: Mapping[str, pa.DataType], columns: list[str] | None = None
 ) -> pa.Table:
     delimiter, encoding, nulls = (options[name] for name in ("delimiter", "encoding", "missing"))
-    return pa.csv.read_csv(
+    # types that pyarrow casts from text, but does not read
+    cast = {name: type_ for name, type_ in types.items() if pa.types.is_decimal256(type_) or pa.types.is_float16(type_)}
+    table = pa.csv.read_csv(
         pa.BufferReader(data),
         pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
         pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        pa.csv.ConvertOptions(column_types=types, null_values=nulls, strings_can_be_null=True, include_columns=columns),
+        pa.csv.ConvertOptions(
+            column_types={**types, **dict.fromkeys(cast, pa.string())},
+            null_values=nulls,
+            strings_can_be_null=True,
+            include_columns=columns,
+        ),
     )
+    for name in cast.keys() & {*table.column_names}:
+        table = table.set_column(table.column_names.index(name), name, table[name].cast(cast[name]))
+    return table
 
 
 def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:

@@ -75,7 +75,8 @@ def to_pandas(iterator: Any) -> pd.DataFrame:
 
 
 def _series(name: str, values: Column, origin: Origin | None) -> Any:
-    if values.ndim > 1 or values.dtype.names:
+    dtype = origin.kind if origin is not None and isinstance(origin.kind, _DTYPES) else None
+    if (values.ndim > 1 and not hasattr(dtype, "__from_arrow__")) or values.dtype.names:
         return pd.Series(list(values), dtype=object)
     if origin is None and values.dtype != _OBJECT:
         return pd.Series(values)
@@ -83,7 +84,7 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
         cells = cells_of(values, name, origin)
     except ConfigError:  # a column of pandas holds any objects
         return pd.Series(values, dtype=object)
-    types, dtype = pa.types, origin.kind if origin is not None and isinstance(origin.kind, _DTYPES) else None
+    types = pa.types
     if dtype is None and (types.is_nested(cells.type) or types.is_decimal(cells.type) or types.is_null(cells.type)):
         return pd.Series(values, dtype=object)
     numbers = types.is_boolean(cells.type) or types.is_integer(cells.type) or types.is_floating(cells.type)

@@ -156,6 +156,7 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
 
 def _cells(values: _Array) -> pa.Array:
     """Cells of the type inferred from the values."""
+    values = objects(values.tolist()) if values.ndim > 1 and values.dtype == object else values
     if values.ndim > 1 and values.dtype.kind in "biuf" and math.prod(values.shape[1:]):
         cells = pa.array(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(-1))
         return functools.reduce(pa.FixedSizeListArray.from_arrays, reversed(values.shape[1:]), cells)

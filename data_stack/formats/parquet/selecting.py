@@ -28,17 +28,17 @@ Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
-class InstantColumns(dict[str, npt.NDArray[Any]]):
-    """Columns that may include instants: times with a zone, in UTC.
+class TypedColumns(dict[str, npt.NDArray[Any]]):
+    """Columns with the stored types of those that are instants (times with a zone, here in UTC) or times of day.
 
     Args:
         columns: as in :data:`Columns`.
-        instants: names of the columns of instants.
+        types: by the names of such columns.
     """
 
-    def __init__(self, columns: Columns, instants: frozenset[str]) -> None:
+    def __init__(self, columns: Columns, types: Mapping[str, pa.DataType]) -> None:
         super().__init__(columns)
-        self.instants = instants
+        self.types = types
 
 
 class PredicateError(ConfigError):
@@ -127,12 +127,40 @@ def is_instant(type_: pa.DataType) -> bool:
     return pa.types.is_timestamp(type_) and type_.tz is not None
 
 
-#: Types to try for times with a zone. pyarrow compares different zones or different units, but not both.
-_WAYS_TO_SEE_INSTANTS: Final[tuple[Callable[[pa.DataType], pa.DataType], ...]] = (
-    lambda type_: pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_,
-    lambda type_: pa.timestamp(type_.unit, "UTC") if pa.types.is_timestamp(type_) else type_,
-    lambda type_: pa.timestamp("us", "UTC") if pa.types.is_timestamp(type_) else type_,
-)
+def is_seen_otherwise(type_: pa.DataType) -> bool:
+    """Whether expressions may see values of a type in several ways, see :func:`_ways_to_see`."""
+    return is_instant(type_) or pa.types.is_time(type_)
+
+
+_See = Callable[[pa.DataType], pa.DataType]
+
+
+def _ways_to_see(bound: pc.Expression) -> list[_See]:
+    """Types to try for instants and times of day.
+
+    pyarrow compares instants of different zones or different units, but not both. A time of day is also a duration, as it is in
+    samples.
+    """
+    with pa.ipc.open_file(bound.__reduce__()[1][0]) as file:
+        zones = re.findall(r"timestamp\[\w+, tz=(.+?)\]", file.schema.to_string(show_schema_metadata=False))
+
+    def way(zone: str | None, unit: str | None, is_span: bool) -> _See:
+        def see(type_: pa.DataType) -> pa.DataType:
+            if pa.types.is_time(type_):
+                return pa.duration(type_.unit) if is_span else type_
+            return pa.timestamp(unit or type_.unit, zone) if pa.types.is_timestamp(type_) else type_
+
+        return see
+
+    forms = [(None, None), *((zone, None) for zone in dict.fromkeys([*zones, "UTC"])), ("UTC", "us")]
+    return [way(zone, unit, is_span) for is_span in (False, True) for zone, unit in forms]
+
+
+def _seen_as(times: pa.Array, type_: pa.DataType) -> pa.Array:
+    if not pa.types.is_time(type_):
+        return times.cast(type_)
+    ticks = times.cast(pa.duration(type_.unit)).view(pa.int64())
+    return (ticks.cast(pa.int32()) if pa.types.is_time32(type_) else ticks).view(type_)
 
 
 class ArrowPredicate(Predicate):
@@ -156,12 +184,14 @@ class ArrowPredicate(Predicate):
             raise ConfigError(f"{shorten(expression)} uses no column: it is the same for all rows")
 
     def mask(self, columns: Columns) -> Bools:
-        instants = columns.instants if isinstance(columns, InstantColumns) else frozenset(self.fields)
+        types = columns.types if isinstance(columns, TypedColumns) else None
+        ways = _ways_to_see(self.bound) if types is None or types else [lambda type_: type_]
         problem: Exception | None = None
-        for see, type_of_nulls in itertools.product(_WAYS_TO_SEE_INSTANTS[: None if instants else 1], _TYPES_OF_NULLS):
+        for see, type_of_nulls in itertools.product(ways, _TYPES_OF_NULLS):
             try:
-                arrays = {name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields}
-                seen = {name: each.cast(see(each.type)) if name in instants else each for name, each in arrays.items()}
+                seen = {name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields}
+                for name in self.fields if types is None else types.keys() & {*self.fields}:
+                    seen[name] = _seen_as(seen[name], see(seen[name].type if types is None else types[name]))
                 return np.asarray(_evaluate(self.bound, seen).fill_null(False), bool)
             except _UNSUITABLE as error:
                 problem = problem or error
@@ -182,8 +212,8 @@ def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
         types: types of its columns.
     """
     ways = [
-        pa.schema([(each.name, see(each.type) if is_instant(each.type) else each.type) for each in types])
-        for see in _WAYS_TO_SEE_INSTANTS
+        pa.schema([(each.name, see(each.type) if is_seen_otherwise(each.type) else each.type) for each in types])
+        for see in _ways_to_see(bound)
     ]
     for seen in ways:
         with contextlib.suppress(*_UNSUITABLE):
@@ -216,7 +246,10 @@ def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.
 
 def suits_bounds_of_floats(bound: pc.Expression) -> bool:
     """Whether bounds of floats, which exclude NaN, may decide an expression; False if uncertain."""
-    return _TRUE_BEYOND_BOUNDS.search(str(bound)) is None
+    try:
+        return _TRUE_BEYOND_BOUNDS.search(str(bound)) is None
+    except UnicodeDecodeError:  # pyarrow writes bytes of a view as they are
+        return False
 
 
 def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType) -> pa.Array:

@@ -99,7 +99,7 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
         return files
     columns = {field.name: partition_column(field, files) for field in fields}
     if len(fields) == len(predicate.fields):  # it needs partition columns only
-        mask = predicate.mask(selecting.InstantColumns(columns, _instants(schema, predicate)))
+        mask = predicate.mask(selecting.TypedColumns(columns, _times(schema, predicate)))
     elif predicate.bound is not None:
         types = _types_of(schema, predicate)
         guarantees = [
@@ -119,9 +119,10 @@ def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
     return selecting.types_seen(predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields]))
 
 
-def _instants(schema: Schema, predicate: Predicate) -> frozenset[str]:
-    """The columns of a predicate that are times with a zone."""
-    return frozenset(name for name in predicate.fields if selecting.is_instant(schema[name].arrow_type()))
+def _times(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
+    """The types of the columns of a predicate that are instants or times of day."""
+    types = {name: schema[name].arrow_type() for name in predicate.fields}
+    return {name: type_ for name, type_ in types.items() if selecting.is_seen_otherwise(type_)}
 
 
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
@@ -155,7 +156,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(selecting.InstantColumns(values, _instants(groups.schema, predicate)))
+            mask = predicate.mask(selecting.TypedColumns(values, _times(groups.schema, predicate)))
         except PredicateError as error:
             where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
             raise ConfigError(f"{where}: {error.reason}") from error

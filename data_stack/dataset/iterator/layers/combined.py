@@ -20,6 +20,7 @@ from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import Batch, Column, assemble, join_batches, join_columns, list_columns, map_columns
+from data_stack.values.stacking import Batch, Column, join_batches, join_columns, list_columns, map_columns, value_of
 
 _Positions = npt.NDArray[np.intp]
 
@@ -103,9 +104,16 @@ class CombinedAccess(SampleAccess):
         slots = [each for _, _, each in requests]
         return join_batches([source.batch(wanted) for source, wanted, _ in requests], functools.partial(assemble, slots=slots))
 
+    def empty_batch(self) -> Batch:
+        if self.n_samples:
+            return super().empty_batch()
+        empty = (part.batch(np.empty(0, dtype=np.intp)) for part, _ in self.parts)
+        return next((batch for batch in empty if len(batch)), ())
+
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if not self.n_samples:
-            return [np.empty(0) for _ in keys]
+            batch: Any = self.empty_batch()
+            return [value_of(batch, key) if len(batch) else np.empty(0) for key in keys]
         if positions is None:
             pieces = [[column[:length] for column in part.columns(keys)] for part, length in self.parts if length]
             return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
