@@ -19,8 +19,7 @@ from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column, assemble, join_batches, join_columns, list_columns, map_columns
-from data_stack.values.stacking import Batch, Column, join_batches, join_columns, list_columns, map_columns, value_of
+from data_stack.values.stacking import Batch, Column, assemble, join_batches, join_columns, list_columns, map_columns, value_of
 
 _Positions = npt.NDArray[np.intp]
 
