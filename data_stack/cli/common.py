@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from data_stack.exception import ConfigError
 from data_stack.show.markup import Block, Paragraph, Table, as_text, printable
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors import StorageConnector
@@ -137,6 +138,12 @@ class Group(click.Group):
 
     def __init__(self, params: list[click.Parameter], **options: Any) -> None:
         super().__init__(params=[*params, *_common_options()], **options)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest command, which click does from 8.4 on only."""
+        if args[0][:1].isalpha() and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            ctx.fail(f"no command {args[0]!r}{did_you_mean(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
 
 
 _EXIT_CODES = """\b

@@ -22,7 +22,6 @@ from data_stack.util.suggestions import did_you_mean
 #: Openings of which this process has the same code; it has loaded it, so it does not read those files for each shard.
 _compared: set[str] = set()
 
-
 #: Engines of our own plugins, whose extras have their names.
 _OF_EXTRAS = {"ray", "spark"}
 

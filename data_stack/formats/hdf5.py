@@ -278,7 +278,7 @@ def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         columns: arrays by the path of their dataset; those of dtype object hold text of any length.
 
     Raises:
-        ConfigError: the name or dtype of a column is invalid in HDF5.
+        ConfigError: the name or dtype of a column is invalid in HDF5, or ``columns`` is no mapping.
     """
     if not isinstance(columns, Mapping):
         raise ConfigError(f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator")

@@ -214,7 +214,7 @@ def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> No
         columns: arrays by name.
 
     Raises:
-        ConfigError: the dtype of an array holds Python objects.
+        ConfigError: the dtype of an array holds Python objects, or ``columns`` is no mapping.
     """
     if not isinstance(columns, Mapping):
         raise ConfigError(f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator")

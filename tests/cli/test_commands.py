@@ -100,7 +100,7 @@ def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_pat
         (["report", "digits", "--split", "trian"], "did you mean 'train'"),
         (["report", "digits", "-O", "color"], "KEY=VALUE"),
         (["list", "--storage", "nosuch://place"], "nosuch://"),
-        (["lst"], "'lst'. Did you mean 'list'?"),
+        (["lst"], "no command 'lst' (did you mean 'list'?)"),
         (["list", "--jsn"], "Did you mean "),
         (["prepare", "digits", "--engine", "sparc"], "did you mean 'spark'"),
         (["show", "digits", "-o", "sheet.txt"], ".png or .jpg"),
