@@ -39,7 +39,7 @@ def by_hand(data: Path, _: Path) -> Epochs:
     return epoch
 
 
-class _Files:
+class Files:
     """Map-style, for torch and Grain."""
 
     def __init__(self, data: Path) -> None:
@@ -62,7 +62,7 @@ def _torch_loader(dataset: Any, **options: Any) -> Any:
 
 
 def by_torch(data: Path, _: Path) -> Epochs:
-    loader = _torch_loader(_Files(data), shuffle=True)
+    loader = _torch_loader(Files(data), shuffle=True)
     return lambda: iter(loader)
 
 
@@ -73,7 +73,7 @@ def by_grain(data: Path, _: Path) -> Epochs:
         import numpy as np
         import torch
 
-        dataset = grain.MapDataset.source(_Files(data)).seed(0).shuffle()  # type: ignore[arg-type]
+        dataset = grain.MapDataset.source(Files(data)).seed(0).shuffle()  # type: ignore[arg-type]
         batches = dataset.to_iter_dataset(grain.ReadOptions(num_threads=0)).batch(_BATCH)
         options = grain.MultiprocessingOptions(num_workers=N_WORKERS)
         for images, labels in batches.mp_prefetch(options):

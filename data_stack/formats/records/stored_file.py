@@ -52,10 +52,14 @@ class BlockChecks:
         Raises:
             DatasetFileCorruptError: a block is damaged.
         """
+        checked, size = self._checked, self.size
         for start, stop in zip(starts, ends, strict=True):
-            end = min(stop, self.size)
-            for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1 if end > start else 0):
-                if not self._checked[block]:
+            end = stop if stop < size else size
+            first, last = start >> _SHIFT, (end - 1) >> _SHIFT
+            if end <= start or (first == last and checked[first]):
+                continue  # as nearly always: kept short
+            for block in range(first, last + 1):
+                if not checked[block]:
                     self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
 
     def check_block(self, block: int, content: memoryview) -> None:

@@ -308,7 +308,7 @@ def _check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnK
     if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
         raise ConfigError(f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]")
     if not all(isinstance(column, str) or hasattr(column, "__index__") for column in columns):
-        raise ConfigError(f"columns are named by positions or keys, not by {_list(columns)}")
+        raise ConfigError(f"each column is named by its position or key, one argument each, not by {_list(columns)}")
     keys = tuple([column_key(iterator, column if isinstance(column, str) else operator.index(column)) for column in columns])
     if len(set(keys)) < len(keys):
         raise ConfigError(f"a column is selected twice, among {_list(columns)}")
