@@ -47,6 +47,13 @@ def pillow(module: str = "Image") -> ModuleType:
     return import_optional(f"PIL.{module}", "a column of images", "Pillow", "images")
 
 
+@functools.cache
+def _check_pillow() -> None:
+    """Pillow is imported when it is used: another decoder may do without it."""
+    if find_spec("PIL") is None:
+        pillow()  # which raises the error
+
+
 def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
     """Decode an image file of any format that Pillow reads, rotated by its EXIF orientation; of an animation the first frame.
 
@@ -120,8 +127,7 @@ class ImageCodec(Codec):
     _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
     def __post_init__(self) -> None:
-        if find_spec("PIL") is None:
-            pillow()  # which raises the error: another decoder may do without it, so it is imported when it is used
+        _check_pillow()
         if self.mode not in (None, "L", "RGB", "RGBA"):
             raise ConfigError(f"mode must be 'L', 'RGB', 'RGBA' or None, got {self.mode!r:.60}")
         check_range("max_pixels", self.max_pixels, 1)
