@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from data_stack.codecs.codec import Codecs, Column, codec_of, decode_file, type_of_bytes, types_by_extension
-from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
 from data_stack.formats.columns import FieldsAccess
@@ -269,6 +269,10 @@ class _ImagesAccess(FieldsAccess):
             return [index.columns[field][position] for position in positions]
         with decoding_for(current_request()):
             return [self.source._read(index.paths[position], self.source._decodes) for position in positions]
+
+    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        paths, decodes = self.source._index().paths, self.source._decodes
+        return (self.source._read(paths[place], decodes) for place in positions.tolist()) if key == "image" and decodes else None
 
     def locate(self, position: int) -> str:
         return self.source._folder.full_name(self.source._index().paths[position])

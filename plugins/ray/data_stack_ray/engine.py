@@ -21,6 +21,11 @@ logger = logging.getLogger("data_stack")
 
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 10.0
+#: Tasks that take less on average wait in their actor, one each: Ray takes a millisecond or two to send the next one.
+_QUICK_SECONDS = 0.1
+
+#: What an actor does, and the task that waits behind it: what it will return, and the task; None: it starts.
+_Work = deque[tuple[Any, str | None]]
 
 
 class RayEngine(PreparationEngine):
@@ -57,29 +62,37 @@ class RayEngine(PreparationEngine):
 
     def run(self, work: Callable[[Any], Any], tasks: Mapping[str, Any], *, title: str) -> Generator[tuple[str, Any], None, None]:
         package = pack(work)
-        waiting, failures = deque(tasks), Counter[str]()
+        waiting, failures, n_done = deque(tasks), Counter[str](), 0
         with ray_session(self._address):
             sent = ray.put(package)
-            actors: dict[Any, tuple[Any, str | None]] = {}  # by what it will return: an actor, its task; None: it starts
-            n_wanted, looked_at = 0, -_LOOK_SECONDS
+            actors: dict[Any, _Work] = {}  # by actor
+            started, n_wanted, looked_at = time.monotonic(), 0, -_LOOK_SECONDS
             try:
-                while waiting or any(name is not None for _, name in actors.values()):
+                while waiting or any(name is not None for work in actors.values() for _, name in work):
                     if time.monotonic() - looked_at >= _LOOK_SECONDS:
                         n_wanted, looked_at = self._n_wanted(), time.monotonic()
-                    n_starting = sum(name is None for _, name in actors.values())
+                    n_starting = sum(work[0][1] is None for work in actors.values())
                     for _ in range(min(n_wanted - len(actors), len(waiting) - n_starting)):
                         actor = self._actors.remote()
-                        actors[actor.wait.remote()] = actor, None
-                    for reference in ray.wait([*actors], timeout=_LOOK_SECONDS)[0]:
-                        actor, name = actors[reference]
+                        actors[actor] = deque([(actor.wait.remote(), None)])
+                    of_actors = {work[0][0]: actor for actor, work in actors.items()}
+                    for reference in ray.wait([*of_actors], timeout=_LOOK_SECONDS)[0]:
+                        actor = of_actors[reference]
+                        _, name = actors[actor].popleft()
                         result, failure = _end_of(reference)
-                        if failure is None and waiting:
-                            following = waiting.popleft()
-                            attempt = actor.attempt.options(name=f"{title}: {following}")
-                            actors[attempt.remote(sent, tasks[following])] = actor, following
+                        n_done += name is not None
+                        if failure is None:
+                            is_quick = (time.monotonic() - started) * n_wanted < _QUICK_SECONDS * n_done
+                            while waiting and len(actors[actor]) < 1 + is_quick:
+                                following = waiting.popleft()
+                                attempt = actor.attempt.options(name=f"{title}: {following}")
+                                actors[actor].append((attempt.remote(sent, tasks[following]), following))
                         else:
+                            waiting.extendleft(following for _, following in actors[actor] if following is not None)
+                            actors[actor].clear()
+                        if not actors[actor]:
                             ray.kill(actor)
-                        del actors[reference]
+                            del actors[actor]
                         if failure is None and name is not None:
                             yield name, result
                         elif failure is not None and (name is not None or waiting):
@@ -106,9 +119,9 @@ def _end_of(reference: Any) -> tuple[Any, Failure | None]:
         return None, Failure(f"ended in Ray: {type(error).__name__}: {error!s:.1000}")
 
 
-def _kill(actors: Mapping[Any, tuple[Any, str | None]]) -> None:
+def _kill(actors: Mapping[Any, _Work]) -> None:
     """Kill actors, and wait until Ray has lost them. Cancelling their tasks now and then ends this process (Ray 2.60)."""
-    for actor, _ in actors.values():
+    for actor in actors:
         ray.kill(actor)
-    if actors:
-        ray.wait([*actors], num_returns=len(actors), timeout=_GRACE_SECONDS, fetch_local=False)
+    if references := [reference for work in actors.values() for reference, _ in work]:
+        ray.wait(references, num_returns=len(references), timeout=_GRACE_SECONDS, fetch_local=False)
