@@ -141,6 +141,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--epochs", type=int, default=4, help="that one round trains")
     arguments, results = parser.parse_args(), Results()
+    if not torch.cuda.is_available():
+        print("there is no CUDA here")
+        return
     print(torch.cuda.get_device_name(), os.cpu_count(), "cores,", arguments.workers, "workers", flush=True)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         data, folders = Path(name, "images"), {"jpegs": Path(name, "records"), "pixels": Path(name, "pixels")}
