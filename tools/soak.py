@@ -449,7 +449,8 @@ def soak(seed: int, minutes: float, n_processes: int, folder: Path, kept: Path) 
         kinds = {"file": FileStores(disk or folder / "files"), "mongodb": MongoDBStores(mongod.uri()), "s3": S3Stores(s3)}
         with contextlib.closing(Faults(seed, mongod, s3, proxy, disk)) as faults:
             ledger = Ledger(kept, faults)
-            run = stack.enter_context(contextlib.closing(Soak(seed, n_processes, kinds, ledger, faults)))
+            with faults.calm:  # until the stores are there
+                run = stack.enter_context(contextlib.closing(Soak(seed, n_processes, kinds, ledger, faults)))
             while (left := end - time.monotonic()) > 0:
                 run.run(min(60.0, left))
                 run.check()
