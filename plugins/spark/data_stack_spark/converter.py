@@ -129,7 +129,8 @@ def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str
             writer.parquet(url)
     except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
         reason = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
-        raise StorageError(f"Spark could not write the DataFrame to {url}: {reason:.1000}") from error
+        cause = reason.rpartition("Caused by: ")[2]  # the last one is the first that happened
+        raise StorageError(f"Spark could not write the DataFrame to {url}: {cause:.1000}") from error
 
 
 def _of_path(path: str) -> SparkDatasetConverter:
