@@ -51,6 +51,7 @@ def sequence() -> SequenceDatasetIterator:
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "sequence of lists": sequence,
+    "view of views": lambda: DatasetIteratorView(DatasetIteratorView(sequence(), range(N)[::-1]), range(N)[::-1]),
     "informed client's wrapper": lambda: InformedDatasetIterator(ClientWrapper(sequence()), DatasetMeta()),
     "combined": lambda: CombinedDatasetIterator(
         [
