@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
+from layer_laws import exact
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.exception import ConfigError
@@ -22,22 +23,6 @@ from data_stack.exception import ConfigError
 
 class Colour(IntEnum):
     RED = 1
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of one type, all the way down; NaNs are equal."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, (np.ndarray, np.generic)) and one.dtype != object:
-        kinds = [(each.dtype.newbyteorder("<"), each.shape) for each in (one, other)]
-        return kinds[0] == kinds[1] and one.tobytes() == other.tobytes()
-    if isinstance(one, np.ndarray):
-        return same(one.tolist(), other.tolist())
-    if isinstance(one, dict):
-        return same(list(one.items()), list(other.items()))
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other or (one != one and other != other))
 
 
 dtypes = st.one_of(
@@ -78,7 +63,7 @@ values = st.recursive(
 def test_what_was_written_is_read_as_it_was(value: Any) -> None:
     data = json.loads(json.dumps(to_plain(value), allow_nan=False))
 
-    assert same(from_plain(data), value)
+    assert exact(from_plain(data)) == exact(value)
     assert canonical_json(to_plain(from_plain(data))) == canonical_json(data)
 
 

@@ -27,27 +27,25 @@ Damager = Callable[[str, str], None]
 Make = Callable[[Path, Database[Any]], tuple[StorageConnector, Damager]]
 
 
-def numbers_class(folder: Path, *, is_raw: bool = False) -> type[DatasetFactory]:
-    """Numbers; ``is_raw``: read from the source as it is."""
+def numbers_class(folder: Path) -> type[DatasetFactory]:
+    """Numbers of a source in the folder."""
     source = folder / "source.bin"
     source.write_bytes(np.arange(N).tobytes())
 
-    class Raw(DatasetFactory):
+    class Numbers(DatasetFactory):
         card = DatasetCard("numbers", "1", license="CC0-1.0")
         sources = (ResourceDefinition("raw/n.bin", source.as_uri()),)
         splits = ("all",)
 
-        def open(self, split: str, prepared: Any) -> Any:
-            with prepared["raw/n.bin" if is_raw else "n.bin"] as file:
-                numbers = np.frombuffer(file.read(), np.int64)
-            return SequenceDatasetIterator([numbers, numbers, numbers])
-
-    class Numbers(Raw):
         def preprocess(self, raw: Any, prepared: Any) -> None:
             with raw["raw/n.bin"] as file, prepared.create("n.bin") as target:
                 target.write(file.read())
 
-    return Raw if is_raw else Numbers
+        def open(self, split: str, prepared: Any) -> Any:
+            with prepared["n.bin"] as file:
+                return SequenceDatasetIterator([np.frombuffer(file.read(), np.int64)])
+
+    return Numbers
 
 
 def overwrite(path: Path) -> None:
@@ -74,6 +72,12 @@ def in_objects(folder: Path, _: Database[Any]) -> tuple[StorageConnector, Damage
     return FsspecStorageConnector(f"file://{folder / 'store'}"), damage
 
 
+def uri_of(mongodb: Database[Any]) -> str:
+    mongodb.command("ping")  # for its address
+    host, port = mongodb.client.address or ("", 0)
+    return f"mongodb://{host}:{port}/{mongodb.name}"
+
+
 def in_mongodb(_: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damager]:
     resources, chunks = mongodb["data_stack.resources"], mongodb["data_stack.chunks"]
 
@@ -90,8 +94,7 @@ def in_mongodb(_: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damag
         else:
             chunks.delete_one(chunk)
 
-    uri = f"mongodb://{mongodb.client.address[0]}:{mongodb.client.address[1]}/{mongodb.name}"  # type: ignore[index]
-    return MongoDBStorageConnector(uri, chunk_bytes=65_536, inline_bytes=16_384), damage
+    return MongoDBStorageConnector(uri_of(mongodb), chunk_bytes=65_536, inline_bytes=16_384), damage
 
 
 def cached(make: Make) -> Make:
@@ -107,7 +110,6 @@ STORES: dict[str, Make] = {"folder": in_folder, "objects": in_objects, "mongodb"
 
 @pytest.fixture(params=STORES)
 def made(request: pytest.FixtureRequest, tmp_path: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damager]:
-    mongodb.command("ping")  # for its address
     return STORES[request.param](tmp_path, mongodb)
 
 
@@ -143,15 +145,13 @@ def test_it_is_prepared_again_when_it_is_loaded(
 def test_where_nothing_can_be_written_the_damage_is_the_cause_and_says_what_to_do(
     tmp_path: Path, mongodb: Database[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    mongodb.command("ping")
     store, damage = in_mongodb(tmp_path, mongodb)
     factory = numbers_class(tmp_path)
     factory(store).prepare()
     damage("content", PREPARED)
-    uri = f"mongodb://{mongodb.client.address[0]}:{mongodb.client.address[1]}/{mongodb.name}"  # type: ignore[index]
 
     with pytest.raises(ReadOnlyStorageError) as caught:
-        factory(MongoDBStorageConnector(uri, read_only=True)).get_dataset_iterator()
+        factory(MongoDBStorageConnector(uri_of(mongodb), read_only=True)).get_dataset_iterator()
     with pytest.raises(DamagedBlockError, match=r"data-stack prepare NAME --again.*data-stack copy --deep"):
         store.verify_resource(PREPARED)
 

@@ -28,7 +28,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.layers.encoded import EncodedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, ModelNotTrainedError
+from data_stack.exception import ModelNotTrainedError
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 
@@ -39,10 +39,6 @@ LABELS = np.arange(N) % 3
 WORDS = [["cat", "dog", "bird"][i % 3] for i in range(N)]
 IMAGES = RNG.integers(0, 256, size=(N, 4, 5), dtype=np.uint8)
 RAGGED = [IMAGES[i, : 2 + i % 2] for i in range(N)]
-
-
-def ordinal() -> CategoricalEncoder:
-    return CategoricalEncoder("ordinal")
 
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
@@ -105,9 +101,6 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
 
-# ---------------------------------------------------------------------- classes
-
-
 # ---------------------------------------------------------------------- meta
 
 
@@ -152,24 +145,3 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
     assert_same(list(rebuilt), list(stack))
     assert rebuilt.fingerprint() == stack.fingerprint()
     assert meta_of(rebuilt) == meta_of(stack)
-
-
-@pytest.mark.parametrize(
-    "encode",
-    [
-        lambda it: it.encode({}),
-        lambda it: it.encode({0: np.log}),
-        lambda it: it.encode({True: OneHotEncoder([1])}),
-        lambda it: it.encode({"label": OneHotEncoder([0])})[0],
-        lambda it: it.encode({1: OneHotEncoder([0]), -1: OneHotEncoder([0])})[0],
-        lambda it: fitted(it[:0], ContinuousEncoder()),
-        lambda it: fitted(it, dict.fromkeys([0, 1], ContinuousEncoder())),
-        lambda it: it[:0].one_hot(),
-        lambda it: it.map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0]),
-        lambda it: Samples([(1, "a"), (2, {})]).one_hot(),
-        lambda it: informed().one_hot().one_hot(),
-    ],
-)
-def test_columns_and_encoders_that_do_not_fit_are_refused(encode: Callable[[Any], Any]) -> None:
-    with pytest.raises(ConfigError):
-        encode(SequenceDatasetIterator([NUMBERS, LABELS]))

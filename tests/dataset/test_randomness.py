@@ -95,9 +95,6 @@ def test_the_upper_half_of_a_product_is_exact(pairs: list[tuple[int, int]]) -> N
     assert high_product_array(factors, others).tolist() == exact
 
 
-# --- as good as drawn. The keys are fixed, so these tests give the same answer every time -------------------------------
-
-
 # --- generators ----------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,6 @@ def nested(**config: Any) -> Splitter:
     return SplitterFactory.get_nested_cv_splitter(**{"num_outer_loop_folds": 3, "num_inner_loop_folds": 2, "seed": 7} | config)
 
 
-CONSECUTIVE_4 = [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17], [18, 19, 20, 21, 22]]
 STRATIFIED_3 = [[0, 2, 6, 13, 14, 15, 16, 19], [1, 3, 5, 10, 11, 12, 17, 18], [4, 7, 8, 9, 20, 21, 22]]
 RANDOM_3 = [[0, 1, 2, 5, 11, 12, 20, 22], [6, 9, 10, 13, 16, 17, 18, 21], [3, 4, 7, 8, 14, 15, 19]]
 
@@ -38,22 +37,6 @@ GOLDEN: list[tuple[str, Splitter, Any]] = [
         "stratified",
         SplitterFactory.get_stratified_splitter([0.5, 0.3, 0.2], 5),
         [[6, 21, 20, 8, 22, 14, 9, 4, 13, 7, 12], [3, 17, 19, 18, 16, 11], [10, 1, 15, 5, 0, 2]],
-    ),
-    (
-        "folds",
-        SplitterFactory.get_cv_splitter(num_folds=4, seed=7),
-        [[2, 6, 14, 15, 16, 19], [0, 1, 5, 11, 12, 13], [3, 4, 8, 10, 17, 18], [7, 9, 20, 21, 22]],
-    ),
-    ("folds in order", SplitterFactory.get_cv_splitter(num_folds=4, shuffle=False, seed=7), CONSECUTIVE_4),
-    (
-        "random folds",
-        SplitterFactory.get_cv_splitter(num_folds=4, stratification=False, seed=7),
-        [[1, 2, 5, 12, 20, 22], [0, 6, 11, 16, 18, 21], [8, 9, 10, 13, 14, 17], [3, 4, 7, 15, 19]],
-    ),
-    (
-        "consecutive folds",
-        SplitterFactory.get_cv_splitter(num_folds=4, stratification=False, shuffle=False, seed=7),
-        CONSECUTIVE_4,
     ),
     (
         "nested",

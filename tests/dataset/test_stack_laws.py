@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import Samples as ClientSamples
+from layer_laws import check_all_ways_agree
 
 import data_stack
 from data_stack.dataset.iterator import (
@@ -21,17 +22,14 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import MetaFactory
-from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import stack_samples
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 
 Samples = list[Any]
 Stack = tuple[DatasetIteratorIF, Samples]
-Layer = Callable[[DatasetIteratorIF, Samples], Stack]
+Make = Callable[[Any, Any], DatasetIteratorIF]
+Layer = tuple[Make, Callable[[Samples, Any], Samples]]
 
 _MAX_SAMPLES = 120
-_LABEL: dict[str, ColumnKey] = {"tuple": 1, "dict": "label"}
-_ID: dict[str, ColumnKey] = {"tuple": 0, "dict": "id"}
 
 
 # ---------------------------------------------------------------------- sources, and the same as a list
@@ -56,26 +54,11 @@ def _sources(draw: st.DrawFn) -> Stack:
     return SequenceDatasetIterator(columns), list(zip(*columns, strict=True))
 
 
-def _kind(samples: Samples) -> str:
-    return "dict" if samples and isinstance(samples[0], dict) else "tuple"
-
-
 # ---------------------------------------------------------------------- layers, and the same of a list
 
 
-def _drawn(source: DatasetIteratorIF, samples: Samples, stack: Callable[[DatasetIteratorIF], DatasetIteratorIF]) -> Stack:
-    """A layer that draws positions: which ones, is seen from what it draws from an iterator of positions."""
-    labels = [sample[_LABEL[_kind(samples)]] for sample in samples]
-    order = [position for position, _ in stack(SequenceDatasetIterator([list(range(len(samples))), labels]))]
-    return stack(source), [samples[position] for position in order]
-
-
 def _is_even(sample: Any) -> bool:
-    return bool(sample[_ID[_kind([sample])]] % 2 == 0)
-
-
-def _is_small(label: Any) -> bool:
-    return bool(label < 3)
+    return bool(sample["id" if isinstance(sample, dict) else 0] % 2 == 0)
 
 
 def _are_small(labels: Any) -> Any:
@@ -88,232 +71,100 @@ def _relabelled(sample: Any) -> Any:
     return (*sample[:1], sample[1] + 1, *sample[2:])
 
 
-def _slice(draw: st.DrawFn) -> Layer:
-    start, stop = (draw(st.none() | st.integers(-30, 30)) for _ in range(2))
-    index = slice(start, stop, draw(st.sampled_from([None, 1, 2, -1, -3])))
-    return lambda iterator, samples: (iterator[index], samples[index])
+def _interleaved(samples: Samples, label: ColumnKey) -> Samples:
+    half = len(samples) // 2
+    turns = [sample for pair in zip(samples[:half], samples[half:], strict=False) for sample in pair]
+    return turns + samples[2 * half :]
 
 
-def _index_array(draw: st.DrawFn) -> Layer:
-    numbers = draw(st.lists(st.floats(0, 1, exclude_max=True), max_size=40))
-    as_array = draw(st.booleans())
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        indices = [int(number * 2 * len(samples)) - len(samples) for number in numbers] if samples else []
-        return iterator[np.asarray(indices, dtype=np.int16) if as_array else indices], [samples[index] for index in indices]
-
-    return layer
+def _small(samples: Samples, label: Any) -> Samples:
+    return [sample for sample in samples if sample[label] < 3]
 
 
-def _shuffle(draw: st.DrawFn) -> Layer:
-    seed = draw(st.integers(0, 99))
-    return lambda iterator, samples: _drawn(iterator, samples, lambda it: it.shuffle(seed))
+def _informed(iterator: Any, label: Any) -> DatasetIteratorIF:
+    return InformedDatasetIterator(iterator, DatasetMeta(IteratorMeta(label, label, label), "id", "name", "tag"))
 
 
-def _repeat(draw: st.DrawFn) -> Layer:
-    times = draw(st.integers(0, 3))
-    return lambda iterator, samples: (iterator.repeat(times), samples * times)
+def _names(samples: Samples) -> list[str]:
+    return ["id", "label", *(f"field {number}" for number in range(2, len(samples[0])))]
 
 
-def _combine(draw: st.DrawFn) -> Layer:
-    step = draw(st.sampled_from([1, 2, -1]))
-    return lambda iterator, samples: (
-        iterator.combine(iterator[::step], iterator[:0], iterator[:3]),
-        samples + samples[::step] + samples[:3],
-    )
+def _drawn(make: Make) -> Layer:
+    """A layer that draws positions: which ones, is seen from what it draws from an iterator of positions."""
+
+    def expect(samples: Samples, label: Any) -> Samples:
+        probe = SequenceDatasetIterator([list(range(len(samples))), [sample[label] for sample in samples]])
+        return [samples[position] for position, _ in make(probe, 1)]
+
+    return make, expect
 
 
-def _interleave(draw: st.DrawFn) -> Layer:
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        half = len(samples) // 2
-        first, second = samples[:half], samples[half:]  # the second has at most one more
-        turns = [sample for pair in zip(first, second, strict=False) for sample in pair]
-        return iterator[:half].interleave(iterator[half:]), turns + second[half:]
-
-    return layer
-
-
-def _mix(draw: st.DrawFn) -> Layer:
-    seed = draw(st.integers(0, 99))
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        if not samples:
-            return iterator, samples
-        return _drawn(iterator, samples, lambda it: it.mix(it[:1], proportions=[2, 1], seed=seed, n_samples=20))
-
-    return layer
-
-
-def _filter(draw: st.DrawFn) -> Layer:
-    kind = draw(st.sampled_from(["samples", "column", "batched"]))
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        label = _LABEL[_kind(samples)]
-        if not samples:
-            return iterator.filter(_is_even), []
-        if kind == "samples":
-            return iterator.filter(_is_even), [sample for sample in samples if _is_even(sample)]
-        predicate = _is_small if kind == "column" else _are_small
-        filtered = iterator.filter(predicate, column=label, batched=kind == "batched")
-        return filtered, [sample for sample in samples if sample[label] < 3]
-
-    return layer
-
-
-def _sort(draw: st.DrawFn) -> Layer:
-    descending = draw(st.booleans())
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        if not samples:
-            return iterator, samples
-        by = _LABEL[_kind(samples)]
-        # sorted() with reverse=True keeps equal ones in their old order, as ours does
-        expected = sorted(samples, key=lambda sample: sample[by], reverse=descending)
-        return iterator.sort(by, descending=descending), expected
-
-    return layer
-
-
-def _shard(draw: st.DrawFn) -> Layer:
-    world = draw(st.integers(1, 4))
-    rank = draw(st.integers(0, world - 1))
-    if draw(st.booleans()):
-        return lambda iterator, samples: (iterator.shard(rank, world), samples[rank::world])
-
-    def contiguous(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        parts = np.array_split(np.arange(len(samples)), world)
-        return iterator.shard(rank, world, contiguous=True), [samples[position] for position in parts[rank].tolist()]
-
-    return contiguous
-
-
-def _map(draw: st.DrawFn) -> Layer:
-    return lambda iterator, samples: (iterator.map(_relabelled), [_relabelled(sample) for sample in samples])
-
-
-def _select(draw: st.DrawFn) -> Layer:
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        if _kind(samples) == "dict" or (samples and len(samples[0]) != 4):
-            return iterator, samples
-        return iterator.select(0, 1, 3, 2), [(i, c, t, p) for i, c, p, t in samples]
-
-    return layer
-
-
-def _as_dict(draw: st.DrawFn) -> Layer:
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        if not samples or _kind(samples) == "dict":
-            return iterator, samples
-        names = ["id", "label", *(f"field {number}" for number in range(2, len(samples[0])))]
-        return iterator.as_dict(*names), [dict(zip(names, sample, strict=True)) for sample in samples]
-
-    return layer
-
-
-def _zip(draw: st.DrawFn) -> Layer:
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        if not samples or _kind(samples) == "dict" or len(samples[0]) > 8:
-            return iterator, samples
-        others = samples[::-1]
-        return iterator.zip(iterator[::-1]), [one + other for one, other in zip(samples, others, strict=True)]
-
-    return layer
-
-
-def _in_memory(draw: st.DrawFn) -> Layer:
-    return lambda iterator, samples: (iterator.in_memory(), samples)
-
-
-def _cache(draw: st.DrawFn) -> Layer:
-    max_bytes = draw(st.sampled_from([None, 0, 2_000]))
-    return lambda iterator, samples: (iterator.cache(max_bytes), samples)
-
-
-def _inform(draw: st.DrawFn) -> Layer:
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        kind = _kind(samples)
-        layout = MetaFactory.get_iterator_meta(sample_pos=_ID[kind], target_pos=_LABEL[kind], tag_pos=_LABEL[kind])
-        return InformedDatasetIterator(iterator, MetaFactory.get_dataset_meta("id", "name", "tag", layout)), samples
-
-    return layer
-
-
-_REARRANGING = [_slice, _index_array, _shuffle, _repeat, _combine, _interleave, _mix, _filter, _sort, _shard]
-_CHANGING = [_map, _select, _as_dict, _zip, _in_memory, _cache, _inform]
+#: Each is given the column of the labels, too.
+OF_ANY: list[Layer] = [
+    (lambda it, label: it.repeat(0), lambda samples, label: []),
+    (lambda it, label: it.repeat(2), lambda samples, label: samples * 2),
+    (lambda it, label: it.combine(it[::-1], it[:0], it[:3]), lambda samples, label: samples + samples[::-1] + samples[:3]),
+    (lambda it, label: it[: len(it) // 2].interleave(it[len(it) // 2 :]), _interleaved),
+    (lambda it, label: it.filter(_is_even), lambda samples, label: list(filter(_is_even, samples))),
+    (lambda it, label: it.map(_relabelled), lambda samples, label: list(map(_relabelled, samples))),
+    (lambda it, label: it.shard(1, 3), lambda samples, label: samples[1::3]),
+    (lambda it, label: it.shard(0, 2, contiguous=True), lambda samples, label: samples[: -(-len(samples) // 2)]),
+    (lambda it, label: it.in_memory(), lambda samples, label: samples),
+    (lambda it, label: it.cache(), lambda samples, label: samples),
+    (lambda it, label: it.cache(2000), lambda samples, label: samples),
+    (_informed, lambda samples, label: samples),
+]
+OF_SOME: list[Layer] = [
+    (lambda it, label: it.filter(_are_small, column=label), _small),
+    (lambda it, label: it.filter(_are_small, column=label, batched=True), _small),
+    (lambda it, label: it.sort(label), lambda samples, label: sorted(samples, key=itemgetter(label))),
+    # sorted() with reverse=True keeps equal ones in their old order, as ours does
+    (
+        lambda it, label: it.sort(label, descending=True),
+        lambda samples, label: sorted(samples, key=itemgetter(label), reverse=True),
+    ),
+    _drawn(lambda it, label: it.shuffle(5)),
+    _drawn(lambda it, label: it.mix(it[:1], proportions=[2, 1], seed=3, n_samples=20)),
+]
+OF_TUPLES: list[Layer] = [
+    (lambda it, label: it.select(0, 1, -1, 2), lambda samples, label: [(*each[:2], each[-1], each[2]) for each in samples]),
+    (
+        lambda it, label: it.as_dict(*_names(it)),
+        lambda samples, label: [dict(zip(_names(samples), sample, strict=True)) for sample in samples],
+    ),
+    (lambda it, label: it.zip(it[::-1]), lambda samples, label: [a + b for a, b in zip(samples, samples[::-1], strict=True)]),
+]
 
 
 @st.composite
 def _stacks(draw: st.DrawFn) -> Stack:
     iterator, samples = draw(_sources())
     for _ in range(draw(st.integers(0, 10))):
-        layer = draw(st.sampled_from(_REARRANGING if draw(st.booleans()) else _CHANGING))(draw)
-        before = iterator, samples
-        iterator, samples = layer(iterator, samples)
-        if len(samples) > _MAX_SAMPLES:
-            iterator, samples = before
+        n = len(samples)
+        is_dict = n > 0 and isinstance(samples[0], dict)
+        label: ColumnKey = "label" if is_dict else 1
+        if draw(st.booleans()):
+            bounds = st.none() | st.integers(-30, 30)
+            positions = st.lists(st.integers(-n, n - 1), max_size=40) if n else st.just([])
+            index = draw(st.builds(slice, bounds, bounds, st.sampled_from([None, 1, 2, -1, -3])) | positions)
+            chosen = np.arange(n)[np.asarray(index, int) if isinstance(index, list) else index]
+            iterator, samples = iterator[index], [samples[position] for position in chosen]
+            continue
+        layers = [*OF_ANY, *(OF_SOME if n else []), *(OF_TUPLES if n and not is_dict and len(samples[0]) <= 8 else [])]
+        make, expect = draw(st.sampled_from(layers))
+        expected = expect(samples, label)
+        if len(expected) <= _MAX_SAMPLES:
+            iterator, samples = make(iterator, label), expected
     return iterator, samples
 
 
-# ---------------------------------------------------------------------- what is compared
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Whether two samples are the same, but for the kind of their numbers."""
-    if isinstance(one, dict) or isinstance(other, dict):
-        return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return np.shape(one) == np.shape(other) and bool(np.all(np.asarray(one) == np.asarray(other)))
-
-
-def _assert_same_column(one: Any, other: Any) -> None:
-    assert one.shape == other.shape
-    assert _equal(one.tolist(), other.tolist())
-
-
-def _assert_same_samples(iterator: DatasetIteratorIF, samples: Samples) -> None:
-    assert len(iterator) == len(samples)
-    assert all(map(_equal, (iterator[position] for position in range(len(samples))), samples))
-    assert all(map(_equal, iterator, samples))
-    assert not samples or _equal(iterator[-1], samples[-1])
-
-
-def _assert_same_batches(iterator: DatasetIteratorIF, samples: Samples, indices: Sequence[int]) -> None:
-    expected = [samples[index] for index in indices]
-
-    assert all(map(_equal, iterator.__getitems__(list(indices)), expected))
-    if not expected:
-        return
-    batch, stacked = iterator.read_batch(np.asarray(indices)), stack_samples(expected)
-    assert type(batch) is type(stacked)
-    for key in batch if isinstance(batch, dict) else range(len(batch)):
-        _assert_same_column(batch[key], stacked[key])  # type: ignore[index]
-        column = stack_values([sample[key] for sample in expected])
-        _assert_same_column(iterator.read_column(key, indices), column)
-        assert batch[key].dtype == iterator.read_column(key, indices).dtype  # type: ignore[index]
-
-
-def _some(indices: Sequence[float], n_samples: int) -> list[int]:
-    return [int(index * n_samples) for index in indices] if n_samples else []
-
-
-_indices = st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=12)
 _thoroughly = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @_thoroughly
-@given(stack=_stacks(), indices=_indices)
-def test_a_stack_gives_what_the_same_gives_with_lists(stack: Stack, indices: list[float]) -> None:
-    iterator, samples = stack
-
-    _assert_same_samples(iterator, samples)
-    _assert_same_batches(iterator, samples, _some(indices, len(samples)))
-    _assert_same_batches(iterator, samples, range(len(samples)))
-    for index in (len(samples), -len(samples) - 1):
-        with pytest.raises(IndexError):
-            iterator[index]
-        with pytest.raises(IndexError):
-            iterator.read_batch([index])
+@given(stack=_stacks(), data=st.data())
+def test_a_stack_gives_what_the_same_gives_with_lists(stack: Stack, data: st.DataObject) -> None:
+    check_all_ways_agree(*stack, data)
 
 
 def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
@@ -323,14 +174,12 @@ def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
         yield from _leaves(below)
 
 
-_FUNCTIONS = {
-    f"{function.__module__}:{function.__qualname__}": function for function in (_is_even, _is_small, _are_small, _relabelled)
-}
+_FUNCTIONS = {f"{function.__module__}:{function.__qualname__}": function for function in (_is_even, _are_small, _relabelled)}
 
 
 @_thoroughly
-@given(stack=_stacks(), indices=_indices)
-def test_a_stack_that_was_rebuilt_from_its_recipe_or_pickled_is_the_same(stack: Stack, indices: list[float]) -> None:
+@given(stack=_stacks(), data=st.data())
+def test_a_stack_that_was_rebuilt_from_its_recipe_or_pickled_is_the_same(stack: Stack, data: st.DataObject) -> None:
     iterator, samples = stack
     recipe = json.loads(json.dumps(iterator.recipe()))
 
@@ -338,6 +187,5 @@ def test_a_stack_that_was_rebuilt_from_its_recipe_or_pickled_is_the_same(stack: 
 
     assert rebuilt.recipe() == recipe
     for copy in (rebuilt, pickle.loads(pickle.dumps(iterator))):
-        _assert_same_samples(copy, samples)
-        _assert_same_batches(copy, samples, _some(indices, len(samples)))
+        check_all_ways_agree(copy, samples, data)
         assert copy.fingerprint() == iterator.fingerprint()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from layer_laws import exact
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import as_iterator
@@ -63,19 +63,6 @@ def scribble(value: Any, depth: int = 0) -> None:
         value += b"scribbled"
 
 
-def frozen(value: Any) -> bytes:
-    """All of it, to be compared."""
-    if isinstance(value, torch.Tensor):
-        return frozen(value.tolist())
-    if isinstance(value, np.ndarray):
-        return frozen((str(value.dtype), value.shape, value.tolist()))
-    if isinstance(value, (tuple, list)):
-        return pickle.dumps((type(value).__name__, [frozen(each) for each in value]))
-    if isinstance(value, dict):
-        return pickle.dumps([(key, frozen(each)) for key, each in value.items()])
-    return pickle.dumps(sorted(value) if isinstance(value, set) else value)
-
-
 LAYERS: dict[str, Callable[[DatasetIteratorIF], Any]] = {
     "in memory": lambda source: source.in_memory(),
     "cache": lambda source: source.cache(),
@@ -104,11 +91,11 @@ def _key(given: Any) -> Any:
 
 
 def check(given: Any, way: str) -> None:
-    expected = frozen(WAYS[way](given))
+    expected = exact(WAYS[way](given))
     for _ in range(2):
         scribble(WAYS[way](given))
 
-    assert frozen(WAYS[way](given)) == expected
+    assert exact(WAYS[way](given)) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)

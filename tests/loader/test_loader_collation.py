@@ -187,6 +187,3 @@ def test_a_ragged_array_is_checked() -> None:
             Ragged(np.arange(3), np.array(offsets))
     with pytest.raises(IndexError):
         Ragged(np.arange(4), np.array([0, 1, 4]))[2]
-
-
-# ---------------------------------------------------------------------- under a loader

@@ -17,16 +17,12 @@ from loader_batches import numbers_given, numbers_to
 
 from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError
-from data_stack.loader import Loader, Shuffled
+from data_stack.loader import Loader
 from data_stack.loader.torch import TorchDataset
 
 
 def loader_of(iterator: Any, batch_size: Any = 4, **options: Any) -> Loader:
     return Loader(iterator, batch_size, **{"worker_kind": "inline", **options})
-
-
-def order_of(n: int, seed: int, epoch: int) -> list[int]:
-    return Shuffled().indices(np.arange(n), n, seed, epoch).tolist()  # type: ignore[no-any-return]
 
 
 # -------------------------------------------------------------------------------------------------------------------- batches
@@ -163,7 +159,7 @@ def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(copied:
     other = copied(loader)
 
     assert other.state_dict() == loader.state_dict()
-    assert numbers_given(other)[0] == order_of(30, 4, 1)[:4]
+    assert numbers_given(other)[0] == numbers_to(30).shuffle(4, epoch=1).read_column(0, range(4)).tolist()
     assert len(list(batches)) == 7
     other.load_state_dict(replace(loader._state(), epoch=2, first_epoch=2).to_dict())
     assert (loader.epoch, other.epoch) == (1, 2)

@@ -13,14 +13,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loader_batches import InBlocks
 
 from data_stack.dataset.iterator import (
-    AccessedDatasetIterator,
     CombinedDatasetIterator,
     DatasetIteratorView,
-    SampleAccess,
     SequenceDatasetIterator,
-    SourceAccess,
 )
 from data_stack.exception import ConfigError
 from data_stack.loader import BlockShuffled, Bucketed, InOrder, Lanes, Loader, Order, Shuffled
@@ -67,9 +65,6 @@ def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: in
 
 
 def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
-    assert whole(Shuffled(), 4, 7, 3).tolist() == [1, 0, 2, 3]
-    assert whole(Shuffled(), 10, 7, 3).tolist() == [8, 0, 4, 5, 3, 9, 7, 2, 6, 1]
-    assert whole(Shuffled(), 1000, 7, 3)[:10].tolist() == [860, 358, 627, 801, 680, 253, 492, 804, 669, 382]
     assert Shuffled().indices(np.arange(3), 10**12, 7, 3).tolist() == [934666439573, 664447288389, 229441844223]
     assert Shuffled().indices(np.array([10**17]), 10**18, -5, 0).tolist() == [100611722893020488]
     assert whole(BlockShuffled(block_lengths=3, window=2), 10, 7, 3).tolist() == [1, 2, 9, 0, 4, 3, 5, 8, 6, 7]
@@ -198,28 +193,6 @@ def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
         position = until
 
     assert order.upcoming(n, n, seed, 3)[0] is None
-
-
-class _BlocksAccess(SourceAccess):
-    def __init__(self, lengths: tuple[int, ...]) -> None:
-        super().__init__()
-        self._lengths, self.n_samples = lengths, sum(lengths)
-
-    def sample(self, position: int) -> Any:
-        return {"x": position}
-
-    def blocks(self) -> npt.NDArray[np.int64]:
-        return np.array(self._lengths)
-
-
-class InBlocks(AccessedDatasetIterator):
-    """Numbers in blocks of given lengths."""
-
-    def __init__(self, *lengths: int) -> None:
-        self._lengths = lengths
-
-    def make_access(self) -> SampleAccess:
-        return _BlocksAccess(self._lengths)
 
 
 def test_a_source_tells_its_blocks_to_the_shuffle() -> None:

@@ -23,6 +23,7 @@ from worker_subjects import Mixed, Numbers, Told, strange
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader import Loader, processes
+from data_stack.loader.workers import ThreadWorkers
 from data_stack.testing.iterators import assert_same
 
 pytestmark = [
@@ -152,31 +153,42 @@ def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) ->
 # --------------------------------------------------------------------------------------------------------------- failures
 
 
-def test_an_exception_names_the_sample_and_has_the_workers_traceback() -> None:
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_an_exception_names_the_sample_and_the_worker_and_has_its_traceback(kind: str) -> None:
     class Broken(Numbers):
         def __getitem__(self, index: int) -> int:
             return 1 // (index - 37)
 
-    batches = iter(loader(Broken(64)))
-    next(batches)
-    next(batches)
+    received = []
     with pytest.raises(LoadingError, match="sample 37 could not be read") as raised:
-        next(batches)
+        for batch in loader(Broken(64), worker_kind=kind):
+            received += batch.tolist()
 
     error = raised.value
+    assert received == [1 // (index - 37) for index in range(32)]
     assert (error.index, error.epoch, error.step) == (37, 0, 2)
     assert error.worker is not None
-    assert error.worker.startswith("worker process ")
+    assert error.worker.startswith({"processes": "worker process ", "threads": "worker thread "}[kind])
     assert type(error.__cause__) is ZeroDivisionError
-    assert "return 1 // (index - 37)" in error.traceback_text
-    assert error.traceback_text in str(error)
+    if kind == "processes":
+        assert "return 1 // (index - 37)" in error.traceback_text
+        assert error.traceback_text in str(error)
+    else:
+        assert error.__cause__.__traceback__ is not None
 
 
 @pytest.mark.parametrize(
-    ("what", "text", "cause"), [("fail_unruly", "Unruly: 1 and 2", type(None)), ("leave", "SystemExit: 3", SystemExit)]
+    ("kind", "what", "text", "cause"),
+    [
+        ("processes", "fail_unruly", "Unruly: 1 and 2", type(None)),
+        ("processes", "leave", "SystemExit: 3", SystemExit),
+        ("threads", "leave", "SystemExit: 3", SystemExit),
+    ],
 )
-def test_any_exception_of_a_transform_arrives_and_the_workers_stay(what: str, text: str, cause: type[BaseException]) -> None:
-    with loader(Numbers(64), transform=Told(what, 16)) as broken:
+def test_any_exception_of_a_transform_arrives_and_the_workers_stay(
+    kind: str, what: str, text: str, cause: type[BaseException]
+) -> None:
+    with loader(Numbers(64), worker_kind=kind, transform=Told(what, 16)) as broken:
         workers = worker_ids()
         for _ in range(2):
             batches = iter(broken)
@@ -242,10 +254,11 @@ def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
             killer.join()
 
 
-def test_a_slow_worker_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes.ProcessWorkers, "warns_after_seconds", 0.3)
+@pytest.mark.parametrize(("kind", "workers"), [("processes", processes.ProcessWorkers), ("threads", ThreadWorkers)])
+def test_a_slow_worker_is_a_warning(kind: str, workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "warns_after_seconds", 0.3)
 
-    with loader(Numbers(64), workers=1, transform=Told("sleep", 32)) as slow:
+    with loader(Numbers(64), worker_kind=kind, workers=1, transform=Told("sleep", 32)) as slow:
         batches = iter(slow)
         next(batches)
         with pytest.warns(RuntimeWarning, match="takes long to make step 2 ") as seen:

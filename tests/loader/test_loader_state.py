@@ -14,7 +14,6 @@ from loader_batches import numbers_given, numbers_to
 
 from data_stack.exception import LoaderStateError
 from data_stack.loader import BlockShuffled, Loader, LoaderState
-from data_stack.loader.workers import WorkerKind
 
 
 def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
@@ -22,18 +21,6 @@ def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
 
 
 # -------------------------------------------------------------------------------------------------------------------- resume
-
-
-@pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
-def test_a_state_names_what_was_received_and_not_what_was_made_ahead(kind: WorkerKind) -> None:
-    loader = loader_of(numbers_to(1000), worker_kind=kind, prefetch=4)
-    states = []
-
-    with loader:
-        for _ in zip(range(20), loader, strict=False):
-            states.append(loader.state_dict()["position"])
-
-    assert states == list(range(8, 168, 8))
 
 
 def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() -> None:

@@ -53,38 +53,22 @@ class TestMNIST(DatasetContract):
 
 
 @pytest.fixture
-def published(tmp_path: Path) -> Path:
-    """A folder with the four files, as a mirror has them."""
-    folder = tmp_path / "published"
-    folder.mkdir()
-    for split, names in RAW.items():
-        for name, array in zip(names, (images(split), labels(split)), strict=True):
-            with gzip.open(folder / name, "wb") as file:
-                write_idx(file, array)
-    return folder
-
-
-def definitions(folder: Path) -> dict[str, list[ResourceDefinition]]:
-    return {
-        split: [
-            ResourceDefinition(
-                f"mnist/raw/{name}", (folder / name).as_uri(), hashlib.md5((folder / name).read_bytes()).hexdigest()
-            )
-            for name in names
-        ]
-        for split, names in RAW.items()
-    }
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> FileStorageConnector:
     return FileStorageConnector(tmp_path / "store")
 
 
 @pytest.fixture
-def factory(store: FileStorageConnector, published: Path) -> MNISTFactory:
-    factory = MNISTFactory(store)
-    factory.resource_definitions = definitions(published)
+def factory(store: FileStorageConnector, tmp_path: Path) -> MNISTFactory:
+    """Its files are in a folder, as a mirror has them."""
+    factory, definitions = MNISTFactory(store), {}
+    for split, names in RAW.items():
+        files = {name: TestMNIST().make_source(name) for name in names}
+        definitions[split] = [
+            ResourceDefinition(f"mnist/raw/{name}", (tmp_path / name).as_uri(), hashlib.md5(data).hexdigest())
+            for name, data in files.items()
+            if (tmp_path / name).write_bytes(data)
+        ]
+    factory.resource_definitions = definitions
     return factory
 
 
@@ -154,8 +138,10 @@ def test_a_store_of_the_original_is_used_as_it_is(of_the_original: FileStorageCo
     assert not any(name.startswith("mnist/raw/") for name in of_the_original.list_resources())
 
 
-def test_exchanged_files_are_refused_and_nothing_is_stored(published: Path) -> None:
-    store = FileStorageConnector(published)
+def test_exchanged_files_are_refused_and_nothing_is_stored() -> None:
+    store = InMemoryStorageConnector()
+    for name in RAW["train"]:
+        store.set_resource(name, TestMNIST().make_source(name))
 
     with pytest.raises(DatasetFileCorruptError, match="images are uint8"):
         MNISTPreprocessor(store).preprocess("labels_train.gz", "samples_train.gz", "s.pt", "t.pt")

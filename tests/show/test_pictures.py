@@ -23,39 +23,35 @@ def opened(png: bytes) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(io.BytesIO(png)))
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (PHOTO, "image"),
-        (np.moveaxis(PHOTO, 2, 0).astype(np.float32), "image"),
-        (torch.zeros(1, 28, 28), "image"),
-        (PHOTO[:, :, 0] > 5, "image"),
-        (Image.fromarray(PHOTO).convert("P"), "image"),
-        (JpgCodec().encode(PHOTO), "image"),
-        (np.full((8, 8), 16.0), "image"),
-        (np.full((8, 8), -1.0), "array"),
-        (np.zeros(5), "array"),
-        (TONE, "series"),
-        (np.zeros((12, 500)), "series"),
-        ((TONE, 8000), "audio"),
-        ({"array": TONE, "sampling_rate": 8000}, "audio"),
-        (WavCodec(rate=8000).encode(TONE), "audio"),
-        ("words", "text"),
-        (b"\x00\x01", "bytes"),
-        (b"\x89PNG\r\n\x1a\nand no more", "bytes"),
-        (None, "missing"),
-        (3, "number"),
-        ({"a": 1}, "other"),
-        (torch.zeros(3, dtype=torch.bfloat16), "other"),
-    ],
-)
-def test_the_kind_of_a_value(value: Any, kind: str) -> None:
-    assert kind_of_value(value) == kind
+KINDS: list[tuple[Any, str]] = [
+    (PHOTO, "image"),
+    (np.moveaxis(PHOTO, 2, 0).astype(np.float32), "image"),
+    (torch.zeros(1, 28, 28), "image"),
+    (PHOTO[:, :, 0] > 5, "image"),
+    (Image.fromarray(PHOTO).convert("P"), "image"),
+    (JpgCodec().encode(PHOTO), "image"),
+    (np.full((8, 8), 16.0), "image"),
+    (np.full((8, 8), -1.0), "array"),
+    (np.zeros(5), "array"),
+    (TONE, "series"),
+    (np.zeros((12, 500)), "series"),
+    ((TONE, 8000), "audio"),
+    ({"array": TONE, "sampling_rate": 8000}, "audio"),
+    (WavCodec(rate=8000).encode(TONE), "audio"),
+    ("words", "text"),
+    (b"\x00\x01", "bytes"),
+    (b"\x89PNG\r\n\x1a\nand no more", "bytes"),
+    (None, "missing"),
+    (3, "number"),
+    ({"a": 1}, "other"),
+    (torch.zeros(3, dtype=torch.bfloat16), "other"),
+]
 
 
 @pytest.mark.parametrize(
     ("value", "hint", "kind"),
     [
+        *((value, None, kind) for value, kind in KINDS),
         (TONE, "audio 8000", "audio"),
         (np.zeros((8, 8), np.uint8), "mask", "mask"),
         (np.array([[0, 0, 4, 4]]), "boxes", "boxes"),
@@ -66,7 +62,7 @@ def test_the_kind_of_a_value(value: Any, kind: str) -> None:
         (PHOTO, "nonsense", "image"),
     ],
 )
-def test_a_hint_of_the_meta_counts_where_the_value_can_be_that(value: Any, hint: str, kind: str) -> None:
+def test_the_kind_of_a_value_is_that_of_its_hint_where_it_can_be_that(value: Any, hint: str | None, kind: str) -> None:
     assert kind_of_value(value, hint) == kind
 
 

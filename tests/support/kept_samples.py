@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from layer_laws import Samples
+from layer_laws import exact as exact
 
 from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError
@@ -17,20 +18,6 @@ from data_stack.exception import ConfigError
 class Point(NamedTuple):
     x: Any
     y: Any
-
-
-def exact(value: Any) -> Any:
-    """What compares equal only for values of the same types all through."""
-    if isinstance(value, dict):
-        return type(value), [(exact(key), exact(item)) for key, item in value.items()]
-    if isinstance(value, (tuple, list)):
-        return type(value), [exact(item) for item in value]
-    if isinstance(value, torch.Tensor):
-        return type(value), value.dtype, tuple(value.shape), repr(value.tolist())
-    if isinstance(value, (np.ndarray, np.generic)):
-        items = [exact(item) for item in value.ravel().tolist()] if value.dtype == object else repr(value.tolist())
-        return type(value), value.dtype, value.shape, items
-    return type(value), repr(value)
 
 
 VALUES: dict[str, Callable[[int], Any]] = {

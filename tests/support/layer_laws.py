@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
-    DatasetIterator,
-    DatasetIteratorIF,
-    DatasetIteratorView,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.values.stacking import empty_like, stack_samples
 
 
@@ -90,6 +84,20 @@ def as_plain(value: Any) -> Any:
     return value
 
 
+def exact(value: Any) -> Any:
+    """What compares equal only for values of the same types all through; also tensors have a dtype."""
+    if isinstance(value, dict):
+        return type(value), [(exact(key), exact(item)) for key, item in value.items()]
+    if isinstance(value, (tuple, list)):
+        return type(value), [exact(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return type(value), sorted(map(repr, value))
+    if hasattr(value, "dtype"):
+        items = [exact(item) for item in value.ravel().tolist()] if value.dtype == object else repr(value.tolist())
+        return type(value), value.dtype, tuple(value.shape), items
+    return type(value), repr(value)
+
+
 def form(batch: Any) -> Any:
     """Structure, dtypes and shapes of a batch; of an empty one, whose ragged values have the shape of any, dimensions."""
     if isinstance(batch, dict):
@@ -121,46 +129,3 @@ def check_all_ways_agree(iterator: DatasetIteratorIF, expected: list[Any], data:
             assert (as_plain(column), form(column)) == (as_plain(stacked[key]), form(stacked[key]))  # type: ignore[index]
     for key in [*expected[0]] if n and isinstance(expected[0], dict) else range(len(expected[0])) if n else []:
         assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])
-
-
-COLUMNS: list[Callable[[int], list[Any]]] = [
-    lambda n: list(range(n)),
-    lambda n: [i / 4 for i in range(n)],
-    lambda n: [np.array([i, -i], dtype=np.int16) for i in range(n)],
-    lambda n: [f"s{i}" * (i % 3) for i in range(n)],
-    lambda n: [np.arange(i % 3, dtype=np.float32) for i in range(n)],
-]
-
-
-@st.composite
-def sources(draw: st.DrawFn) -> tuple[DatasetIteratorIF, list[Any]]:
-    """An iterator, and its samples as a list."""
-    n = draw(st.integers(0, 7))
-    columns = [column(n) for column in draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=3))]
-    samples: list[Any] = list(zip(*columns, strict=True))
-    kind = draw(st.sampled_from(["sequences", "arrays", "client's tuples", "client's dicts", "bare"]))
-    iterator: DatasetIteratorIF
-    if kind == "arrays":
-        columns = [[i, np.array([i, 1.5])] for i in range(n)]
-        iterator = SequenceDatasetIterator([np.arange(n), np.array([[i, 1.5] for i in range(n)]).reshape(n, 2)])
-        samples = [(i, np.array([i, 1.5])) for i in range(n)]
-    elif kind == "sequences":
-        iterator = SequenceDatasetIterator(columns)
-    elif kind == "client's tuples":
-        iterator = Samples(samples)
-    elif kind == "client's dicts":
-        samples = [{f"k{number}": value for number, value in enumerate(sample)} for sample in samples]
-        iterator = Samples(samples)
-    else:
-        samples = columns[0]
-        iterator = Samples(samples)
-    for _ in range(draw(st.integers(0, 2))):
-        if draw(st.booleans()):
-            order = draw(st.lists(st.integers(0, len(samples) - 1), max_size=6)) if samples else []
-            iterator, samples = DatasetIteratorView(iterator, order), [samples[i] for i in order]
-        else:
-            iterator, samples = (
-                CombinedDatasetIterator([iterator, DatasetIteratorView(iterator, slice(1))]),
-                [*samples, *samples[:1]],
-            )
-    return iterator, samples

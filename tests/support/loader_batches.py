@@ -6,8 +6,16 @@ import os
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    DatasetIterator,
+    DatasetIteratorIF,
+    SampleAccess,
+    SequenceDatasetIterator,
+    SourceAccess,
+)
 from data_stack.loader import Loader
 
 
@@ -38,6 +46,41 @@ def beginning_at(offset: int, n: int = 1024) -> Any:
     return memory[start : start + n * 4].view(np.float32)
 
 
+class BlocksAccess(SourceAccess):
+    """That of :class:`InBlocks`."""
+
+    releases_gil = True
+
+    def __init__(self, source: InBlocks) -> None:
+        super().__init__(source)
+        self.n_samples = sum(source.lengths)
+
+    def sample(self, position: int) -> dict[str, Any]:
+        if position == self.source.torn:
+            raise OSError("a page is torn")
+        return {"x": position}
+
+    def blocks(self) -> npt.NDArray[np.int64]:
+        return np.array(self.source.lengths)
+
+    def locate(self, position: int) -> str:
+        ends = np.cumsum(self.source.lengths)
+        page = int(np.searchsorted(ends, position, side="right"))
+        return f"line {position - ends[page] + self.source.lengths[page]} of page {page}"
+
+
+class InBlocks(AccessedDatasetIterator):
+    """As a client writes a source: numbers in blocks of given lengths, which are read outside of the GIL; one is torn."""
+
+    _keeps_access = False
+
+    def __init__(self, *lengths: int, torn: int | None = None) -> None:
+        self.lengths, self.torn = lengths, torn
+
+    def make_access(self) -> SampleAccess:
+        return BlocksAccess(self)
+
+
 class Computing(DatasetIterator):
     """Rows that Python computes under the GIL, ``n_steps`` for each; a row holds the process number."""
 
@@ -52,13 +95,6 @@ class Computing(DatasetIterator):
         for step in range(self.n_steps):
             total += step
         return index, os.getpid()
-
-
-def computing(number: int) -> int:
-    """The same number, after a while."""
-    for _ in range(1500):
-        pass
-    return number
 
 
 class _FailsElsewhere:

@@ -54,11 +54,3 @@ def test_a_mapping_of_one_to_one_has_an_inverse() -> None:
     assert ClassMapping({1: 2, 2: 1}).inverse([2, 1, 3]).tolist() == [1, 2, 3]
     with pytest.raises(EncodingError, match="the label 5 is not in"):
         mapping.inverse([5])
-
-
-@pytest.mark.parametrize(
-    "mapping", [{(0, 1): "a", (2, True): "a"}, {(0, 0): "a"}, {"x": [1]}, {"x": (1, 2)}, {(("a",),): 1}, {(): 1}, [(1, 2)]]
-)
-def test_a_label_in_two_entries_or_of_an_unsupported_type_is_refused(mapping: Any) -> None:
-    with pytest.raises(ConfigError):
-        ClassMapping(mapping)

@@ -70,6 +70,32 @@ def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
     assert encoder.state() == before
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (CategoricalEncoder, {"unknown": "ignore"}),
+        (CategoricalEncoder, {"output": "ordinal", "unknown": "zeros"}),
+        (CategoricalEncoder, {"categories": [1, True]}),
+        (CategoricalEncoder, {"categories": "a"}),
+        (ImageEncoder, {"mean": 0.5}),
+        (ImageEncoder, {"mean": 0.5, "std": 0.0}),
+        (ImageEncoder, {"mean": [0.5, float("nan")], "std": 1}),
+        (ImageEncoder, {"scale": 0}),
+        (ImageEncoder, {"channels": "middle"}),
+        *[
+            (ClassMapping, {"mapping": mapping})
+            for mapping in (
+                *({(0, 1): "a", (2, True): "a"}, {(0, 0): "a"}, {"x": [1]}, {"x": (1, 2)}),
+                *({(("a",),): 1}, {(): 1}, [(1, 2)]),
+            )
+        ],
+    ],
+)
+def test_options_that_no_encoder_could_have_are_refused(kind: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        kind(**options)
+
+
 def test_a_damaged_stored_encoder_is_noticed() -> None:
     storage = InMemoryStorageConnector()
     encoder = CategoricalEncoder(categories=["cat", "dog"])
@@ -107,11 +133,9 @@ def damaged_states() -> list[Any]:
         None,
         deep,
         {},
-        changed(more=1),
         *(changed(kind=kind) for kind in ("os.system", "categorical", deep)),
         *(changed(config=config) for config in configs),
         *(changed(learned=each) for each in learned),
-        changed(fitted_on=7),
         changed(kind="sklearn", config={"transformer": {"sklearn": {"class": "StandardScaler"}}}),
         *({**encoder.state(), part: wrong} for encoder, part, wrong in others),
     ]

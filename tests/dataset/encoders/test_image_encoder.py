@@ -56,15 +56,6 @@ def test_images_of_different_sizes_are_encoded_one_by_one() -> None:
     assert encoder.transform(np.fromiter([IMAGES[0], IMAGES[2]], dtype=object)).shape == (2, 6, 5, 3)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{"mean": 0.5}, {"mean": 0.5, "std": 0.0}, {"mean": [0.5, float("nan")], "std": 1}, {"scale": 0}, {"channels": "middle"}],
-)
-def test_wrong_options_are_refused(arguments: Any) -> None:
-    with pytest.raises(ConfigError):
-        ImageEncoder(**arguments)
-
-
 def test_what_is_no_image_is_refused() -> None:
     encoder = ImageEncoder(MEAN, STD)
 

@@ -33,6 +33,8 @@ TRANSFORMERS: list[tuple[Any, Any]] = [
     (TfidfVectorizer(token_pattern=r"\w"), WORDS),
     (make_pipeline(TfidfVectorizer(token_pattern=r"\w"), TruncatedSVD(2, random_state=0)), WORDS),
     (FeatureUnion([("pca", PCA(1)), ("scaled", StandardScaler())]), TABLE),
+    (KBinsDiscretizer(3, subsample=None), TABLE),
+    (FunctionTransformer(np.log1p), np.abs(TABLE)),
 ]
 IDS = [f"{type(transformer).__name__}-{number}" for number, (transformer, _) in enumerate(TRANSFORMERS)]
 
@@ -49,17 +51,22 @@ def as_table(transformer: Any, column: Any) -> Any:
 
 
 @pytest.mark.parametrize(("transformer", "column"), TRANSFORMERS, ids=IDS)
-def test_it_transforms_as_by_itself(transformer: Any, column: Any) -> None:
+def test_it_transforms_as_by_itself_and_its_state_rebuilds_it(transformer: Any, column: Any) -> None:
     table = as_table(transformer, column)
     by_itself = dense(copy.deepcopy(transformer).fit(table).transform(table))
 
-    encoder = as_encoder(copy.deepcopy(transformer)).fit(column)
+    encoder, unfitted = as_encoder(copy.deepcopy(transformer)).fit(column), as_encoder(copy.deepcopy(transformer))
     encoded = encoder.transform(column)
+    rebuilt = encoder_from_state(json.loads(json.dumps(encoder.state())))
 
     assert isinstance(encoded, np.ndarray)
     assert encoded.dtype == by_itself.dtype
     assert np.array_equal(encoded, by_itself)
     assert encoder.transform(column[:0]).shape == (0, *encoded.shape[1:])
+    assert rebuilt == encoder
+    assert rebuilt.fingerprint() == encoder.fingerprint()
+    assert np.array_equal(rebuilt.transform(column), encoded)
+    assert rebuilt != unfitted or unfitted.is_fitted
 
 
 def test_a_transformer_that_is_not_fitted_says_so_and_one_that_is_does_not_need_to_be() -> None:
@@ -106,26 +113,6 @@ def test_whatever_has_fit_and_transform_is_an_encoder_without_a_state() -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(encoder)).transform(TABLE), encoder.transform(TABLE))
     with pytest.raises(ConfigError, match="cannot be written as plain data"):
         encoder.state()
-
-
-KEPT = [
-    (KBinsDiscretizer(3, subsample=None), TABLE),
-    (make_pipeline(StandardScaler(), PCA(2)), TABLE),
-    (TfidfVectorizer(token_pattern=r"\w"), WORDS),
-    (FunctionTransformer(np.log1p), np.abs(TABLE)),
-]
-
-
-@pytest.mark.parametrize(("transformer", "column"), KEPT, ids=[type(transformer).__name__ for transformer, _ in KEPT])
-def test_its_state_rebuilds_it(transformer: Any, column: Any) -> None:
-    encoder = SklearnEncoder(copy.deepcopy(transformer)).fit(column)
-
-    rebuilt = encoder_from_state(json.loads(json.dumps(encoder.state())))
-
-    assert rebuilt == encoder
-    assert rebuilt.fingerprint() == encoder.fingerprint()
-    assert np.array_equal(rebuilt.transform(column), encoder.transform(column))
-    assert rebuilt != SklearnEncoder(copy.deepcopy(transformer))
 
 
 def test_a_state_that_names_another_function_or_is_damaged_is_refused_before_it_is_called() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from loader_batches import InBlocks
 
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
@@ -15,50 +15,13 @@ from data_stack.dataset.iterator import (
     OneToOneAccess,
     SampleAccess,
     SequenceDatasetIterator,
-    SourceAccess,
     access_to,
 )
 from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.exception import LoadingError
 from data_stack.loader import BlockShuffled, Loader
 
-# ---------------------------------------------------------------------- a source and a layer of a client
-
-
-class PagesAccess(SourceAccess):
-    """Numbers on pages, which are read outside of the GIL, as it says."""
-
-    releases_gil = True
-
-    def __init__(self, source: Any, page_length: int, n_pages: int) -> None:
-        super().__init__(source)
-        self._page_length, self._n_pages = page_length, n_pages
-        self.n_samples = page_length * n_pages
-
-    def sample(self, position: int) -> dict[str, Any]:
-        if position == self.source.torn:
-            raise OSError("a page is torn")
-        return {"x": position}
-
-    def blocks(self) -> npt.NDArray[np.int64]:
-        return np.full(self._n_pages, self._page_length)
-
-    def prefetch(self, positions: Any, keys: Any = None) -> None:
-        self.source.prefetched += positions.tolist()
-
-    def locate(self, position: int) -> str:
-        return f"line {position % self._page_length} of page {position // self._page_length}"
-
-
-class Pages(AccessedDatasetIterator):
-    _keeps_access = False
-
-    def __init__(self, page_length: int = 10, n_pages: int = 6, torn: int | None = None) -> None:
-        self._page_length, self._n_pages, self.torn = page_length, n_pages, torn
-        self.prefetched: list[int] = []
-
-    def make_access(self) -> SampleAccess:
-        return PagesAccess(self, self._page_length, self._n_pages)
+# ---------------------------------------------------------------------- a layer of a client
 
 
 class NegatedAccess(OneToOneAccess):
@@ -86,7 +49,7 @@ class Negated(AccessedDatasetIterator):
 
 
 def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
-    negated = Negated(Pages())
+    negated = Negated(InBlocks(*[10] * 6))
 
     batches = [batch["x"].tolist() for batch in Loader(negated, 10, shuffle=BlockShuffled(window=1), seed=2)]
 
@@ -96,7 +59,7 @@ def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
 
 
 def test_the_place_of_a_sample_that_cannot_be_read_is_told() -> None:
-    source = Pages(torn=23)
+    source = InBlocks(*[10] * 6, torn=23)
 
     with pytest.raises(LoadingError, match=r"sample 23 \(line 3 of page 2\) could not be read: OSError: a page is torn"):
         list(Loader(Negated(source), 5, worker_kind="inline"))

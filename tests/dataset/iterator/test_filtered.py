@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from layer_laws import Columns, Samples
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.filtered import DeduplicatedDatasetIterator, FilteredDatasetIterator, iterator_digests
-from data_stack.exception import ConfigError
 from data_stack.values.digests import sample_digest
 
 
@@ -30,14 +27,6 @@ def test_with_a_column_only_that_column_is_read_and_in_blocks() -> None:
     assert sum(length for _, length in source.requests) == 50_000
     assert max(length for _, length in source.requests) <= 1 << 14
     assert filtered.indices.tolist() == [i for i in range(50_000) if i % 7 in {1, 2}]
-
-
-@pytest.mark.parametrize(
-    "answer", [lambda numbers: True, lambda numbers: numbers, lambda numbers: np.ones(len(numbers) + 1, dtype=bool)]
-)
-def test_a_batched_predicate_that_gives_no_bools_is_refused(answer: Callable[[Any], Any]) -> None:
-    with pytest.raises(ConfigError, match="samples 0 to 0 "):
-        FilteredDatasetIterator(SequenceDatasetIterator([np.arange(30)]), answer, column=0, batched=True)
 
 
 def test_an_error_of_the_predicate_comes_through_with_a_note_of_the_position() -> None:
@@ -65,11 +54,6 @@ def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
     assert copy._arguments() == {"predicate": is_odd, "column": None, "batched": False}
 
 
-def kept(samples: Any, by: Any = None) -> list[int]:
-    positions: list[int] = DeduplicatedDatasetIterator(samples, by).indices.tolist()
-    return positions
-
-
 def test_the_first_of_equal_samples_stays() -> None:
     samples = [(1, "a"), (2, "a"), (1, "a"), (1, "b"), (2, "a"), (1, "a")]
 
@@ -77,15 +61,6 @@ def test_the_first_of_equal_samples_stays() -> None:
 
     assert list(iterator) == [(1, "a"), (2, "a"), (1, "b")]
     assert iterator.indices.tolist() == [0, 1, 3]
-
-
-def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"builtins\.object"):
-        kept(Samples([(object(),)]))
-    with pytest.raises(ConfigError, match="no column 'x'"):
-        kept(Samples([{"y": 1}]), "x")
-    with pytest.raises(ConfigError, match="at least one column"):
-        kept(Samples([(1,)]), [])
 
 
 def test_digests_of_an_iterator_are_those_of_its_samples() -> None:

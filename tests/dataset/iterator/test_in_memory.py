@@ -16,29 +16,20 @@ from hypothesis import strategies as st
 from kept_samples import STRUCTURES, VALUES, check_equal_to_list, exact
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorView, InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
 
 
-class Counting(DatasetIterator):
-    """Arrays of 1,000 bytes with their position; notes what it was asked for."""
+class Counting(Samples):
+    """Arrays of 1,000 bytes with their position; notes also the requests for several."""
 
-    def __init__(self, n_samples: int = 20) -> None:
-        self.n_samples = n_samples
-        self.read: list[int] = []
+    def __init__(self) -> None:
+        super().__init__([(np.full(1000, i, dtype=np.uint8), i) for i in range(20)])
         self.requests: list[list[int]] = []
-
-    def __len__(self) -> int:
-        return self.n_samples
-
-    def __getitem__(self, index: int) -> Any:
-        assert type(index) is int
-        self.read.append(index)
-        return np.full(1000, index % 256, dtype=np.uint8), index
 
     def __getitems__(self, indices: Any) -> list[Any]:
         self.requests.append(list(indices))
-        return [self[int(position)] for position in indices]
+        return super().__getitems__(indices)
 
 
 def test_each_sample_is_read_once() -> None:

@@ -17,7 +17,6 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
-    InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
@@ -52,7 +51,6 @@ def sequence() -> SequenceDatasetIterator:
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "sequence of lists": sequence,
-    "sequence of arrays": lambda: SequenceDatasetIterator([np.arange(N) * 10, np.arange(N) % 2, np.arange(N) % 2]),
     "view of views": lambda: DatasetIteratorView(DatasetIteratorView(sequence(), range(N)[::-1]), range(N)[::-1]),
     "informed client's wrapper": lambda: InformedDatasetIterator(ClientWrapper(sequence()), DatasetMeta()),
     "combined": lambda: CombinedDatasetIterator(
@@ -66,7 +64,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "combined folds of one source": lambda: (lambda s: CombinedDatasetIterator([s[:4], s[4:8], s[8:]]))(
         ClientIteratorSliceable()
     ),
-    "in memory": lambda: InMemoryDatasetIterator(ClientIterator()),
     "view of a list": lambda: DatasetIteratorView([(i * 10, i % 2, i % 2) for i in range(N)], range(N)),  # type: ignore[arg-type]  # as the original allowed
 }
 
@@ -149,3 +146,9 @@ def test_a_subclass_that_changes_the_length_has_no_samples_beyond() -> None:
 
 def test_only_the_three_members_of_the_original_are_abstract() -> None:
     assert DatasetIteratorIF.__abstractmethods__ == {"__len__", "__getitem__", "underlying_iterators"}
+
+
+@pytest.mark.parametrize("indices", [range(11), range(-11, 0), range(5, 20, 5), range(20, 5, -5)])
+def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> None:
+    with pytest.raises(DatasetOutOfBoundsError, match=r"position (-11|10|15|20) is outside of an iterator of 10 samples"):
+        sequence()[indices]

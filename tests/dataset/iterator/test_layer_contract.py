@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import neg
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,17 @@ def brighter_batch(batch: Any) -> Any:
     return batch[0] + 1, batch[2]
 
 
-def negated(label: Any) -> Any:
-    return -label
-
-
 def is_odd(label: Any) -> bool:
     return bool(label % 2)
+
+
+def document(sample: Any) -> Any:
+    return np.full(sample[1] + 1, sample[1])
+
+
+def packed(documents: Any) -> DatasetIteratorIF:
+    iterator: DatasetIteratorIF = documents.pack(4, seed=3, end_token=9, drop_last=False)
+    return iterator
 
 
 def named(samples: Samples, names: str = "abc") -> Samples:
@@ -49,12 +55,12 @@ def drawn(make: Make) -> tuple[Make, Callable[[Samples], Samples]]:
 LAYERS: dict[str, tuple[Make, Callable[[Samples], Samples]]] = {
     "map": (lambda it: it.map(brighter), lambda samples: list(map(brighter, samples))),
     "batched map": (lambda it: it.map(brighter_batch, batched=True), lambda samples: [(x + 1, z) for x, _, z in samples]),
-    "map of a column": (lambda it: it.map(negated, column=1), lambda samples: [(x, -y, z) for x, y, z in samples]),
+    "map of a column": (lambda it: it.map(neg, column=1), lambda samples: [(x, -y, z) for x, y, z in samples]),
     "select": (lambda it: it.select(-1, 0), lambda samples: [(z, x) for x, _, z in samples]),
     "as_dict": (lambda it: it.as_dict(*"abc"), named),
     "rename": (lambda it: it.as_dict(*"abc").rename({"a": "c", "c": "a"}), lambda samples: named(samples, "cba")),
     "as_tuple": (lambda it: it.as_dict(*"abc").as_tuple("c", "a"), lambda samples: [(z, x) for x, _, z in samples]),
-    "zip": (lambda it: it.zip(it.skip(0).map(negated, column=1)), lambda samples: [(x, y, z, x, -y, z) for x, y, z in samples]),
+    "zip": (lambda it: it.zip(it.skip(0).map(neg, column=1)), lambda samples: [(x, y, z, x, -y, z) for x, y, z in samples]),
     "one_hot": (
         lambda it: it.one_hot([0, 1, 2]),
         lambda samples: [(x, np.eye(3, dtype=np.float32)[y], z) for x, y, z in samples],
@@ -74,6 +80,17 @@ LAYERS: dict[str, tuple[Make, Callable[[Samples], Samples]]] = {
     "bounded cache": (lambda it: it.cache(300), list),
     "batch": (lambda it: it.batch(3), lambda samples: [stack_samples(samples[i : i + 3]) for i in (0, 3, 6)]),
     "windows": (lambda it: it.windows(3), lambda samples: [stack_samples(samples[i : i + 3]) for i in range(5)]),
+    "windows with offsets": (
+        lambda it: it.as_dict(*"abc").windows(3, offsets={-1: ["c", "a"], 1: None}),
+        lambda samples: [
+            {-1: {"c": before["c"], "a": before["a"]}, 1: after}
+            for before, after in zip(named(samples), named(samples)[2:], strict=False)
+        ],
+    ),
+    "pack": (
+        lambda it: packed(it.map(document)),
+        lambda samples: list(packed(SequenceDatasetIterator([list(map(document, samples))]))),
+    ),
     "shuffle": drawn(lambda it: it.shuffle(seed=1)),
     "mix": drawn(lambda it: it.mix(it.take(2), proportions=[2, 1], seed=1, n_samples=9)),
     "resample": drawn(lambda it: it.resample(9, seed=1)),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
 
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
@@ -25,33 +24,21 @@ def tagged(sample: Any) -> Any:
 
 
 def jittered(sample: Any, generator: np.random.Generator) -> Any:
-    return sample, generator.integers(1 << 40)
+    return {"drawn": generator.integers(1 << 40)}
 
 
 def jittered_batch(batch: Any, generators: list[np.random.Generator]) -> Any:
-    return batch[0], [generator.integers(1 << 40) for generator in generators]
-
-
-@given(data=st.data(), batched=st.booleans(), n=st.integers(0, 9), seed=st.integers(-5, 2**70), epoch=st.integers(0, 3))
-def test_samples_of_a_random_map_do_not_depend_on_order_and_batches(
-    data: st.DataObject, batched: bool, n: int, seed: int, epoch: int
-) -> None:
-    source = SequenceDatasetIterator([list(range(n))])
-    mapped = MappedDatasetIterator(source, jittered_batch if batched else jittered, batched=batched, seed=seed, epoch=epoch)
-
-    expected = [mapped[i] for i in range(n)]
-
-    check_all_ways_agree(mapped, expected, data)
-    check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), expected, data)
+    return {"drawn": [generator.integers(1 << 40) for generator in generators]}
 
 
 def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_sample_and_per_batch() -> None:
     source = SequenceDatasetIterator([np.zeros(50, dtype=int)])
 
     drawn = [
-        source.map(jittered, seed=seed, epoch=epoch).read_column(1).tolist() for seed, epoch in [(1, 0), (1, 1), (2, 0), (0, 1)]
+        source.map(jittered, seed=seed, epoch=epoch).read_column("drawn").tolist()
+        for seed, epoch in [(1, 0), (1, 1), (2, 0), (0, 1)]
     ]
-    by_batch = source.map(jittered_batch, batched=True, seed=np.int64(1)).read_column(1).tolist()
+    by_batch = source.map(jittered_batch, batched=True, seed=np.int64(1)).read_column("drawn").tolist()
 
     assert len({value for values in drawn for value in values}) == 200
     assert by_batch == drawn[0]
@@ -83,11 +70,12 @@ def drawn_batch(column: Any, generators: list[np.random.Generator]) -> Any:
     numbers=st.lists(st.integers(-99, 99), max_size=9),
     data=st.data(),
     batched=st.booleans(),
-    seed=st.none() | st.integers(0, 9),
+    seed=st.none() | st.integers(-5, 2**70),
+    epoch=st.integers(0, 3),
     kind=st.sampled_from(["tuple", "arrays", "dict"]),
 )
 def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
-    numbers: list[int], data: st.DataObject, batched: bool, seed: int | None, kind: str
+    numbers: list[int], data: st.DataObject, batched: bool, seed: int | None, epoch: int, kind: str
 ) -> None:
     columns: list[Any] = [numbers, [str(number) for number in numbers], [np.full((2, 2), number) for number in numbers]]
     source: DatasetIteratorIF = SequenceDatasetIterator([np.array(numbers, int), *columns[1:]] if kind == "arrays" else columns)
@@ -95,7 +83,8 @@ def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
     source, key = (source.as_dict("a", "b", "c"), "a") if kind == "dict" else (source, key)
     by_value, by_column = (plus, plus) if seed is None else (drawn, drawn_batch)
 
-    mapped = source.map(by_column if batched else by_value, column=key, batched=batched, seed=seed)
+    mapped = source.map(by_column if batched else by_value, column=key, batched=batched, seed=seed, epoch=epoch)
+    of_samples = source.map(jittered_batch if batched else jittered, batched=batched, seed=seed or 0, epoch=epoch)
 
     expected = [mapped[i] for i in range(len(numbers))]
     values = [sample["a"] if isinstance(sample, dict) else sample[0] for sample in expected]
@@ -103,8 +92,10 @@ def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
     assert as_plain([list(sample.values() if kind == "dict" else sample)[1:] for sample in expected]) == [
         [str(n), [[n, n], [n, n]]] for n in numbers
     ]
-    check_all_ways_agree(mapped, expected, data)
-    check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), expected, data)
+    for each in (mapped, of_samples):
+        expected = [each[i] for i in range(len(numbers))]
+        check_all_ways_agree(each, expected, data)
+        check_all_ways_agree(pickle.loads(pickle.dumps(each)), expected, data)
 
 
 def test_the_meta_forgets_what_a_mapped_column_no_longer_is() -> None:
@@ -119,23 +110,3 @@ def test_the_meta_forgets_what_a_mapped_column_no_longer_is() -> None:
     assert known(source.map(plus, column="x")) == (("x", "y", "z"), None, ("a", "b"), "label")
     assert known(source.map(plus, column=-2)) == (("x", "y", "z"), ("w", "h"), None, None)
     assert known(source.map(tagged)) == ((), None, ("a", "b"), "label")
-
-
-@pytest.mark.parametrize(
-    ("map_it", "message"),
-    [
-        (
-            lambda it: it.map(lambda image, label, tag: (image, label)),
-            r"\(image, label, tag\) receives 1 argument, a sample: .* image, label = sample. Or map one column",
-        ),
-        (lambda it: it.map(lambda image, random: image, column=0), "receives 1 argument, a value: .* needs a seed"),
-        (lambda it: it.map(lambda sample: sample, seed=1), r"\(sample\) receives 2 arguments, a sample and a random generator"),
-        (lambda it: it.map(lambda: 1, batched=True), "receives 1 argument, a batch"),
-        (lambda it: it.map(lambda a, b: (a, b), column=[0, 1]), r"column= names one column, got \[0, 1\]"),
-        (lambda it: it.filter(lambda image, label: label), r"receives 1 argument, a sample: .* filter\(predicate, column="),
-        (lambda it: it.filter(lambda label: label, column=[0, 1]), "receives 2 arguments, column 0 and column 1"),
-    ],
-)
-def test_a_function_of_other_arguments_than_it_receives_is_refused_at_once(map_it: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        map_it(SequenceDatasetIterator([[1], [2], [3]]))

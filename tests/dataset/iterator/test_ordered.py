@@ -13,7 +13,6 @@ from layer_laws import object_column
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
-from data_stack.exception import ConfigError
 
 
 def order_of(column: Any, *, descending: bool = False) -> list[int]:
@@ -61,9 +60,3 @@ def test_values_of_every_kind_are_sorted_and_equal_ones_stay_in_their_old_order(
 def test_missing_values_come_last_in_both_directions(column: Any) -> None:
     assert order_of(column) == [2, 1, 4, 0, 3]
     assert order_of(column, descending=True) == [4, 1, 2, 0, 3]
-
-
-@pytest.mark.parametrize("column", [np.zeros((2, 2, 2)), np.array([1j, 2j]), np.zeros(2, dtype=[("a", int)])])
-def test_values_without_an_order_are_refused(column: Any) -> None:
-    with pytest.raises(ConfigError, match="have no order"):
-        order_of(column)

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import join_columns, stack_samples
-
-VALUES = st.one_of(
-    st.integers(), st.floats(allow_nan=False), st.text(), st.binary(), st.booleans(), st.none(), st.lists(st.integers(0, 9))
-)
-
-
-def as_plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-@given(values=st.lists(VALUES, min_size=2), data=st.data())
-def test_joining_pieces_is_stacking_the_whole(values: list[Any], data: st.DataObject) -> None:
-    cut = data.draw(st.integers(1, len(values) - 1))
-
-    joined = join_columns([stack_values(values[:cut]), stack_values(values[cut:])])
-
-    for one, other in zip(joined.tolist(), stack_values(values).tolist(), strict=True):
-        assert as_plain(one) == as_plain(other) or math.isclose(float(one), float(other))
+from data_stack.values.stacking import stack_samples
 
 
 @pytest.mark.parametrize(

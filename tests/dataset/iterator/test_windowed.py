@@ -12,12 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
-from data_stack.exception import ConfigError
-from data_stack.testing import DatasetIteratorContract
 
 
 def positions_of_windows(
@@ -95,109 +92,36 @@ def test_gaps_end_runs_in_units_of_the_ordering_column(values: Any, max_gap: Any
     length=st.integers(1, 4),
     stride=st.integers(1, 5),
     overlap=st.booleans(),
-    ordered=st.booleans(),
-    grouped=st.booleans(),
+    order_by=st.sampled_from([None, 1]),
+    group_by=st.sampled_from([None, 2]),
     max_gap=st.none() | st.integers(0, 4),
     dtype=st.sampled_from([np.int64, np.uint8, np.float32, "M8[ms]", object]),
+    lowest=st.integers(-3, 5),
 )
 def test_windows_are_what_plain_python_finds(
-    rows: list[tuple[int, str]], length: int, stride: int, overlap: bool, ordered: bool, grouped: bool, max_gap: Any, dtype: Any
+    rows: list[tuple[int, str]],
+    length: int,
+    stride: int,
+    overlap: bool,
+    order_by: int | None,
+    group_by: int | None,
+    max_gap: Any,
+    dtype: Any,
+    lowest: int,
 ) -> None:
     values, groups = [value for value, _ in rows], [group for _, group in rows]
-    max_gap = max_gap if ordered else None
+    max_gap = max_gap if order_by else None
     expected = positions_of_windows(
-        values if ordered else None, groups if grouped else None, len(rows), length, stride, max_gap, overlap
+        values if order_by else None, groups if group_by else None, len(rows), length, stride, max_gap, overlap
     )
 
-    windows = WindowedDatasetIterator(
-        numbered(len(rows), np.array(values, dtype=dtype), groups),
-        length,
-        stride=stride,
-        order_by=1 if ordered else None,
-        group_by=2 if grouped else None,
-        max_gap=max_gap,
-        overlap=overlap,
-    )
+    source, last = numbered(len(rows), np.array(values, dtype=dtype), groups), lowest + length - 1
+    arguments: Any = {"stride": stride, "max_gap": max_gap, "overlap": overlap, "order_by": order_by, "group_by": group_by}
+    windows = WindowedDatasetIterator(source, length, **arguments)
+    n_grams = WindowedDatasetIterator(source, length, **arguments, offsets={lowest: [0], last: None})
 
     assert found(windows) == expected
     assert windows.read_column(0).tolist() == expected
     assert found(pickle.loads(pickle.dumps(windows))) == expected
     assert found(WindowedDatasetIterator._rebuilt([windows._dataset_iterator], windows._arguments())) == expected
-
-
-# --- in which form -------------------------------------------------------------------------------------------------
-
-
-# --- with offsets --------------------------------------------------------------------------------------------------
-
-
-def speeds(n_samples: int) -> Samples:
-    return Samples([{"speed": i / 2, "image": np.full((2, 2), i), "time": n_samples - i} for i in range(n_samples)])
-
-
-OFFSETS: list[Any] = [
-    {-1: ["speed"], 0: ["speed", "image"], 2: None},
-    {0: ["image"], 3: ["time"]},
-    {-3: None, 0: None},
-    {5: ["speed"], 8: ["speed", "time"]},
-]
-
-
-class TestWindowsWithOffsets(DatasetIteratorContract):
-    @pytest.fixture(params=OFFSETS, ids=str)
-    def offsets(self, request: pytest.FixtureRequest) -> Any:
-        return request.param
-
-    @pytest.fixture
-    def iterator(self, offsets: Any) -> DatasetIteratorIF:
-        return WindowedDatasetIterator(speeds(9), max(offsets) - min(offsets) + 1, order_by="time", offsets=offsets)
-
-    @pytest.fixture
-    def expected(self, offsets: Any) -> list[Any]:
-        source, length, lowest, expected = speeds(9), max(offsets) - min(offsets) + 1, min(offsets), []
-        for start in range(9 - length + 1):
-            rows = {offset: source[8 - (start + offset - lowest)] for offset in offsets}
-            expected.append({o: rows[o] if keys is None else {key: rows[o][key] for key in keys} for o, keys in offsets.items()})
-        return expected
-
-
-# --- what is read --------------------------------------------------------------------------------------------------
-
-
-# --- what is refused -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"length": 0},
-        {"length": 2, "stride": 0},
-        {"length": 2, "max_gap": 1},
-        {"length": 2, "max_gap": -1, "order_by": 1},
-        {"length": 2, "max_gap": np.timedelta64("NaT"), "order_by": 1},
-        {"length": 2, "max_gap": timedelta(1), "order_by": 1},
-        {"length": 2, "order_by": 9},
-        {"length": 1, "offsets": {}},
-        {"length": 2, "offsets": [0, 1]},
-        {"length": 2, "offsets": {0: [0], 2: [0]}},
-    ],
-)
-def test_arguments_out_of_range_are_refused(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        WindowedDatasetIterator(numbered(5, np.arange(5)), **arguments)
-
-
-@pytest.mark.parametrize(
-    ("values", "max_gap"),
-    [
-        ([1, 2, None, 4], None),
-        (np.array(["2020", "2021", "NaT", "2022"], dtype="M8[Y]"), None),
-        ([1, 2, "x", 4], None),
-        (["a", "b", "d", "c"], 1),
-        (np.array(["2020", "2021", "2022", "2023"], dtype="M8[D]"), np.timedelta64(1, "M")),
-        ([datetime(2020, 1, day) for day in range(1, 5)], 1),
-    ],
-)
-def test_values_without_order_or_difference_are_refused(values: Any, max_gap: Any) -> None:
-    with pytest.raises(ConfigError, match="column 1"):
-        WindowedDatasetIterator(numbered(4, values), 2, order_by=1, max_gap=max_gap)
+    assert [(n_gram[lowest][0], n_gram[last][0]) for n_gram in n_grams] == [(window[0], window[-1]) for window in expected]

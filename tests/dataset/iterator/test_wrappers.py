@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,12 @@ import pandas as pd
 import pytest
 
 from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
     DatasetIteratorView,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import MetaFactory
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.exception import DatasetOutOfBoundsError
 
 # --- views ---------------------------------------------------------------------------------------------------------
 
@@ -34,12 +31,6 @@ def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     assert view.view_tags == {"fold": 1}
     assert DatasetIteratorView(source, range(2)).view_tags is None
     assert DatasetIteratorView(source, np.array([4, 2])).indices.tolist() == [4, 2]
-
-
-# --- combined ------------------------------------------------------------------------------------------------------
-
-
-# --- in memory -----------------------------------------------------------------------------------------------------
 
 
 # --- sequences -----------------------------------------------------------------------------------------------------
@@ -80,26 +71,3 @@ def test_what_only_a_layer_has_is_found_on_its_informed_iterator() -> None:
     with pytest.raises(AttributeError, match="'InformedDatasetIterator' object has no attribute 'shufle'"):
         view.shufle(3)
     assert not hasattr(object.__new__(InformedDatasetIterator), "anything")
-
-
-WRONG_CALLS: list[Callable[[Any], object]] = [
-    lambda it: it.take(-1),
-    lambda it: it.combine([it]),
-    lambda it: it.combine(pd.DataFrame({"x": [1]})),
-    lambda it: it.zip(None),
-    lambda it: it.filter(bool, column=1.5),
-    lambda it: it.cache(identifier="x"),
-    lambda it: it.cache(9, storage=InMemoryStorageConnector()),
-    lambda it: it.map_classes({0: "a"}, columns=1),
-    lambda it: it.one_hot(5),
-    lambda it: CombinedDatasetIterator(it),
-    lambda it: SequenceDatasetIterator([[1, 2], [0]]),
-    lambda it: SequenceDatasetIterator([]),
-    lambda it: SequenceDatasetIterator([pd.DataFrame({"a": [1]})]),
-]
-
-
-@pytest.mark.parametrize("call", WRONG_CALLS, ids=range(len(WRONG_CALLS)))
-def test_a_wrong_call_is_refused_at_once(call: Callable[[Any], object]) -> None:
-    with pytest.raises(ConfigError):
-        call(SequenceDatasetIterator([[5, 6, 7], [0, 1, 0]]))

@@ -162,15 +162,6 @@ def test_a_dataset_without_digests_or_of_the_program_is_also_what_its_factory_op
 # ---------------------------------------------------------------------- functions
 
 
-def in_a_new_process(*arguments: str, **environment: str) -> str:
-    path = str(Path(data_stack.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, *arguments], env={"PYTHONPATH": path, **environment}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_a_name_is_given_once() -> None:
     @named_function("tests first")
     def first(sample: Any) -> Any:
@@ -269,7 +260,8 @@ class TestFingerprint:
             "print(it.combine(it[::-1]).shuffle(3).map(len).map(lambda s: s in {'a', 'b', 'q'}).fingerprint())"
         )
 
-        prints = {in_a_new_process("-c", program, PYTHONHASHSEED=str(seed)) for seed in (0, 1, 2)}
+        command, path = [sys.executable, "-c", program], str(Path(data_stack.__file__).parent.parent)
+        prints = {subprocess.check_output(command, env={"PYTHONPATH": path, "PYTHONHASHSEED": seed}) for seed in "012"}
 
         assert len(prints) == 1
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -18,10 +18,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_laws import Columns
 
 from data_stack.dataset.iterator import (
-    Column,
-    DatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     SequenceDatasetIterator,
@@ -37,6 +36,7 @@ N = 23
 CLASSES = [(7 * i) % 3 for i in range(N)]
 GROUPS = [i * i % 11 for i in range(N)]
 TIMES = [(5 * i) % 17 for i in range(N)]
+RATIOS = [0.7, 0.2, 0.1]
 
 
 def dataset() -> SequenceDatasetIterator:
@@ -53,8 +53,8 @@ def positions(part: DatasetIteratorIF) -> list[int]:
     return [int(sample[0]) for sample in part]
 
 
-def fold_positions(folds: Sequence[Fold]) -> list[list[int]]:
-    return [positions(fold.test) for fold in folds]
+def held_out(folds: Sequence[Fold]) -> list[DatasetIteratorIF]:
+    return [fold.test for fold in folds]
 
 
 ratios_of_parts = (
@@ -65,82 +65,46 @@ seeds = st.integers(-(2**70), 2**70)
 
 # --- what was published --------------------------------------------------------------------------------------------
 
-SPLITS: list[tuple[dict[str, Any], list[list[int]]]] = [
-    (
-        {"seed": 3},
-        [[0, 1, 2, 3, 4, 5, 6, 7, 12, 16, 17, 18, 19, 22], [8, 9, 10, 11, 13, 15, 21], [14, 20]],
+PUBLISHED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "split": (lambda it: it.split(RATIOS, seed=-5), "34153553c05f63f1d8af0bdb32c019d36079a73e012df5c9441860c9c02e95dd"),
+    "stratified": (
+        lambda it: it.split(RATIOS, stratify=True, seed=2**70),
+        "a0560c9127ecec3bfe20c2bbb0d0ef42e4b42cd2edfb42e81508f2a2a8deb131",
     ),
-    (
-        {"seed": 3, "stratify": True},
-        [[1, 3, 5, 6, 7, 8, 9, 10, 13, 15, 17, 19, 20, 21], [0, 2, 4, 11, 12, 16, 18], [14, 22]],
+    "groups": (
+        lambda it: it.split(RATIOS, group_by=2),
+        "01167f24716d5ee8f044c203752c8f88c47e997f52631f7f466ba724e93b0422",
     ),
-    (
-        {"seed": 3, "group_by": 2},
-        [[2, 3, 5, 6, 8, 9, 13, 14, 16, 17, 19, 20], [1, 4, 7, 10, 12, 15, 18, 21], [0, 11, 22]],
+    "stratified groups": (
+        lambda it: it.split(RATIOS, group_by=2, stratify=True),
+        "a6316132f05bf82c0de77186f1930cad2bfd3edaf13067ecd5070d68b45a3d5c",
     ),
-    (
-        {"seed": 3, "group_by": 2, "stratify": True},
-        [[2, 4, 5, 6, 7, 9, 13, 15, 16, 17, 18, 20], [1, 3, 8, 10, 12, 14, 19, 21], [0, 11, 22]],
+    "times": (lambda it: it.split(RATIOS, time=3), "ea794d8c71e61ab37e2e8613946e95290ef2c2b4e69d7455facc9d3bc98864f1"),
+    "folds": (lambda it: held_out(it.folds(3, seed=7)), "b2d1ea037bac0cc6de16afa61529ebcf41667874db34c333a1fdae20921c8f72"),
+    "stratified folds": (
+        lambda it: held_out(it.folds(7, stratify=True)),
+        "7ff5f4e317b78c370e771915fd1dbe7885799e56024e33b91bc3f163899502d6",
     ),
-    (
-        {"time": 3},
-        [[0, 1, 4, 5, 7, 8, 11, 12, 14, 15, 17, 18, 21, 22], [2, 6, 9, 13, 16, 19], [3, 10, 20]],
+    "folds of groups": (
+        lambda it: held_out(it.folds(3, seed=None, group_by=2)),
+        "bd487a6e1ba0af38c9540b83a0e314cd2c880b94ebb27111d6899b679b28f0c0",
     ),
-]
-
-CONSECUTIVE = [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [16, 17, 18, 19, 20, 21, 22]]
-FOLDS: list[tuple[dict[str, Any], list[list[int]]]] = [
-    ({"seed": 7}, [[2, 6, 9, 13, 14, 15, 17, 19], [0, 1, 3, 5, 11, 12, 16, 21], [4, 7, 8, 10, 18, 20, 22]]),
-    ({"seed": None}, CONSECUTIVE),
-    ({"seed": 7, "stratify": True}, [[4, 9, 11, 13, 15, 17, 19, 21], [1, 2, 3, 5, 6, 8, 10, 12], [0, 7, 14, 16, 18, 20, 22]]),
-    ({"seed": None, "stratify": True}, CONSECUTIVE),
-    ({"seed": None, "group_by": 2}, [[1, 4, 7, 10, 12, 15, 18, 21], [2, 5, 6, 9, 13, 16, 17, 20], [0, 3, 8, 11, 14, 19, 22]]),
-]
+    "stratified folds of groups": (
+        lambda it: held_out(it.folds(7, group_by=2, stratify=True)),
+        "175272b17b2db4fe33ef9645ae8528a8ef88f381fd1add58c2d60cd3047cc1a6",
+    ),
+}
 
 
-@pytest.mark.parametrize(("arguments", "expected"), SPLITS)
-def test_a_split_is_the_one_that_was_published_each_time(arguments: dict[str, Any], expected: list[list[int]]) -> None:
-    iterator = dataset()
-
-    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], **arguments)] == expected
-    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], **arguments)] == expected
-
-
-@pytest.mark.parametrize(("arguments", "expected"), FOLDS)
-def test_folds_are_those_that_were_published_each_time(arguments: dict[str, Any], expected: list[list[int]]) -> None:
-    iterator = dataset()
-
-    assert fold_positions(iterator.folds(3, **arguments)) == expected
-    assert fold_positions(iterator.folds(3, **arguments)) == expected
-
-
-def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published() -> None:
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_each_time(name: str) -> None:
     i = np.arange(10_007)
     iterator = SequenceDatasetIterator([i, (i * i % 97) % 10, i * 7919 % 503, i * 31 % 4001])
-    ratios = [0.7, 0.2, 0.1]
-    divisions = [
-        iterator.split(ratios, seed=-5),
-        iterator.split(ratios, stratify=True, seed=2**70),
-        iterator.split(ratios, group_by=2),
-        iterator.split(ratios, group_by=2, stratify=True),
-        iterator.split(ratios, time=3),
-        [fold.test for fold in iterator.folds(7, stratify=True)],
-        [fold.test for fold in iterator.folds(7, group_by=2, stratify=True)],
-    ]
+    divide_it, expected = PUBLISHED[name]
 
-    digests = [
-        hashlib.sha256(json.dumps([part.read_column(0).tolist() for part in parts]).encode()).hexdigest() for parts in divisions
-    ]
-
-    assert digests == [
-        "34153553c05f63f1d8af0bdb32c019d36079a73e012df5c9441860c9c02e95dd",
-        "a0560c9127ecec3bfe20c2bbb0d0ef42e4b42cd2edfb42e81508f2a2a8deb131",
-        "01167f24716d5ee8f044c203752c8f88c47e997f52631f7f466ba724e93b0422",
-        "a6316132f05bf82c0de77186f1930cad2bfd3edaf13067ecd5070d68b45a3d5c",
-        "ea794d8c71e61ab37e2e8613946e95290ef2c2b4e69d7455facc9d3bc98864f1",
-        "7ff5f4e317b78c370e771915fd1dbe7885799e56024e33b91bc3f163899502d6",
-        "175272b17b2db4fe33ef9645ae8528a8ef88f381fd1add58c2d60cd3047cc1a6",
-    ]
+    for _ in range(2):
+        parts = [part.read_column(0).tolist() for part in divide_it(iterator)]
+        assert hashlib.sha256(json.dumps(parts).encode()).hexdigest() == expected
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------
@@ -208,25 +172,33 @@ def test_a_column_names_the_parts_in_the_order_of_their_appearance(names: list[s
     assert all([names[position] for position in positions(part)] == [name] * names.count(name) for name, part in parts.items())
 
 
-@given(data=st.data(), n=st.integers(2, 50), stratify=st.booleans(), seed=st.none() | seeds)
+@given(data=st.data(), n=st.integers(2, 50), stratify=st.booleans(), grouped=st.booleans(), seed=st.none() | seeds)
 def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
-    data: st.DataObject, n: int, stratify: bool, seed: int | None
+    data: st.DataObject, n: int, stratify: bool, grouped: bool, seed: int | None
 ) -> None:
     labels = data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    groups = data.draw(st.lists(st.integers(0, 12), min_size=n, max_size=n))
+    n_folds = data.draw(st.integers(2, 9))
     counts = Counter(labels)
-    n_most = min(counts.values()) if stratify else n
-    labels, n_most = (labels, n_most) if n_most > 1 else ([0] * n, n)
-    n_folds = data.draw(st.integers(2, n_most))
+    arguments: Any = {"stratify": stratify, "group_by": 2 if grouped else None}
+    if n_folds > min([n, *([len(set(groups))] if grouped else []), *(counts.values() if stratify else [])]):
+        with pytest.raises(ConfigError):
+            of(labels, groups).folds(n_folds, **arguments)
+        return
 
-    folds = of(labels).folds(n_folds, seed=seed, stratify=stratify)
+    folds = of(labels, groups).folds(n_folds, seed=seed, **arguments)
 
-    assert sorted(itertools.chain(*fold_positions(folds))) == list(range(n))
-    for fold in folds:
-        assert positions(fold.train) == sorted(set(range(n)) - set(positions(fold.test)))
-        assert n // n_folds <= len(fold.test) <= -(-n // n_folds)
-        if stratify:
-            members = Counter(labels[position] for position in positions(fold.test))
-            assert all(c // n_folds <= members[label] <= -(-c // n_folds) for label, c in Counter(labels).items())
+    tests = list(map(positions, held_out(folds)))
+    assert sorted(itertools.chain(*tests)) == list(range(n))
+    assert all(tests)
+    assert [positions(fold.train) for fold in folds] == [sorted({*range(n)} - {*test}) for test in tests]
+    if grouped:
+        assert sum(len({groups[position] for position in test}) for test in tests) == len(set(groups))
+        return
+    for test in tests:
+        assert n // n_folds <= len(test) <= -(-n // n_folds)
+        members = Counter(labels[position] for position in test)
+        assert not stratify or all(c // n_folds <= members[label] <= -(-c // n_folds) for label, c in counts.items())
 
 
 # --- columns of any kind -------------------------------------------------------------------------------------------
@@ -247,10 +219,12 @@ ALIKE: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize("labels", [row[1] for row in ALIKE], ids=[row[0] for row in ALIKE])
 def test_labels_of_any_kind_are_stratified_alike(labels: Any) -> None:
-    iterator = SequenceDatasetIterator([list(range(N)), labels, GROUPS])
+    ours, others = [
+        [*iterator.split(RATIOS, seed=3, stratify=True), *held_out(iterator.folds(3, seed=7, stratify=1))]
+        for iterator in (of(labels), dataset())
+    ]
 
-    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], seed=3, stratify=True)] == SPLITS[1][1]
-    assert fold_positions(iterator.folds(3, seed=7, stratify=1)) == FOLDS[2][1]
+    assert list(map(positions, ours)) == list(map(positions, others))
 
 
 @given(values=st.lists(st.integers(-300, 300) | st.sampled_from([2**62, -(2**62)]), max_size=40))
@@ -276,9 +250,9 @@ def test_classes_are_numbered_in_the_order_of_their_appearance(values: list[int]
     ],
 )
 def test_times_of_any_kind_are_cut_alike(times: Any) -> None:
-    iterator = SequenceDatasetIterator([list(range(N)), CLASSES, GROUPS, times])
+    parts, others = of(times).split(RATIOS, time=1), dataset().split(RATIOS, time=3)
 
-    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], time=3)] == SPLITS[4][1]
+    assert list(map(positions, parts)) == list(map(positions, others))
 
 
 @pytest.mark.parametrize(
@@ -291,21 +265,8 @@ def test_parts_are_found_by_the_values_that_name_them(names: list[Any], keys: li
     assert all(type(part) is type(key) for part, key in zip(parts, keys, strict=True))
 
 
-class Recording(DatasetIterator):
-    """Notes which columns are read, and lets no sample be read."""
-
-    def __init__(self) -> None:
-        self.read: list[Any] = []
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> Any:
-        raise AssertionError("a whole sample was read")
-
-    def read_column(self, key: Any, indices: Any = None) -> Column:
-        self.read.append(key)
-        return np.arange(N) % 4
+def of_columns() -> Columns:
+    return Columns(*[np.arange(N) % 4] * 4)
 
 
 @pytest.mark.parametrize(
@@ -316,28 +277,28 @@ class Recording(DatasetIterator):
         ({"stratify": True}, [1]),
         ({"stratify": np.bool_(True)}, [1]),
         ({"stratify": False, "group_by": 0}, [0]),
-        ({"group_by": "g", "stratify": "y"}, ["y", "g"]),
-        ({"time": "t"}, ["t"]),
+        ({"group_by": 2, "stratify": 1}, [1, 2]),
+        ({"time": 3}, [3]),
     ],
 )
 def test_only_the_columns_that_a_division_needs_are_read_and_once(arguments: dict[str, Any], read: list[Any]) -> None:
-    iterator = Recording()
+    iterator = of_columns()
 
     iterator.split([0.5, 0.5], **arguments)
 
-    assert iterator.read == read
+    assert iterator.requests == [(key, N) for key in read]
     if "time" not in arguments:
         iterator.folds(2, **arguments)
-        assert iterator.read == read * 2
+        assert iterator.requests == [(key, N) for key in read] * 2
 
 
 def test_stratify_means_the_target_that_the_meta_names() -> None:
-    meta = DatasetMeta(iterator_meta=IteratorMeta(target_pos="label"))
-    source = Recording()
+    meta = DatasetMeta(iterator_meta=IteratorMeta(target_pos=3))
+    source = of_columns()
 
     InformedDatasetIterator(source, meta).split([0.5, 0.5], stratify=True)
 
-    assert source.read == ["label"]
+    assert source.requests == [(3, N)]
 
 
 # --- parts are layers ----------------------------------------------------------------------------------------------
@@ -367,15 +328,15 @@ def test_parts_describe_themselves_by_the_division_and_are_rebuilt_by_it() -> No
 
 
 def test_a_pickled_part_reads_nothing_to_find_its_samples_again() -> None:
-    source = Recording()
+    source = of_columns()
     parts = [*source.split([0.5, 0.5], stratify=True), source.folds(2, group_by=1)[1].train]
-    source.read.clear()
+    source.requests.clear()
 
     copies = [pickle.loads(pickle.dumps(part)) for part in parts]
 
     assert [copy.indices.tolist() for copy in copies] == [part.indices.tolist() for part in parts]
     assert [copy._arguments() for copy in copies] == [part._arguments() for part in parts]
-    assert all(copy.underlying_iterators[0].read == [] for copy in copies)
+    assert all(copy.underlying_iterators[0].requests == [] for copy in copies)
 
 
 def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> None:
