@@ -9,14 +9,17 @@ import gc
 import multiprocessing
 import secrets
 import signal
+import ssl
 from collections.abc import Iterator
 from multiprocessing.pool import Pool
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import mongodb_commands  # noqa: F401  # hears only clients that are made after it
 import pymongo
 import pytest
+import trustme
 from mongodb_server import MongoDBServer, folder_in_memory
 from pymongo.database import Database
 from s3_server import S3Server
@@ -24,6 +27,8 @@ from sftp_server import SFTPServer
 from sizes import FULL, SEED
 from web_server import ScriptedServer
 from xdist.scheduler.loadfile import LoadFileScheduling
+
+from data_stack.io.storage_connectors import FileStorageConnector
 
 # A deadline for each example would measure the neighbours of this machine.
 _too_slow = [hypothesis.HealthCheck.too_slow]
@@ -101,15 +106,30 @@ def spawned() -> Iterator[Pool]:
         yield pool
 
 
-# ------------------------------------------------------------------ a web server
+# ------------------------------------------------------------------ a folder, a web server
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStorageConnector:
+    """An empty store on disk."""
+    return FileStorageConnector(tmp_path / "store")
 
 
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     """An HTTP server that answers as the test says."""
-    server = ScriptedServer()
-    yield server
-    server.close()
+    with ScriptedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """A context with a certificate for localhost, which this process trusts."""
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    return context
 
 
 # ------------------------------------------------------------------ MongoDB servers

@@ -7,14 +7,13 @@ import functools
 import importlib
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from process_harness import run_python
 
 import data_stack
 
@@ -158,7 +157,7 @@ def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
     for_types = {
         id(node)
         for block in nodes
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in map(_last_name, ast.walk(block.test))
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
         for statement in block.body
         for node in ast.walk(statement)
     }
@@ -174,10 +173,6 @@ def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             found += [Import(name, node.lineno, False, id(node) in in_functions) for name in _named_by(node.value, modules)]
     return found
-
-
-def _last_name(node: ast.AST) -> str:
-    return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
 def _named_by(text: str, modules: dict[str, Path]) -> Iterator[str]:
@@ -302,9 +297,7 @@ def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
 
 def printed_by(program: str) -> Any:
     """What a program prints as JSON in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT.parent)}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(run_python("-c", program, PYTHONPATH=str(ROOT.parent))[0])
 
 
 IMPORT_ALL = """

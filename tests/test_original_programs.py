@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plain_connector import MinimalConnector
+from written_dataset import Written
 
 import data_stack
 from data_stack.dataset.encoders import ContinuousEncoder
@@ -24,46 +26,24 @@ from data_stack.dataset.splitter import (
     SplitterFactory,
     StratifiedSplitterImpl,
 )
-from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, RetrievalError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.exception import DatasetFileCorruptError, RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory, StreamedResource
 from data_stack.io.retriever import RetrieverFactory
-from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector
 
 
-class DictConnector(StorageConnector):
+class DictConnector(MinimalConnector):
     """A client's connector: the three methods, and chunks taken by iterating."""
-
-    def __init__(self) -> None:
-        self.stored: dict[str, bytes] = {}
-
-    def get_resource(self, identifier: str, resource_type: Any = None) -> StreamedResource:
-        if identifier not in self.stored:
-            raise ResourceNotFoundError(identifier)
-        return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
 
     def set_resource(self, identifier: str, resource: Iterable[bytes]) -> None:  # type: ignore[override]  # as the client has it
         self.stored[identifier] = b"".join(resource)
 
-    def has_resource(self, identifier: str) -> bool:
-        return identifier in self.stored
 
+class Factory(Written):
+    """Three thousand numbers."""
 
-class Factory(DatasetFactory):
-    """Three numbers."""
-
-    card = DatasetCard(name="numbers", version="1")
-    splits = ("all",)
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        for step in prepared.steps(["one"]):
-            with prepared.create(f"preprocessed/{step}") as file:
-                file.write(b"\n\x01\x02" * 1000)
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        with prepared["preprocessed/one"] as resource:
-            return SequenceDatasetIterator([list(resource.read())])
+    files = {"all": b"\n\x01\x02" * 1000}
 
 
 def test_a_connector_of_three_methods_that_iterates_what_it_is_given_keeps_a_dataset() -> None:

@@ -7,8 +7,6 @@ import json
 import logging
 import re
 import shutil
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import make_format_fixtures
 import public_api
 import pytest
+from process_harness import run_python
 
 import data_stack
 from data_stack import formats
@@ -54,7 +53,7 @@ def test_a_deprecated_name_is_told_once_for_each_line_that_uses_it(tmp_path: Pat
         "for _ in range(2): old('old()', instead='new()', since='1.1', removed_in='2.0')\n"
     )
 
-    told = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stderr
+    _, told = run_python(program)
 
     expected = "DeprecationWarning: old() is deprecated since data_stack 1.1 and will be removed in 2.0: use new()"
     assert told.count(f"program.py:3: {expected}") == told.count("Warning:") == 1
@@ -100,7 +99,7 @@ MISTAKES: list[tuple[int, Callable[[], Any]]] = [
     (2, lambda: ITERATOR.filter(refuse)),
     (1, lambda: data_stack.from_csv("missing.csv")),
     (1, lambda: data_stack.load("./missing.csv")),
-    (1, lambda: data_stack.load("http://127.0.0.1:9/digits")),
+    (1, lambda: data_stack.load("http://localhost:99999999/digits")),
     (1, lambda: data_stack.load("digitz")),
     (1, lambda: data_stack.load("digits", "tain", storage="memory://")),
     (1, lambda: data_stack.plan("digitz")),

@@ -53,13 +53,13 @@ _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30
 _PYTEST += ["-k", "not mongodb and not s3 and not sftp and not bucket"]
 #: Module and its test files, what protects stored data first.
 TARGETS: dict[str, list[str]] = {
-    "io/integrity": [f"{_IO}/test_integrity.py", f"{_IO}/test_blocks.py", _FILE[0]],
+    "io/integrity": [f"{_IO}/test_integrity.py", f"{_IO}/test_resources.py", _FILE[0]],
     "factories/manifest": _FACTORIES,
     "factories/preparation": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
     "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py"],
     "io/storage_connectors/file": _FILE,
-    "io/storage_connectors/writer": [*_FILE, f"{_IO}/retriever/test_interrupted_downloads.py"],
+    "io/storage_connectors/writer": [*_FILE, f"{_IO}/retriever/test_http_retrieval.py"],
     "formats/records/writer": [f"{_RECORDS}_writer.py"],
     "formats/records/reader": [f"{_RECORDS}_reader.py", f"{_RECORDS}_reader_damage.py"],
     "loader/plan": [f"{_LOADER}_plan.py", f"{_LOADER}_iteration.py", f"{_LOADER}_orders.py"],

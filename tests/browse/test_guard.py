@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import socket
-from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from browse_kit import TOKEN, Answer, Served, labelled, serving
+from browse_kit import TOKEN, Served, labelled, serving
 
 from data_stack.browse.server import MAX_CONNECTIONS
 
 PATHS = ("/", "/app.js", "/api/overview", "/api/samples?split=0&start=0", "/picture?split=0&position=0&column=0", "/nothing")
-
-
-def ask(served: Served, path: str, headers: Mapping[str, str], method: str = "GET") -> Answer:
-    """Ask with just these headers and this path, byte for byte."""
-    connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
-    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-    for name, value in ({"Host": served.url.removeprefix("http://")} | dict(headers)).items():
-        connection.putheader(name, value)
-    connection.endheaders()
-    answer = connection.getresponse()
-    found = Answer(answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()})
-    connection.close()
-    return found
 
 
 def waits(served: Served, sent: bytes) -> bytes:
@@ -46,26 +32,26 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 @pytest.mark.parametrize("given", ["", TOKEN[:-1], "\u00e9"])
 def test_no_page_is_shown_without_the_token(pictures: Served, path: str, given: str) -> None:
     for headers in ({"Authorization": f"Bearer {given}"}, {"Cookie": f"data_stack_1={TOKEN}; data_stack={given}"}):
-        assert ask(pictures, path, {name: value.encode().decode("latin-1") for name, value in headers.items()}).status == 403
+        assert pictures.ask(path, {name: value.encode().decode("latin-1") for name, value in headers.items()}).status == 403
 
 
 def test_the_token_in_the_url_sets_a_cookie_that_opens_the_rest(pictures: Served) -> None:
-    first = ask(pictures, f"/?token={TOKEN}", {})
+    first = pictures.ask(f"/?token={TOKEN}", {})
     cookie, *attributes = first.headers["set-cookie"].split("; ")
 
     assert (first.status, b"app.js" in first.body, set(attributes)) == (200, True, {"HttpOnly", "SameSite=strict", "Path=/"})
-    assert ask(pictures, "/api/overview", {"Cookie": f"theme=dark; {cookie}"}).status == 200
-    assert ask(pictures, "/?token=wrong", {}).headers.get("set-cookie") is None
+    assert pictures.ask("/api/overview", {"Cookie": f"theme=dark; {cookie}"}).status == 200
+    assert pictures.ask("/?token=wrong", {}).headers.get("set-cookie") is None
 
 
 @pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example", ""])
 def test_a_name_that_resolves_to_this_machine_is_refused(pictures: Served, host: str) -> None:
-    assert ask(pictures, "/api/overview", {**BEARER, "Host": host}).status == 403
+    assert pictures.ask("/api/overview", {**BEARER, "Host": host}).status == 403
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "[::1]:9"])
 def test_a_forwarded_port_is_let_through(pictures: Served, host: str) -> None:
-    assert ask(pictures, "/api/overview", {**BEARER, "Host": host, "Origin": f"http://{host}"}).status == 200
+    assert pictures.ask("/api/overview", {**BEARER, "Host": host, "Origin": f"http://{host}"}).status == 200
 
 
 @pytest.mark.parametrize(
@@ -80,26 +66,26 @@ def test_a_forwarded_port_is_let_through(pictures: Served, host: str) -> None:
     ],
 )
 def test_other_pages_are_refused(pictures: Served, headers: dict[str, str]) -> None:
-    assert ask(pictures, "/api/overview", {**BEARER, **headers}).status == 403
+    assert pictures.ask("/api/overview", {**BEARER, **headers}).status == 403
 
 
 @pytest.mark.parametrize("method", ["POST", "OPTIONS"])
 def test_nothing_but_reading_is_answered(pictures: Served, method: str) -> None:
-    assert ask(pictures, "/api/overview", BEARER, method).status == 405
+    assert pictures.ask("/api/overview", BEARER, method).status == 405
 
 
 @pytest.mark.parametrize(
     "path", ["/../setup.py", "/static/../../table.py", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/app.js/..", "/etc/passwd"]
 )
 def test_no_path_reaches_a_file(pictures: Served, path: str) -> None:
-    answer = ask(pictures, path, BEARER)
+    answer = pictures.ask(path, BEARER)
 
     assert (answer.status, answer.body) == (404, b"Not Found")
 
 
 def test_answers_forbid_what_pages_do_not_need(pictures: Served) -> None:
     for path in PATHS:
-        headers = ask(pictures, path, BEARER).headers
+        headers = pictures.ask(path, BEARER).headers
         policy = dict(rule.split(" ", 1) for rule in headers["content-security-policy"].split("; "))
         assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'none'")
         assert "unsafe" not in headers["content-security-policy"]
@@ -109,7 +95,7 @@ def test_answers_forbid_what_pages_do_not_need(pictures: Served) -> None:
 
 
 def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsewhere(pictures: Served) -> None:
-    page, script, style = (ask(pictures, path, BEARER).body.decode() for path in ("/", "/app.js", "/style.css"))
+    page, script, style = (pictures.ask(path, BEARER).body.decode() for path in ("/", "/app.js", "/style.css"))
 
     assert "<style" not in page
     assert "://" not in page + style
@@ -122,11 +108,13 @@ def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsew
 def test_a_connection_that_does_not_send_a_whole_request_in_time_is_closed() -> None:
     whole = f"GET /api/overview HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 
-    with serving({"train": labelled(3)}, idle_seconds=1) as served:
-        assert waits(served, b"") == waits(served, whole[:-1]) == b""
-        assert waits(served, whole).count(b"200 OK") == 1
-        assert waits(served, whole + whole + whole[:-1]).count(b"200 OK") == 2
-        assert waits(served, b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n").count(b"405 ") == 1
+    post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+    with serving({"train": labelled(3)}, idle_seconds=1) as served, ThreadPoolExecutor(5) as threads:
+        sent = [b"", whole[:-1], whole, whole + whole + whole[:-1], post]
+        empty, cut, one, two, posted = threads.map(lambda each: waits(served, each), sent)
+
+    assert empty == cut == b""
+    assert [one.count(b"200 OK"), two.count(b"200 OK"), posted.count(b"405 ")] == [1, 2, 1]
 
 
 def test_one_connection_too_many_closes_the_one_that_is_idle_for_longest(pictures: Served) -> None:

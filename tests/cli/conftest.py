@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import signal
 import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from distributions import write_distribution
+from process_harness import start_python
 
 from data_stack.cli.main import main
 
@@ -62,28 +61,16 @@ def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ou
 
 
 @pytest.fixture
-def process(store: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def process(store: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the command in a process of its own, which ends with the test; environment variables may be given by name."""
-    started: list[subprocess.Popen[bytes]] = []
+    with contextlib.ExitStack() as ends:
 
-    def start(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        running = subprocess.Popen(
-            [sys.executable, "-m", "data_stack.cli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **environment},
-            # Background jobs of a shell ignore interrupts, and their children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        started.append(running)
-        return running
+        def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+            running = ends.enter_context(start_python("-m", "data_stack.cli", *arguments, **environment))
+            ends.callback(running.kill)  # of a test that failed
+            return running
 
-    yield start
-    for running in started:
-        running.kill()  # of a test that failed
-        with running:
-            pass
+        yield start
 
 
 @pytest.fixture
@@ -93,13 +80,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     def make(distribution: str, module_text: str, datasets: Sequence[str] = ("Factory",), names: Sequence[str] = ()) -> None:
         module = distribution.replace("-", "_")
         folder = tmp_path / "site" / distribution
-        info = folder / f"{module}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (folder / f"{module}.py").write_text(textwrap.dedent(module_text), encoding="utf-8")
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n", encoding="utf-8")
         lines = [f"{name} = {module}:{factory}" for name, factory in zip(names or [distribution], datasets, strict=True)]
-        (info / "entry_points.txt").write_text("\n".join(["[data_stack.datasets]", *lines, ""]), encoding="utf-8")
+        write_distribution(folder, distribution, "\n".join(["[data_stack.datasets]", *lines]), {module: module_text})
         monkeypatch.syspath_prepend(str(folder))
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
 
     return make

@@ -11,7 +11,6 @@ import signal
 import socket
 import stat
 import subprocess
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from browse_kit import Served
 from process_harness import run_python, until
 
 import data_stack
@@ -123,7 +123,7 @@ def test_check_tests_an_installed_dataset_with_its_real_sources(
     assert outcome.json["passed"] > 20
 
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -134,14 +134,6 @@ def records(tmp_path: Path) -> str:
     return str(tmp_path / "numbers")
 
 
-def overview(url: str) -> dict[str, object]:
-    """What the page at ``url`` asks for first."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url.replace("/?", "/api/overview?"), timeout=30) as answer:
-        found: dict[str, object] = json.load(answer)
-        return found
-
-
 def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: str, tmp_path: Path) -> None:
     script = tmp_path / "browser"
     script.write_text(f'#!/bin/sh\necho "$1" > {tmp_path / "part"} && mv {tmp_path / "part"} {tmp_path / "opened"}\n')
@@ -149,12 +141,13 @@ def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: s
 
     running = process("browse", records, "--json", BROWSER=f"{script} %s")
     assert running.stdout is not None
-    url = json.loads(b"".join(running.stdout.readline() for _ in range(3)))["url"]
+    url = json.loads("".join(running.stdout.readline() for _ in range(3)))["url"]
     until((tmp_path / "opened").exists, 30)
 
     assert (tmp_path / "opened").read_text().strip() == url
     assert len(url.partition("token=")[2]) >= 24
-    assert overview(url)["title"] == "numbers"
+    place, _, query = url.partition("/?")
+    assert Served(place).ask(f"/api/overview?{query}", {}).json["title"] == "numbers"
     running.send_signal(signal.SIGINT)
     assert finished(running) == (0, "", "")
 
@@ -191,11 +184,10 @@ SLOW = """
 """
 
 
-def finished(running: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+def finished(running: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
-    with running:
-        out, err = running.communicate(timeout=60)
-    return running.returncode, out.decode(), err.decode()
+    out, err = running.communicate(timeout=60)
+    return running.returncode, out, err
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
@@ -203,11 +195,10 @@ def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
     assert running.stdout is not None
     running.stdout.close()
 
-    with running:
-        assert running.stderr is not None
-        err = running.stderr.read()
+    assert running.stderr is not None
+    err = running.stderr.read()
 
-    assert (running.wait(60), err) == (1, b"")
+    assert (running.wait(60), err) == (1, "")
 
 
 def test_a_report_can_be_written_in_any_locale(process: Start) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import granular
 import pytest
 import sklearn
+from distributions import write_distribution
 from PIL import Image
 
 from data_stack.cli.main import main
@@ -78,8 +79,7 @@ def test_doctor_shows_a_broken_plugin_with_its_error_and_the_others_all_the_same
 
 def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
-    (site / "datastack-0.0.13.dist-info").mkdir(parents=True)  # as its wheel of 2021 has it: no command, no entry points
-    (site / "datastack-0.0.13.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: datastack\nVersion: 0.0.13\n")
+    write_distribution(site, "datastack", version="0.0.13")  # as its wheel of 2021 has it: no command, no entry points
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
 
     outcome = command("doctor")

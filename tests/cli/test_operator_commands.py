@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -41,13 +40,6 @@ def filled(prepared: Path, store: Path) -> Path:
     """The default store with digits and iris in it."""
     data_stack.copy_datasets(prepared, store)
     return store
-
-
-def flip(path: Path, position: int) -> None:
-    """Flip a bit, and keep the file's size and time."""
-    status = path.stat()
-    flip_file(path, 8 * position)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 # ------------------------------------------------------------------ copy
@@ -106,7 +98,7 @@ def test_what_is_wrong_is_told_in_one_line(
 
 def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path) -> None:
     (filled / "digits/1.0.0/preprocessed/test/images.npy").unlink()
-    flip(filled / "digits/1.0.0/preprocessed/train/images.npy", 2000)
+    flip_file(filled / "digits/1.0.0/preprocessed/train/images.npy", 8 * 2000, keep_time=True)
     FileStorageConnector(filled).set_resource("digits/1.0.0/preprocessed/train/targets.npy", b"shorter")
     (filled / "iris/1.0.0/manifest.json").write_bytes(b"{")
 

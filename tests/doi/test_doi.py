@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,11 @@ CSV = b"x,y\n1,a\n2,b\n"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
+def server(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedServer:
     monkeypatch.setenv("DOI_RESOLVER", server.origin)
     monkeypatch.setenv("FIGSHARE_API", f"{server.origin}/figshare")
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
-    yield server
-    server.close()
+    return server
 
 
 def lead(server: ScriptedServer, doi: str, page: str) -> None:

@@ -71,11 +71,6 @@ def words(source: Path) -> Words:
     return SourcedWordsFactory
 
 
-@pytest.fixture
-def connector(tmp_path: Path) -> FileStorageConnector:
-    return FileStorageConnector(tmp_path / "store")
-
-
 def samples(iterator: DatasetIteratorIF) -> list[Any]:
     return [iterator[i][0] for i in range(len(iterator))]
 
@@ -102,174 +97,174 @@ def test_columns_that_samples_lack_are_refused(words: Words, declared: dict[str,
         definition.check_sample(sample)
 
 
-class TestUsing:
-    def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
-        self, words: Words, connector: FileStorageConnector, source: Path
-    ) -> None:
-        words(connector).prepare()
-        source.unlink()
-        connector.delete_resource("words/1.0.0/raw/words.txt")
+def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
+    words: Words, store: FileStorageConnector, source: Path
+) -> None:
+    words(store).prepare()
+    source.unlink()
+    store.delete_resource("words/1.0.0/raw/words.txt")
 
-        iterator, _ = words(UnwritableConnector(Path(connector.root_path))).get_dataset_iterator({"split": "test"})
+    iterator, _ = words(UnwritableConnector(Path(store.root_path))).get_dataset_iterator({"split": "test"})
 
-        assert samples(iterator) == ["d"]
-        assert words(connector).verify() == []
-
-    def test_an_option_without_default_must_be_given(self, words: Words, connector: FileStorageConnector) -> None:
-        class Choosy(words):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def open(self, split: str, prepared: Resources, *, window: int) -> DatasetIteratorIF:
-                return SequenceDatasetIterator([[split] * window])
-
-        with pytest.raises(ConfigError, match="needs the configuration key 'window'"):
-            Choosy(connector).get_dataset_iterator({"split": "train"})
-        assert len(Choosy(connector).get_dataset_iterator({"window": 7})[0]) == 7
-
-    def test_a_dataset_without_sources_and_preprocessing_needs_no_store(self, words: Words) -> None:
-        class Squares(DatasetFactory):
-            card = DatasetCard(name="squares", version="1")
-            splits = ("all",)
-
-            def open(self, split: str, prepared: Resources, *, n: int = 3) -> DatasetIteratorIF:
-                assert len(prepared) == 0
-                return SequenceDatasetIterator([[i * i for i in range(n)]])
-
-        factory = Squares()
-
-        assert samples(factory.get_dataset_iterator({"n": 4})[0]) == [0, 1, 4, 9]
-        assert factory.prepare().already_ready
-        assert factory.is_ready()
-        assert factory.manifest() is None
-        assert factory.verify() == []
-        with pytest.raises(ConfigError, match=r"FileStorageConnector\(folder\)"):
-            words().get_dataset_iterator()
+    assert samples(iterator) == ["d"]
+    assert words(store).verify() == []
 
 
-class TestReadiness:
-    def test_other_sources_are_prepared_anew(self, words: Words, connector: FileStorageConnector, source: Path) -> None:
-        words(connector).prepare()
-        source.write_bytes(b"w\nx\ny\nz\n")
+def test_an_option_without_default_must_be_given(words: Words, store: FileStorageConnector) -> None:
+    class Choosy(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def open(self, split: str, prepared: Resources, *, window: int) -> DatasetIteratorIF:
+            return SequenceDatasetIterator([[split] * window])
 
-        class Republished(WordsFactory):
-            sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(b"w\nx\ny\nz\n").hexdigest()),)
-
-        assert samples(Republished(connector).get_dataset_iterator({"split": "test"})[0]) == ["z"]
-
-    def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
-        self, words: Words, connector: FileStorageConnector
-    ) -> None:
-        kept: list[Resources] = []
-
-        class Keeping(words):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                kept.append(prepared)
-                return SequenceDatasetIterator([[split]])
-
-        Keeping(connector).get_dataset_iterator()
-        connector.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
-
-        with pytest.raises(ResourceChangedError):
-            kept[0]["preprocessed/train.txt"]
-
-    def test_resources_replaced_while_they_are_opened_are_opened_again(
-        self, words: Words, connector: FileStorageConnector
-    ) -> None:
-        words(connector).prepare()
-        opened: list[str] = []
-
-        class Raced(words):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                iterator: DatasetIteratorIF = super().open(split, prepared)
-                opened.append(samples(iterator)[0])
-                if len(opened) == 1:  # another process prepares again, right now
-                    connector.delete_resource("words/1.0.0/manifest.json")
-                    connector.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
-                return iterator
-
-        iterator, _ = Raced(connector).get_dataset_iterator()
-
-        assert samples(iterator) == ["a", "b", "c"]
-        assert len(opened) > 1
+    with pytest.raises(ConfigError, match="needs the configuration key 'window'"):
+        Choosy(store).get_dataset_iterator({"split": "train"})
+    assert len(Choosy(store).get_dataset_iterator({"window": 7})[0]) == 7
 
 
-class TestCreating:
-    def creating(self, words: Words, make: Callable[[PreparedResources], object]) -> type[DatasetFactory]:
-        class Creating(words):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                make(prepared)
+def test_a_dataset_without_sources_and_preprocessing_needs_no_store(words: Words) -> None:
+    class Squares(DatasetFactory):
+        card = DatasetCard(name="squares", version="1")
+        splits = ("all",)
 
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                return SequenceDatasetIterator([sorted(prepared)])
+        def open(self, split: str, prepared: Resources, *, n: int = 3) -> DatasetIteratorIF:
+            assert len(prepared) == 0
+            return SequenceDatasetIterator([[i * i for i in range(n)]])
 
-        return Creating
+    factory = Squares()
 
-    @pytest.mark.parametrize(
-        ("name", "cause"),
-        [
-            *((name, MalformedIdentifierError) for name in ("../x", "", "nul")),
-            *((name, ConfigError) for name in ("raw/words.txt", "manifest.json", "raw/Words.txt", "raw", "raw/words.txt/x")),
-        ],
-    )
-    def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
-        self, words: Words, connector: FileStorageConnector, name: str, cause: type[Exception]
-    ) -> None:
-        factory = self.creating(words, lambda prepared: prepared.create(name).__enter__())(connector)
+    assert samples(factory.get_dataset_iterator({"n": 4})[0]) == [0, 1, 4, 9]
+    assert factory.prepare().already_ready
+    assert factory.is_ready()
+    assert factory.manifest() is None
+    assert factory.verify() == []
+    with pytest.raises(ConfigError, match=r"FileStorageConnector\(folder\)"):
+        words().get_dataset_iterator()
 
-        with pytest.raises(PreparationError) as caught:
-            factory.prepare()
 
-        assert isinstance(caught.value.__cause__, cause)
-        assert not factory.is_ready()
-        with connector.get_resource("words/1.0.0/raw/words.txt") as resource:
-            assert resource.read() == WORDS
+def test_other_sources_are_prepared_anew(words: Words, store: FileStorageConnector, source: Path) -> None:
+    words(store).prepare()
+    source.write_bytes(b"w\nx\ny\nz\n")
 
-    def test_a_resource_whose_writing_failed_can_be_created_again(self, words: Words, connector: FileStorageConnector) -> None:
-        def make(prepared: PreparedResources) -> None:
-            with contextlib.suppress(ZeroDivisionError), prepared.create("folder/x") as file:
-                file.write(b"half")
-                1 / 0  # noqa: B018
-            assert "folder/x" not in prepared
-            with prepared.create("folder/x") as file:
-                file.write(b"right")
+    class Republished(WordsFactory):
+        sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(b"w\nx\ny\nz\n").hexdigest()),)
 
-        factory = self.creating(words, make)(connector)
+    assert samples(Republished(store).get_dataset_iterator({"split": "test"})[0]) == ["z"]
 
+
+def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
+    words: Words, store: FileStorageConnector
+) -> None:
+    kept: list[Resources] = []
+
+    class Keeping(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+            kept.append(prepared)
+            return SequenceDatasetIterator([[split]])
+
+    Keeping(store).get_dataset_iterator()
+    store.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
+
+    with pytest.raises(ResourceChangedError):
+        kept[0]["preprocessed/train.txt"]
+
+
+def test_resources_replaced_while_they_are_opened_are_opened_again(words: Words, store: FileStorageConnector) -> None:
+    words(store).prepare()
+    opened: list[str] = []
+
+    class Raced(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+            iterator: DatasetIteratorIF = super().open(split, prepared)
+            opened.append(samples(iterator)[0])
+            if len(opened) == 1:  # another process prepares again, right now
+                store.delete_resource("words/1.0.0/manifest.json")
+                store.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
+            return iterator
+
+    iterator, _ = Raced(store).get_dataset_iterator()
+
+    assert samples(iterator) == ["a", "b", "c"]
+    assert len(opened) > 1
+
+
+def creating(words: Words, make: Callable[[PreparedResources], object]) -> type[DatasetFactory]:
+    class Creating(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+            make(prepared)
+
+        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+            return SequenceDatasetIterator([sorted(prepared)])
+
+    return Creating
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        *((name, MalformedIdentifierError) for name in ("../x", "", "nul")),
+        *((name, ConfigError) for name in ("raw/words.txt", "manifest.json", "raw/Words.txt", "raw", "raw/words.txt/x")),
+    ],
+)
+def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
+    words: Words, store: FileStorageConnector, name: str, cause: type[Exception]
+) -> None:
+    factory = creating(words, lambda prepared: prepared.create(name).__enter__())(store)
+
+    with pytest.raises(PreparationError) as caught:
         factory.prepare()
 
-        with connector.get_resource("words/1.0.0/folder/x") as resource:
-            assert resource.read() == b"right"
-        assert factory.verify() == []
+    assert isinstance(caught.value.__cause__, cause)
+    assert not factory.is_ready()
+    with store.get_resource("words/1.0.0/raw/words.txt") as resource:
+        assert resource.read() == WORDS
 
 
-class TestDeclaring:
-    """A wrong declaration is an error when the dataset is used, not when its module is imported."""
+def test_a_resource_whose_writing_failed_can_be_created_again(words: Words, store: FileStorageConnector) -> None:
+    def make(prepared: PreparedResources) -> None:
+        with contextlib.suppress(ZeroDivisionError), prepared.create("folder/x") as file:
+            file.write(b"half")
+            1 / 0  # noqa: B018
+        assert "folder/x" not in prepared
+        with prepared.create("folder/x") as file:
+            file.write(b"right")
 
-    @pytest.mark.parametrize(
-        "attributes",
-        [
-            {"card": None},
-            *({"card": DatasetCard(name=name, version="1")} for name in ("", "a/b", "..", "nul")),
-            *({"card": DatasetCard(name="words", version=version)} for version in (" ", 1)),  # type: ignore[arg-type]
-            *({"splits": splits} for splits in ((), "train", ("train", "train"), ("train", 1), None)),
-            *({"sources": sources} for sources in (None, ["raw/words.txt"])),
-            *({"sources": [ResourceDefinition(name, "x")]} for name in ("/raw/words.txt", "../words.txt", "manifest.json")),
-            *({"sources": [ResourceDefinition(a, "x"), ResourceDefinition("raw/a", "y")]} for a in ("raw/a", "raw/A", "raw")),
-            *({"prepared_resources": names} for names in ("preprocessed/train.txt", ["raw/words.txt"], ["../x"])),
-            *({"open": wrong} for wrong in (DatasetFactory.open, lambda self: None, lambda self, split: None)),
-        ],
-    )
-    def test_a_wrong_declaration_is_refused(
-        self, words: Words, connector: FileStorageConnector, attributes: dict[str, Any]
-    ) -> None:
-        factory: DatasetFactory = type("Wrong", (words,), attributes)(connector)
+    factory = creating(words, make)(store)
 
-        with pytest.raises(ConfigError):
-            factory.get_dataset_iterator()
+    factory.prepare()
 
-    def test_names_of_existing_factories_stay_theirs(self) -> None:
-        theirs = {"raw_path", "preprocessed_path", "data_path", "resource_definitions", "check_exists"}
-        theirs |= {"_prepare", "_retrieve_raw", "_prepare_split", "_get_iterator", "_get_resource_id"}
+    with store.get_resource("words/1.0.0/folder/x") as resource:
+        assert resource.read() == b"right"
+    assert factory.verify() == []
 
-        assert theirs.isdisjoint(dir(DatasetFactory))
+
+# ---------------------------------------------------------------------- a wrong declaration is an error when it is used
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"card": None},
+        *({"card": DatasetCard(name=name, version="1")} for name in ("", "a/b", "..", "nul")),
+        *({"card": DatasetCard(name="words", version=version)} for version in (" ", 1)),  # type: ignore[arg-type]
+        *({"splits": splits} for splits in ((), "train", ("train", "train"), ("train", 1), None)),
+        *({"sources": sources} for sources in (None, ["raw/words.txt"])),
+        *({"sources": [ResourceDefinition(name, "x")]} for name in ("/raw/words.txt", "../words.txt", "manifest.json")),
+        *({"sources": [ResourceDefinition(a, "x"), ResourceDefinition("raw/a", "y")]} for a in ("raw/a", "raw/A", "raw")),
+        *({"prepared_resources": names} for names in ("preprocessed/train.txt", ["raw/words.txt"], ["../x"])),
+        *({"open": wrong} for wrong in (DatasetFactory.open, lambda self: None, lambda self, split: None)),
+    ],
+)
+def test_a_wrong_declaration_is_refused(words: Words, store: FileStorageConnector, attributes: dict[str, Any]) -> None:
+    factory: DatasetFactory = type("Wrong", (words,), attributes)(store)
+
+    with pytest.raises(ConfigError):
+        factory.get_dataset_iterator()
+
+
+def test_names_of_existing_factories_stay_theirs() -> None:
+    theirs = {"raw_path", "preprocessed_path", "data_path", "resource_definitions", "check_exists"}
+    theirs |= {"_prepare", "_retrieve_raw", "_prepare_split", "_get_iterator", "_get_resource_id"}
+
+    assert theirs.isdisjoint(dir(DatasetFactory))
 
 
 META = DatasetMeta(dataset_name="digits")

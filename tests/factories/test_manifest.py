@@ -157,11 +157,6 @@ class Newer(Older):
     card = DatasetCard(name="letters", version="2.0")
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> FileStorageConnector:
-    return FileStorageConnector(tmp_path / "store")
-
-
 def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileStorageConnector, tmp_path: Path) -> None:
     source = tmp_path / "letters.txt"
     source.write_bytes(b"abc")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -90,11 +88,6 @@ def numbers(folder: Path) -> Numbers:
     return SourcedNumbersFactory
 
 
-@pytest.fixture
-def connector(tmp_path: Path) -> FileStorageConnector:
-    return FileStorageConnector(tmp_path / "store")
-
-
 def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[[str], None]:
     def before(split: str) -> None:
         if split == failing:
@@ -104,274 +97,225 @@ def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[
     return before
 
 
-class TestResuming:
-    def test_it_goes_on_at_the_step_that_was_interrupted(
-        self, numbers: Numbers, connector: FileStorageConnector, folder: Path
-    ) -> None:
-        first: list[str] = []
-        HOOKS["before"] = failing_at("valid", first, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            numbers(connector).prepare()
-        for path in folder.iterdir():
-            path.unlink()  # nothing may be fetched twice
-        second: list[str] = []
-        HOOKS["before"] = failing_at("", second, Interrupted("no"))
+def test_it_goes_on_at_the_step_that_was_interrupted(numbers: Numbers, store: FileStorageConnector, folder: Path) -> None:
+    first: list[str] = []
+    HOOKS["before"] = failing_at("valid", first, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        numbers(store).prepare()
+    for path in folder.iterdir():
+        path.unlink()  # nothing may be fetched twice
+    second: list[str] = []
+    HOOKS["before"] = failing_at("", second, Interrupted("no"))
 
-        report = numbers(connector).prepare()
+    report = numbers(store).prepare()
 
-        assert first + second == list(SPLITS)
-        assert [name for name, _ in report.steps] == ["retrieve", *second, "preprocess"]
-        assert not report.already_ready
-        assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
-        assert not connector.has_resource("numbers/1.0.0/journal.json")
-
-    def test_the_error_names_dataset_and_step_and_has_the_cause(self, numbers: Numbers, connector: FileStorageConnector) -> None:
-        HOOKS["before"] = failing_at("valid", [], Interrupted("the cause"))
-
-        with pytest.raises(PreparationError) as caught:
-            numbers(connector).get_dataset_iterator()
-
-        assert isinstance(caught.value.__cause__, Interrupted)
-        message = str(caught.value)
-        assert all(part in message for part in ("'numbers' 1.0.0", "step 'valid'", "Interrupted: the cause", "sources are kept"))
-
-    @pytest.mark.parametrize(
-        "harm",
-        [
-            # Same size, other bytes, and no note of the store's about them: only reading tells.
-            lambda store, path: path.write_bytes(path.read_bytes()[::-1]),
-            lambda store, path: store.delete_resource("numbers/1.0.0/preprocessed/valid.json"),
-        ],
-        ids=["overwritten", "deleted"],
-    )
-    def test_a_step_whose_resource_was_harmed_since_is_done_again(
-        self, numbers: Numbers, connector: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
-    ) -> None:
-        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            numbers(connector).prepare()
-        harm(connector, Path(connector.root_path, "numbers/1.0.0/preprocessed/valid.json"))
-        done: list[str] = []
-        HOOKS["before"] = failing_at("", done, Interrupted("no"))
-
-        numbers(connector).prepare()
-
-        assert done == ["valid", "test"]
-        assert samples(numbers(connector), "valid") == expected("valid")
-
-    def test_a_preprocessing_that_makes_nothing_is_an_error(self, numbers: Numbers, connector: FileStorageConnector) -> None:
-        factory: DatasetFactory = type("Idle", (numbers,), {"preprocess": lambda self, raw, prepared: None})(connector)
-
-        with pytest.raises(PreparationError, match="created nothing"):
-            factory.prepare()
+    assert first + second == list(SPLITS)
+    assert [name for name, _ in report.steps] == ["retrieve", *second, "preprocess"]
+    assert not report.already_ready
+    assert all(samples(numbers(store), split) == expected(split) for split in SPLITS)
+    assert not store.has_resource("numbers/1.0.0/journal.json")
 
 
-class TestCode:
-    """The issue's case: a step that was done by code that has changed since is not published."""
+def test_the_error_names_dataset_and_step_and_has_the_cause(numbers: Numbers, store: FileStorageConnector) -> None:
+    HOOKS["before"] = failing_at("valid", [], Interrupted("the cause"))
 
-    def program(self, folder: Path, label: str, test: str) -> None:
-        folder.joinpath("plugin.py").write_text(
-            "from data_stack.factories.declarative import DatasetCard, DatasetFactory\n"
-            "from data_stack.dataset.iterator import SequenceDatasetIterator\n"
-            "class Labels(DatasetFactory):\n"
-            "    card = DatasetCard(name='labels', version='1')\n"
-            "    splits = ('train', 'test')\n"
-            "    def preprocess(self, raw, prepared):\n"
-            "        for split in prepared.steps(self.splits):\n"
-            f"            if split == 'test': {test}\n"
-            "            with prepared.create(split) as file:\n"
-            f"                file.write({label!r}.encode())\n"
-            "    def open(self, split, prepared):\n"
-            "        return SequenceDatasetIterator([[prepared[split].read().decode()]])\n"
-        )
+    with pytest.raises(PreparationError) as caught:
+        numbers(store).get_dataset_iterator()
 
-    def run(self, folder: Path, *arguments: str) -> tuple[int, str]:
-        """Prepare in a process of its own; what it prints: the sample of ``train``."""
-        program = (
-            "import sys; from plugin import Labels; from data_stack.io.storage_connectors import FileStorageConnector\n"
-            "labels = Labels(FileStorageConnector('store')); labels.prepare(keep_steps='keep' in sys.argv)\n"
-            "print(labels.get_dataset_iterator()[0][0][0])"
-        )
-        done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=folder, capture_output=True, text=True)
-        return done.returncode, done.stdout.strip() + done.stderr
-
-    def test_a_step_of_code_that_has_changed_since_is_done_again(self, tmp_path: Path) -> None:
-        self.program(tmp_path, "wrong", "import os; os._exit(9)")
-        assert self.run(tmp_path)[0] != 0
-        self.program(tmp_path, "right", "pass")
-
-        assert self.run(tmp_path)[1].startswith("right")
-
-    def test_a_step_is_taken_over_where_the_author_asks_for_it(self, tmp_path: Path) -> None:
-        self.program(tmp_path, "old", "raise RuntimeError")
-        code, said = self.run(tmp_path, "keep")
-        assert code != 0
-        assert "all finished steps and shards are kept" in said
-        assert "mixes" not in said
-        self.program(tmp_path, "new", "pass")
-        code, said = self.run(tmp_path, "keep")
-
-        assert (code, said[:3]) == (0, "old")
-        assert "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in said
-        assert "data-stack prepare labels --again" in said
-
-    def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
-        self, numbers: Numbers, connector: FileStorageConnector, folder: Path
-    ) -> None:
-        numbers(connector).prepare()
-        for path in folder.iterdir():
-            path.unlink()  # the sources are kept
-        numbers.factor = 3
-        assert numbers(connector).prepare().already_ready
-        HOOKS["before"] = failing_at("test", [], Interrupted("no"))
-        with pytest.raises(PreparationError):
-            numbers(connector).prepare(again=True)
-        assert samples(numbers(connector), "train") == expected("train")
-        HOOKS["before"] = lambda split: None
-
-        report = numbers(connector).prepare(again=True)
-
-        assert not report.already_ready
-        assert samples(numbers(connector), "train") == expected("train", 3)
+    assert isinstance(caught.value.__cause__, Interrupted)
+    message = str(caught.value)
+    assert all(part in message for part in ("'numbers' 1.0.0", "step 'valid'", "Interrupted: the cause", "sources are kept"))
 
 
-class TestOpening:
-    """What cannot be opened is not ready."""
+@pytest.mark.parametrize(
+    "harm",
+    [
+        # Same size, other bytes, and no note of the store's about them: only reading tells.
+        lambda store, path: path.write_bytes(path.read_bytes()[::-1]),
+        lambda store, path: store.delete_resource("numbers/1.0.0/preprocessed/valid.json"),
+    ],
+    ids=["overwritten", "deleted"],
+)
+def test_a_step_whose_resource_was_harmed_since_is_done_again(
+    numbers: Numbers, store: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
+) -> None:
+    HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        numbers(store).prepare()
+    harm(store, Path(store.root_path, "numbers/1.0.0/preprocessed/valid.json"))
+    done: list[str] = []
+    HOOKS["before"] = failing_at("", done, Interrupted("no"))
 
-    def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready(
-        self, numbers: Numbers, connector: FileStorageConnector
-    ) -> None:
-        class Unread(SequenceDatasetIterator):
-            def __getitem__(self, index: Any) -> Any:
-                return super().__getitem__(index if index < len(self) - 1 else 1 // 0)
+    numbers(store).prepare()
 
-        class Broken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                opened: DatasetIteratorIF = super().open(split, prepared)
-                return Unread([list(range(3))]) if split == "valid" else opened
-
-        with pytest.raises(PreparationError, match=r"split 'valid' cannot be opened.*ZeroDivisionError") as caught:
-            Broken(connector).prepare()
-
-        assert isinstance(caught.value.__cause__, ZeroDivisionError)
-        assert not Broken(connector).is_ready()
+    assert done == ["valid", "test"]
+    assert samples(numbers(store), "valid") == expected("valid")
 
 
-class TestAdopting:
-    @pytest.fixture
-    def adopting(self, numbers: Numbers) -> Numbers:
-        class AdoptingNumbersFactory(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            card = DatasetCard(name="numbers", version="1.0.0", keeps_versions=False)
-            prepared_resources = ALL
+def test_a_preprocessing_that_makes_nothing_is_an_error(numbers: Numbers, store: FileStorageConnector) -> None:
+    factory: DatasetFactory = type("Idle", (numbers,), {"preprocess": lambda self, raw, prepared: None})(store)
 
-        return AdoptingNumbersFactory
+    with pytest.raises(PreparationError, match="created nothing"):
+        factory.prepare()
 
-    @pytest.fixture
-    def legacy(self, tmp_path: Path) -> FileStorageConnector:
-        """A store as the original left it: prepared files, and nothing else."""
-        folder = tmp_path / "legacy"
-        for split in SPLITS:
-            path = folder / f"numbers/preprocessed/{split}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps([-1, -2]))
-        return FileStorageConnector(folder)
 
-    def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
-        self, adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        with caplog.at_level(logging.INFO, "data_stack"):
-            report = adopting(legacy).prepare()
+def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
+    numbers: Numbers, store: FileStorageConnector, folder: Path
+) -> None:
+    numbers(store).prepare()
+    for path in folder.iterdir():
+        path.unlink()  # the sources are kept
+    numbers.factor = 3
+    assert numbers(store).prepare().already_ready
+    HOOKS["before"] = failing_at("test", [], Interrupted("no"))
+    with pytest.raises(PreparationError):
+        numbers(store).prepare(again=True)
+    assert samples(numbers(store), "train") == expected("train")
+    HOOKS["before"] = lambda split: None
 
-        assert (report.adopted, report.already_ready) == (True, False)
-        assert samples(adopting(legacy), "valid") == [-1, -2]
-        assert "adopted" in caplog.text
-        manifest = adopting(legacy).manifest()
-        assert manifest is not None
-        assert manifest.adopted
-        assert [record.size for record in manifest.prepared] == [8, 8, 8]
-        assert not any(source.verified for source in manifest.sources)
-        assert adopting(legacy).verify() == []
-        assert adopting(legacy).prepare().already_ready
+    report = numbers(store).prepare(again=True)
 
-    @pytest.mark.parametrize("damage", [b"", b"[-1, "])
-    def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
-        self, adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
-    ) -> None:
-        Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
+    assert not report.already_ready
+    assert samples(numbers(store), "train") == expected("train", 3)
 
-        with caplog.at_level(logging.INFO, "data_stack"):
-            assert samples(adopting(legacy), "train") == expected("train")
 
-        assert "damaged" in caplog.text
-        assert samples(adopting(legacy), "test") == expected("test")
+# ---------------------------------------------------------------------- what cannot be opened is not ready
 
-    def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
-        self, adopting: Numbers, connector: FileStorageConnector
-    ) -> None:
-        class Late(adopting):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                for split in self.splits:  # no steps: the journal stays empty
+
+def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready(numbers: Numbers, store: FileStorageConnector) -> None:
+    class Unread(SequenceDatasetIterator):
+        def __getitem__(self, index: Any) -> Any:
+            return super().__getitem__(index if index < len(self) - 1 else 1 // 0)
+
+    class Broken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+            opened: DatasetIteratorIF = super().open(split, prepared)
+            return Unread([list(range(3))]) if split == "valid" else opened
+
+    with pytest.raises(PreparationError, match=r"split 'valid' cannot be opened.*ZeroDivisionError") as caught:
+        Broken(store).prepare()
+
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert not Broken(store).is_ready()
+
+
+@pytest.fixture
+def adopting(numbers: Numbers) -> Numbers:
+    class AdoptingNumbersFactory(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+        card = DatasetCard(name="numbers", version="1.0.0", keeps_versions=False)
+        prepared_resources = ALL
+
+    return AdoptingNumbersFactory
+
+
+@pytest.fixture
+def legacy(tmp_path: Path) -> FileStorageConnector:
+    """A store as the original left it: prepared files, and nothing else."""
+    folder = tmp_path / "legacy"
+    for split in SPLITS:
+        path = folder / f"numbers/preprocessed/{split}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([-1, -2]))
+    return FileStorageConnector(folder)
+
+
+def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
+    adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "data_stack"):
+        report = adopting(legacy).prepare()
+
+    assert (report.adopted, report.already_ready) == (True, False)
+    assert samples(adopting(legacy), "valid") == [-1, -2]
+    assert "adopted" in caplog.text
+    manifest = adopting(legacy).manifest()
+    assert manifest is not None
+    assert manifest.adopted
+    assert [record.size for record in manifest.prepared] == [8, 8, 8]
+    assert not any(source.verified for source in manifest.sources)
+    assert adopting(legacy).verify() == []
+    assert adopting(legacy).prepare().already_ready
+
+
+@pytest.mark.parametrize("damage", [b"", b"[-1, "])
+def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
+    adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
+) -> None:
+    Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
+
+    with caplog.at_level(logging.INFO, "data_stack"):
+        assert samples(adopting(legacy), "train") == expected("train")
+
+    assert "damaged" in caplog.text
+    assert samples(adopting(legacy), "test") == expected("test")
+
+
+def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(adopting: Numbers, store: FileStorageConnector) -> None:
+    class Late(adopting):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+            for split in self.splits:  # no steps: the journal stays empty
+                with prepared.create(f"preprocessed/{split}.json") as file:
+                    file.write(b"[0]")
+            raise Interrupted("everything is there, but not right")
+
+    with pytest.raises(PreparationError):
+        Late(store).prepare()
+
+    assert samples(adopting(store), "train") == expected("train")
+    manifest = adopting(store).manifest()
+    assert manifest is not None
+    assert not manifest.adopted
+
+
+def test_an_overtaken_preparation_stops_and_uses_the_other(
+    numbers: Numbers, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    started: list[str] = []
+
+    class Overtaken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+            for split in self.splits:
+                started.append(split)
+                try:
                     with prepared.create(f"preprocessed/{split}.json") as file:
                         file.write(b"[0]")
-                raise Interrupted("everything is there, but not right")
+                        if split == "train":  # meanwhile, a process that never heard of leases:
+                            numbers(FreeConnector(store.root_path)).prepare()
+                except Exception as error:  # an author may be careless
+                    raise AssertionError("being overtaken is no error of the author's") from error
 
-        with pytest.raises(PreparationError):
-            Late(connector).prepare()
+    with caplog.at_level(logging.INFO, "data_stack"):
+        got = samples(Overtaken(store), "train")
 
-        assert samples(adopting(connector), "train") == expected("train")
-        manifest = adopting(connector).manifest()
-        assert manifest is not None
-        assert not manifest.adopted
+    assert (got, started) == (expected("train"), ["train"])
+    assert "another process has prepared it" in caplog.text
 
 
-class TestBesideOthers:
-    def test_an_overtaken_preparation_stops_and_uses_the_other(
-        self, numbers: Numbers, connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        started: list[str] = []
+def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
+    numbers: Numbers, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    with store.lease("numbers/1.0.0/manifest.json") as lease:
+        assert lease.acquire()
+        report = numbers(store).prepare(lease_timeout_seconds=0.2)
 
-        class Overtaken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                for split in self.splits:
-                    started.append(split)
-                    try:
-                        with prepared.create(f"preprocessed/{split}.json") as file:
-                            file.write(b"[0]")
-                            if split == "train":  # meanwhile, a process that never heard of leases:
-                                numbers(FreeConnector(connector.root_path)).prepare()
-                    except Exception as error:  # an author may be careless
-                        raise AssertionError("being overtaken is no error of the author's") from error
+    assert not report.already_ready
+    assert "another process" in caplog.text
+    assert samples(numbers(store), "test") == expected("test")
 
-        with caplog.at_level(logging.INFO, "data_stack"):
-            got = samples(Overtaken(connector), "train")
 
-        assert (got, started) == (expected("train"), ["train"])
-        assert "another process has prepared it" in caplog.text
+def test_a_process_that_keeps_overwriting_the_dataset_is_an_error(
+    numbers: Numbers, store: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_ATTEMPTS", 2)  # it waits in between
 
-    def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
-        self, numbers: Numbers, connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        with connector.lease("numbers/1.0.0/manifest.json") as lease:
-            assert lease.acquire()
-            report = numbers(connector).prepare(lease_timeout_seconds=0.2)
+    class Vandalised(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+        def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+            super().preprocess(raw, prepared)
+            store.set_resource("numbers/1.0.0/preprocessed/train.json", b"[0]")
 
-        assert not report.already_ready
-        assert "another process" in caplog.text
-        assert samples(numbers(connector), "test") == expected("test")
-
-    def test_a_process_that_keeps_overwriting_the_dataset_is_an_error(
-        self, numbers: Numbers, connector: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(preparation, "_ATTEMPTS", 2)  # it waits in between
-
-        class Vandalised(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                super().preprocess(raw, prepared)
-                connector.set_resource("numbers/1.0.0/preprocessed/train.json", b"[0]")
-
-        with pytest.raises(PreparationError, match=r"below 'numbers/1\.0\.0'"):
-            Vandalised(connector).prepare()
-        assert not Vandalised(connector).is_ready()
+    with pytest.raises(PreparationError, match=r"below 'numbers/1\.0\.0'"):
+        Vandalised(store).prepare()
+    assert not Vandalised(store).is_ready()
 
 
 class FreeConnector(FileStorageConnector):

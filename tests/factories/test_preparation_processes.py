@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 import sharded_dataset
-from process_harness import start_python, until
+from process_harness import run_python, start_python, until
 from sharded_dataset import N_SHARDS, Random, Sharded
 from sizes import sized
 
+from data_stack.exception import PreparationError
 from data_stack.factories.code_digest import code_digest, find_changed_module, module_digests
 from data_stack.io.storage_connectors import FileStorageConnector
 
@@ -122,6 +123,52 @@ def _forget_modules(known: set[str]) -> None:
     importlib.invalidate_caches()
 
 
+LABELS = """
+    from data_stack.factories.declarative import DatasetCard, DatasetFactory
+    from data_stack.dataset.iterator import SequenceDatasetIterator
+
+    class Factory(DatasetFactory):
+        card = DatasetCard(name="labels", version="1")
+        splits = ("train", "test")
+
+        def preprocess(self, raw, prepared):
+            for split in prepared.steps(self.splits):
+                if split == "test": {test}
+                with prepared.create(split) as file:
+                    file.write(b"{label}")
+
+        def open(self, split, prepared):
+            return SequenceDatasetIterator([[prepared[split].read()]])
+"""
+
+
+def first_label(write: Write, store: FileStorageConnector, label: str, test: str, **options: Any) -> Any:
+    """What a program that begins now prepares for ``train``, with the code of today."""
+    write(made_labels=LABELS.format(label=label, test=test))
+    factory = importlib.import_module("made_labels").Factory(store)
+    factory.prepare(**options)
+    return factory.get_dataset_iterator()[0][0][0]
+
+
+def test_a_step_of_code_that_has_changed_since_is_done_again(write: Write, store: FileStorageConnector) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        first_label(write, store, "wrong", "raise KeyboardInterrupt")
+
+    assert first_label(write, store, "right", "pass") == b"right"
+
+
+def test_a_step_is_taken_over_where_the_author_asks_for_it(
+    write: Write, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(PreparationError, match="all finished steps and shards are kept"):
+        first_label(write, store, "old", "raise RuntimeError", keep_steps=True)
+    assert "mixes" not in caplog.text
+
+    assert first_label(write, store, "new", "pass", keep_steps=True) == b"old"
+    assert "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in caplog.text
+    assert "data-stack prepare labels --again" in caplog.text
+
+
 def digest_of(module: str, *, set_on_class: dict[str, Any] | None = None, **set_on_object: Any) -> str:
     kind = importlib.import_module(module).Factory
     for name, value in (set_on_class or {}).items():
@@ -192,8 +239,7 @@ def test_a_class_of_a_notebook_is_told_by_its_code_and_by_the_values_it_uses() -
     cells = [cell.replace("{labels}", labels).replace("{more}", more) for labels, more in variants]
 
     def digests(*cells: str) -> list[str]:
-        done = subprocess.run([sys.executable, "-c", program, *cells], check=True, capture_output=True, text=True)
-        return done.stdout.split()
+        return run_python("-c", program, *cells)[0].split()
 
     first = digests(*cells)
 

@@ -18,6 +18,7 @@ from sizes import FULL
 
 Figures: TypeAlias = "Counter[str]"
 HERE = Path(__file__).parent
+LOGIN = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,8 +38,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def processes(open_folder: Path) -> Iterator[Harness]:
-    secrets = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_EC2_METADATA_DISABLED": "true"}
-    with Harness(open_folder, "fault_warm", **secrets) as processes:
+    with Harness(open_folder, "fault_warm", **LOGIN, AWS_EC2_METADATA_DISABLED="true") as processes:
         yield processes
 
 
@@ -56,16 +56,21 @@ def quick_mongodb() -> Iterator[MongoDBServer]:
         yield server
 
 
+@pytest.fixture
+def s3_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials of the S3 server in the environment."""
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture(params=["file", "mongodb", *(pytest.param(each, marks=pytest.mark.full) for each in ("cached", "s3"))])
-def stores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreKind:
+def stores(request: pytest.FixtureRequest, tmp_path: Path, s3_login: None) -> StoreKind:
     """Every kind of store in turn."""
     if request.param == "file":
         return FileStores(tmp_path)
     if request.param == "cached":
         return CachedStores(tmp_path)
     if request.param == "s3":
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
         return S3Stores(request.getfixturevalue("s3_server"))
     server: MongoDBServer = request.getfixturevalue("quick_mongodb")
     return MongoDBStores(server.uri())

@@ -13,10 +13,10 @@ import pytest
 from fault_dataset import opened, read, version_of
 from fault_stores import MongoDBStores, S3Stores, StoreKind
 from faulty_tcp_proxy import FaultyTCPProxy
-from s3_server import ACCESS_KEY, SECRET_KEY
 from sizes import FULL, SEED, sized
 
 from data_stack.exception import DataStackError, StorageUnavailableError
+from data_stack.testing.storage import content
 
 TIMEOUT_SECONDS = 2.0
 #: What may be added to a timeout: the driver's bookkeeping, on a machine that stands still for seconds now and then.
@@ -42,9 +42,7 @@ class Behind:
 
 
 @pytest.fixture(params=["mongodb", pytest.param("s3", marks=pytest.mark.full)])
-def behind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+def behind(request: pytest.FixtureRequest, s3_login: None) -> Iterator[Behind]:
     server = request.getfixturevalue("quick_mongodb" if request.param == "mongodb" else "s3_server")
     stores: StoreKind = MongoDBStores(server.uri()) if request.param == "mongodb" else S3Stores(server)
     with FaultyTCPProxy("127.0.0.1", server.port) as proxy:
@@ -61,11 +59,6 @@ def in_time(work: Callable[..., Any], *arguments: Any, n_operations: int = 2) ->
     seconds = time.monotonic() - started
     assert seconds < n_operations * TIMEOUT_SECONDS + GRACE_SECONDS, f"{seconds:.1f} s"
     return result, error
-
-
-def content(connector: Any, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return bytes(resource.read())
 
 
 def once_well(connector: Any, identifier: str) -> bytes:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import datasets
 import nbformat
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from distributions import write_distribution
+from hub_server import HubServer, Repo
 from nbclient import NotebookClient
 from PIL import Image
+from process_harness import run_python
 from s3_server import S3Server
+from web_server import Answer, ScriptedServer
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 ROOT = Path(__file__).parents[2]
@@ -36,18 +42,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "work"
 
 
-def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python; warnings and exit codes but 0 are errors."""
-    result = subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-        check=False,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result
+def python(*arguments: object) -> tuple[str, str]:
+    """What Python writes to standard output and error; warnings and exit codes but 0 are errors."""
+    return run_python("-W", "error", *arguments, timeout_seconds=120, PYTHONIOENCODING="utf-8")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -62,7 +59,7 @@ def listing(folder: Path) -> list[str]:
 
 def execute(name: str, folder: Path) -> list[Any]:
     """Run a notebook in a folder, where it leaves nothing; return its outputs."""
-    notebook, before = read_notebook(name), listing(folder)
+    notebook, before = nbformat.read(ROOT / "getting_started" / name, as_version=4), listing(folder)  # type: ignore[no-untyped-call]
     kept = {cell.id for cell in notebook.cells if cell.get("outputs")}
 
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
@@ -72,17 +69,12 @@ def execute(name: str, folder: Path) -> list[Any]:
     return [output for cell in notebook.cells for output in cell.get("outputs", [])]
 
 
-def read_notebook(name: str) -> Any:
-    """A notebook as it is kept."""
-    return nbformat.read(ROOT / "getting_started" / name, as_version=4)  # type: ignore[no-untyped-call]
-
-
 def test_the_quickstart_reports_real_data_and_draws_it(home: Path) -> None:
-    result = python(str(ROOT / "getting_started" / "quickstart.py"))
+    said, errors = python(ROOT / "getting_started" / "quickstart.py")
 
     for fact in ("1,437", "360", DIGITS_SHA256, "57.5 kB", "CC-BY-4.0", "retrieve", "open"):
-        assert fact in result.stdout
-    assert result.stderr == ""
+        assert fact in said
+    assert errors == ""
     with Image.open(home / "quickstart.png") as sheet:
         assert (sheet.format, 800 < sheet.width < 1200, sheet.height > 1000) == ("PNG", True, True)
     assert listing(home.parent / "home") == []
@@ -132,14 +124,77 @@ def test_a_notebook_runs_from_top_to_bottom(
         assert float(re.findall(r'"text/plain": "([01]\.\d+)"', said)[-1]) > 0.8
 
 
+FLOWERS = ["setosa", "virginica"]
+
+
+def serve_hub(hub: HubServer) -> None:
+    rng = np.random.default_rng(0)
+    rows = {"image": [rng.integers(0, 256, (8, 8), np.uint8) for _ in range(12)], "label": [0, 1] * 6}
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=2)})
+    file = io.BytesIO()
+    pq.write_table(datasets.Dataset.from_dict(rows, features).data.table, file)
+    hub.repos["ylecun/mnist"] = Repo()
+    hub.repos["ylecun/mnist"].commit({"data/train-00000-of-00001.parquet": file.getvalue()})
+
+
+def serve_openml(server: ScriptedServer) -> None:
+    lines = ["@RELATION iris", "@ATTRIBUTE length REAL", f"@ATTRIBUTE class {{{','.join(FLOWERS)}}}", "@DATA"]
+    arff = "\n".join(lines + [f"{number}.5,{FLOWERS[number % 2]}" for number in range(12)]).encode()
+    url = server.serve("/iris.arff", arff)
+    description = {
+        "id": "61",
+        "name": "iris",
+        "version": "1",
+        "format": "ARFF",
+        "licence": "CC-BY-4.0",
+        "url": url,
+        "md5_checksum": hashlib.md5(arff).hexdigest(),
+        "default_target_attribute": "class",
+    }
+    features = [
+        {"name": "length", "data_type": "numeric"},
+        {"name": "class", "data_type": "nominal", "nominal_value": FLOWERS},
+    ]
+    server.serve("/json/data/61", json.dumps({"data_set_description": description}).encode())
+    server.serve("/json/data/features/61", json.dumps({"data_features": {"feature": features}}).encode())
+
+
+def serve_zenodo(server: ScriptedServer) -> None:
+    data = b"x,y\n" + b"1,a\n2,b\n" * 6
+    url = server.serve("/tiny.csv", data)
+    file = {"key": "tiny.csv", "size": len(data), "checksum": f"md5:{hashlib.md5(data).hexdigest()}", "links": {"self": url}}
+    server.serve("/api/records/4924875", json.dumps({"metadata": {"title": "Tiny"}, "files": [file]}).encode())
+    server.url("/10.5281/zenodo.4924875", Answer(status=302, headers={"Location": f"{server.origin}/records/4924875"}))
+    server.serve("/records/4924875", b"<html>")
+
+
+@pytest.mark.full
+def test_the_notebook_on_datasets_by_name_runs(home: Path, monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
+    serve_openml(server)
+    serve_zenodo(server)
+    monkeypatch.delenv("DATA_STACK_OFFLINE", raising=False)
+    for name in ("OPENML_SERVER", "DOI_RESOLVER"):
+        monkeypatch.setenv(name, server.origin)
+    monkeypatch.setenv("TMPDIR", str(home.parent))
+    with HubServer() as hub:
+        serve_hub(hub)
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        outputs = execute("08_any_dataset.ipynb", home)
+
+    printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
+    counts = [line.split(" ")[0] for line in printed.splitlines() if " samples: " in line]
+    assert " ".join(counts) == "360 178 12 12 12 16 1437"
+    assert "('setosa', 'virginica')" in printed
+
+
 @pytest.mark.full
 def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     (home / "readme.py").write_text("\n".join(blocks(README, "python")), encoding="utf-8")
 
-    result = python("readme.py")
+    said, _ = python("readme.py")
 
-    assert result.stdout.splitlines()[0] == "1437 (8, 8) 0"
-    assert "dataset digits, train" in result.stdout
+    assert said.splitlines()[0] == "1437 (8, 8) 0"
+    assert "dataset digits, train" in said
 
 
 QUICK_PAGES = ("records", "fast_reading", "loader", "parquet", "croissant", "reproducibility", "from_granular", "from_datastack")
@@ -230,24 +285,20 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
     ]
     (home / "prepare.py").write_text("\n".join(lines), encoding="utf-8")
 
-    assert "prepared/part-2.csv" in python("prepare.py").stdout
+    assert "prepared/part-2.csv" in python("prepare.py")[0]
 
 
 @pytest.mark.full
-def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path) -> None:
     docs = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     (factory,) = (block for block in blocks(docs, "python") if "class WineFactory" in block)
     (metadata,) = (block for block in blocks(docs, "toml") if "entry-points" in block)
     (test,) = (block for block in blocks(docs, "python") if "class TestWine" in block)
     entry_point = re.search(r'^wine = "(.*)"', metadata, re.MULTILINE)
     assert entry_point is not None
-    (home / "my_wine.py").write_text(factory, encoding="utf-8")
+    write_distribution(home, "my-wine", f"[data_stack.datasets]\nwine = {entry_point[1]}\n", {"my_wine": factory})
     (home / "test_my_wine.py").write_text(test, encoding="utf-8")
-    (home / "my_wine-1.0.0.dist-info").mkdir()
-    (home / "my_wine-1.0.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: my-wine\nVersion: 1.0.0\n")
-    (home / "my_wine-1.0.0.dist-info" / "entry_points.txt").write_text(f"[data_stack.datasets]\nwine = {entry_point[1]}\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")]))
 
-    result = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_wine.py")
+    said, _ = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_wine.py")
 
-    assert re.search(r"\d\d passed", result.stdout)
+    assert re.search(r"\d\d passed", said)

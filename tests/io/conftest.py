@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from web_server import ScriptedServer
-
-from data_stack.io.storage_connectors import FileStorageConnector
 
 
 @pytest.fixture
 def other_server() -> Iterator[ScriptedServer]:
     """Another web server."""
-    scripted = ScriptedServer()
-    yield scripted
-    scripted.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FileStorageConnector:
-    """An empty store on disk."""
-    return FileStorageConnector(tmp_path / "store")
+    with ScriptedServer() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

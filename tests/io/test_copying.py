@@ -23,10 +23,11 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.copying import Copied, Parcel, Wanted, copy_parcels
+from data_stack.io.copying import Parcel, Wanted, copy_parcels
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.repository.repository import default_repository
+from data_stack.testing.storage import content
 
 MiB = 1 << 20
 
@@ -71,32 +72,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> FileStorageConnector:
 
 def contents(connector: StorageConnector) -> dict[str, bytes]:
     """All that is stored."""
-    found = {}
-    for identifier in connector.list_resources():
-        with connector.get_resource(identifier) as resource:
-            found[identifier] = resource.read()
-    return found
+    return {identifier: content(connector, identifier) for identifier in connector.list_resources()}
 
 
 def is_ready(name: str, connector: StorageConnector) -> bool:
     """Whether a dataset needs no preparation there."""
     factory: Any = default_repository().get_factory(name, connector)
     return bool(factory.is_ready() and factory.prepare().already_ready)
-
-
-def flip_without_trace(path: Path) -> None:
-    status = path.stat()
-    flip_file(path, 8 * status.st_size - 1)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def loose(*identifiers: str) -> list[Parcel]:
-    """A parcel without a seal."""
-    return [Parcel("loose", tuple(map(Wanted, identifiers)))]
-
-
-def outcomes(resources: tuple[Copied, ...]) -> dict[str, str]:
-    return {each.identifier: each.outcome for each in resources}
 
 
 # ------------------------------------------------------------------ whole and valid
@@ -211,11 +193,11 @@ def test_what_is_damaged_at_the_target_is_replaced_by_a_deep_copy(tmp_path: Path
     for identifier in ("a", "b"):
         source.set_resource(identifier, os.urandom(MiB))
     copy_datasets(source, target)
-    flip_without_trace(tmp_path / "target" / "a")
+    flip_file(tmp_path / "target" / "a", 8 * MiB - 1, keep_time=True)
 
     report = copy_datasets(source, target, deep=True)
 
-    assert outcomes(report.resources) == {"a": "copied", "b": "present"}
+    assert {each.identifier: each.outcome for each in report.resources} == {"a": "copied", "b": "present"}
     assert contents(target) == contents(source)
 
 
@@ -237,7 +219,7 @@ def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_
 ) -> None:
     damaged = "digits/1.0.0/preprocessed/test/images.npy"
     copy_datasets(prepared, tmp_path / "source")
-    flip_without_trace(tmp_path / "source" / damaged)
+    flip_file(tmp_path / "source" / damaged, 5000, keep_time=True)
     target = InMemoryStorageConnector()
 
     with pytest.raises(IncompleteCopyError, match=damaged) as caught:
@@ -266,10 +248,9 @@ def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, 
     target.set_resource("a", b"before")
 
     with pytest.raises(IncompleteCopyError):
-        copy_parcels(source, target, loose("a"))
+        copy_parcels(source, target, [Parcel("loose", (Wanted("a"),))])
 
-    with target.get_resource("a") as resource:
-        assert resource.read() == b"before"
+    assert content(target, "a") == b"before"
 
 
 # ------------------------------------------------------------------ what is not copied

@@ -1,12 +1,14 @@
-"""What a resource promises: lazy, positional, safe across threads, accepted everywhere."""
+"""What a resource promises: lazy, positional, safe across threads, out of blocks in few requests and little memory."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pickle
 import threading
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,14 @@ from plain_connector import FilesConnector, PlainConnector
 from process_census import descriptors
 from process_harness import in_fork
 
-from data_stack.exception import ResourceChangedError
+from data_stack.exception import ResourceChangedError, StorageUnavailableError
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.prepared import Resources
 from data_stack.io.byte_source import ByteSource
 from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
+from data_stack.testing.storage import assert_same_bytes
 
 CONTENT = bytes(range(256)) * 400  # 100 KiB, every position tells where it is
 
@@ -50,32 +54,6 @@ def test_nothing_is_opened_before_the_first_byte(tmp_path: Path) -> None:
 
     assert [path for path in after if path not in before] == [str(tmp_path / "lazy.bin")]
     assert descriptors() == before
-
-
-STEPS = ("read", "seek", "from_end", "readline", "readinto", "read_at")
-
-
-@given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(-1, 120_000)), max_size=12))
-def test_it_reads_like_a_file_whatever_the_order_of_calls(steps: list[tuple[str, int]]) -> None:
-    connector = InMemoryStorageConnector()
-    connector.set_resource("x", CONTENT)
-    model = io.BytesIO(CONTENT)
-    with connector.get_resource("x") as resource:
-        for step, number in steps:
-            n = max(0, number)
-            if step in ("read", "readline"):
-                assert getattr(resource, step)(number) == getattr(model, step)(number)
-            elif step == "seek":
-                assert resource.seek(n) == model.seek(n)
-            elif step == "from_end":
-                assert resource.seek(-(n % 102_400), os.SEEK_END) == model.seek(-(n % 102_400), os.SEEK_END)
-            elif step == "readinto":
-                ours, theirs = bytearray(n), bytearray(n)
-                assert resource.readinto(ours) == model.readinto(theirs)
-                assert ours == theirs
-            else:
-                assert resource.read_at(n, 100) == CONTENT[n : n + 100]
-            assert resource.tell() == model.tell()
 
 
 def test_iterating_gives_chunks_from_the_start_every_time() -> None:
@@ -125,7 +103,7 @@ def test_forking_while_a_thread_reads_does_not_hang_the_child(resource: Streamed
     thread = threading.Thread(target=keep_reading)
     thread.start()
     try:
-        for _ in range(20):
+        for _ in range(8):
             assert in_fork(lambda: resource.seek(7) == 7 and resource.read(5) == CONTENT[7:12]) == 0
     finally:
         done.set()
@@ -204,3 +182,146 @@ class Claimed(ByteSource):
 
 def test_reading_takes_no_memory_for_a_size_that_is_only_claimed() -> None:
     assert StreamedResource.from_source("x", Claimed(), InMemoryStorageConnector()).read() == b""
+
+
+# ---------------------------------------------------------------------- out of blocks
+
+
+DATA = hashlib.shake_128(b"blocks").digest(1 << 20)
+
+
+class SlicedBlocks(Blocks):
+    """Blocks of a bytes object; remembers the requests, and fails those it is told to."""
+
+    def __init__(self, data: bytes, block_bytes: int) -> None:
+        self.size, self.block_bytes, self.sha256 = len(data), block_bytes, hashlib.sha256(data).hexdigest()
+        self.data = data
+        self.requests: list[list[int]] = []
+        self.fails = False
+        self.is_closed = False
+
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        assert list(numbers) == sorted(set(numbers))
+        assert numbers
+        assert numbers[0] >= 0
+        assert numbers[-1] * self.block_bytes < self.size
+        if self.fails:
+            raise StorageUnavailableError("the server is away")
+        self.requests.append(list(numbers))
+        return [self.data[number * self.block_bytes : (number + 1) * self.block_bytes] for number in numbers]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class ZeroBlocks(Blocks):
+    """256 MiB of zeros, a megabyte each."""
+
+    size, block_bytes, sha256 = 1 << 28, 1 << 20, None
+
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        return [bytes(self.block_bytes) for _ in numbers]
+
+
+def resource_of(blocks: Blocks) -> StreamedResource:
+    return StreamedResource.from_source("x", BlockedSource(blocks), InMemoryStorageConnector())
+
+
+@pytest.fixture
+def blocks() -> SlicedBlocks:
+    return SlicedBlocks(DATA, 10_000)
+
+
+STEPS = ("read", "readline", "readinto", "seek", "from_end", "read_at", "readinto_at", "prefetch", "read_ranges")
+
+
+@given(
+    size=st.integers(0, 300),
+    block_bytes=st.none() | st.integers(1, 400),
+    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 400), st.integers(-1, 400)), max_size=30),
+)
+def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
+    size: int, block_bytes: int | None, steps: list[tuple[str, int, int]]
+) -> None:
+    """In blocks, or out of memory."""
+    data = DATA[:size]
+    model, memory = io.BytesIO(data), InMemoryStorageConnector()
+    memory.set_resource("x", data)
+    with memory.get_resource("x") if block_bytes is None else resource_of(SlicedBlocks(data, block_bytes)) as resource:
+        assert (resource.size, resource.sha256) == (size, hashlib.sha256(data).hexdigest())
+        for step, offset, count in steps:
+            n = max(0, count)
+            if step in ("read", "readline"):
+                assert getattr(resource, step)(count) == getattr(model, step)(count)
+            elif step == "seek":
+                assert resource.seek(offset) == model.seek(offset)
+            elif step == "from_end":
+                assert resource.seek(-min(size, offset), os.SEEK_END) == model.seek(-min(size, offset), os.SEEK_END)
+            elif step == "readinto":
+                ours, theirs = bytearray(n), bytearray(n)
+                assert (resource.readinto(ours), ours) == (model.readinto(theirs), theirs)
+            elif step == "read_at":
+                assert resource.read_at(offset, n) == data[offset : offset + n]
+            elif step == "readinto_at":
+                buffer = bytearray(n)
+                n_read = resource.readinto_at(offset, buffer)
+                assert (n_read, bytes(buffer[:n_read])) == (len(data[offset : offset + n]), data[offset : offset + n])
+            elif step == "prefetch":
+                assert int(block_bytes is not None) <= resource.prefetch([(offset, n), (0, n)]) <= 2
+            else:
+                ranges = [(offset, n), (0, n), (n, 3), (offset // 2, n)]
+                assert resource.read_ranges(ranges) == [data[start : start + length] for start, length in ranges]
+            assert resource.tell() == model.tell()
+
+
+# ---------------------------------------------------------------------- requests
+
+
+def test_random_reads_fetch_the_blocks_they_touch_once_and_a_batch_of_ranges_in_one_request(blocks: SlicedBlocks) -> None:
+    ranges = [(offset, 100) for offset in (900_000, 5, 500_000, 5, 29_950)]
+
+    with resource_of(blocks) as resource:
+        for offset in (555_555, 9_990, 555_000, 9_995):
+            resource.read_at(offset, 10)
+    with resource_of(blocks) as resource:
+        assert resource.read_ranges(ranges) == [DATA[offset : offset + 100] for offset, _ in ranges]
+
+    assert blocks.requests == [[55], [0], [1], [0, 2, 3, 50, 90]]
+
+
+def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
+    with resource_of(ZeroBlocks()) as resource:
+        n_at_hand = resource.prefetch([(number << 20, 1) for number in range(100)])
+
+        assert 8 <= n_at_hand < 16
+        assert resource.prefetch([(0, 1 << 28)]) == 1
+        assert resource.prefetch([]) == 0
+
+
+# ---------------------------------------------------------------------- threads, forks, errors, memory
+
+
+def test_what_a_store_says_reaches_the_reader_and_a_later_read_goes_on(blocks: SlicedBlocks) -> None:
+    with resource_of(blocks) as resource:
+        beginning = resource.read(25_000)
+        blocks.fails = True
+        with pytest.raises(StorageUnavailableError):
+            resource.read_at(900_000, 10)
+        with pytest.raises(StorageUnavailableError):
+            resource.read_ranges([(900_000, 10)])
+        blocks.fails = False
+
+        assert_same_bytes(beginning + resource.read(), DATA)
+
+
+def test_reading_much_takes_little_memory_and_leaves_no_thread() -> None:
+    n_threads = threading.active_count()
+    with resource_of(ZeroBlocks()) as resource:
+        tracemalloc.start()
+        n_bytes = sum(map(len, resource))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert n_bytes == 1 << 28
+    assert peak < 64 << 20
+    assert threading.active_count() <= n_threads  # idle threads of other tests may have ended

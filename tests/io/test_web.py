@@ -34,33 +34,9 @@ from data_stack.io.web_api import WebFiles, ask_json, check_shape
 BODY = random.Random(3).randbytes(300_000)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers have 0.3 seconds."""
-    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.3")
-
-
-@pytest.fixture
-def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    """A context with a certificate for localhost, which this process trusts."""
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
-    return context
-
-
 def read_all(url: str, **options: Any) -> bytes:
     with Exchange(url, **options) as answer:
         return answer.read(1_000_000)
-
-
-def retrieve_one(url: str) -> bytes:
-    store = InMemoryStorageConnector()
-    limits = Limits(n_retries=0)
-    retrieve([ResourceDefinition("a", url)], store, progress=False, limits=limits)
-    with store.get_resource("a") as resource:
-        return resource.read()
 
 
 # ---------------------------------------------------------------------- deadlines
@@ -75,23 +51,20 @@ DRIPS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("drip", "is_tls"), [*((each, False) for each in DRIPS), ("a part", True)])
 def test_each_reader_gives_up_a_server_that_drips(
-    server: ScriptedServer, tls: ssl.SSLContext, impatient: None, drip: str, is_tls: bool
+    server: ScriptedServer, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, drip: str, is_tls: bool
 ) -> None:
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.3")
     fault = DRIPS[drip]
-    dripping = ScriptedServer(tls) if is_tls else server
     ranged = {"status": 206, "headers": {"Content-Range": f"bytes 0-{len(BODY) - 1}/{len(BODY)}"}}
-    try:
+    with ScriptedServer(tls if is_tls else None) as dripping:
         url = dripping.serve("/a", BODY, **(ranged | fault))
         api = dripping.serve("/api", BODY, **fault)
         with pytest.raises(StorageUnavailableError, match=r"no answer|stalled"):
             WebFiles(dripping.origin).read("a", 0, len(BODY))
         with pytest.raises(RetrievalError, match=r"no answer|stalled"):
-            retrieve_one(api)
+            retrieve([ResourceDefinition("a", api)], InMemoryStorageConnector(), progress=False, limits=Limits(n_retries=0))
         with pytest.raises(WebError, match=r"no answer|stalled"):
             read_all(server.serve("/there", status=302, headers={"Location": url}) if not is_tls else url)
-    finally:
-        if is_tls:
-            dripping.close()
 
 
 @pytest.mark.parametrize(("asked", "status"), [("100000", 429), ("Fri, 27 Nov 2099 20:36:55 GMT", 503)])
@@ -160,8 +133,7 @@ def test_encryption_is_not_left_and_paths_stay_at_the_server() -> None:
 
 
 def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = ScriptedServer(host="127.0.0.1")
-    try:
+    with ScriptedServer(host="127.0.0.1") as other:
         session = requests.Session()
         session.headers["X-Key"] = "canary"
         session.auth = ("me", "canary")
@@ -178,8 +150,6 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
         monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.5")
         with pytest.raises(WebError, match="no answer"):
             read_all(server.serve("/drips", drip_header=True))
-    finally:
-        other.close()
 
 
 def test_a_session_of_the_user_goes_on_to_serve_the_user(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,12 +167,12 @@ def test_a_session_of_the_user_goes_on_to_serve_the_user(server: ScriptedServer,
 def test_a_session_of_the_user_brings_certificates_and_no_redirect_leaves_encryption(
     server: ScriptedServer, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encrypted, session = ScriptedServer(tls), requests.Session()
-    url = encrypted.serve("/a", BODY)
-    leaving = encrypted.serve("/leaving", status=302, headers={"Location": server.serve("/plain", BODY)})
     (tmp_path / "others.pem").write_bytes(trustme.CA().cert_pem.bytes())
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "others.pem"))
-    try:
+    session = requests.Session()
+    with ScriptedServer(tls) as encrypted:
+        url = encrypted.serve("/a", BODY)
+        leaving = encrypted.serve("/leaving", status=302, headers={"Location": server.serve("/plain", BODY)})
         with pytest.raises(WebError, match="its TLS certificate is refused"):
             read_all(url)
         session.verify = str(tmp_path / "ca.pem")
@@ -212,8 +182,6 @@ def test_a_session_of_the_user_brings_certificates_and_no_redirect_leaves_encryp
         with pytest.raises(WebError, match="not encrypted"):
             read_all(leaving)
         assert server.requests == []
-    finally:
-        encrypted.close()
 
 
 def test_passwords_of_netrc_and_cookies_go_nowhere(
@@ -238,8 +206,7 @@ def test_passwords_of_netrc_and_cookies_go_nowhere(
 def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
     server: ScriptedServer, tls: ssl.SSLContext, is_tls: bool
 ) -> None:
-    ranges = RangeServer(BODY, tls if is_tls else None)
-    try:
+    with RangeServer(BODY, tls if is_tls else None) as ranges:
         files = pickle.loads(pickle.dumps(WebFiles(ranges.origin)))
         for start in range(0, 100_000, 1000):
             assert files.read("a", start, start + 7) == BODY[start : start + 7]
@@ -251,8 +218,6 @@ def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
 
         assert status == 0
         assert ranges.connections == 2
-    finally:
-        ranges.close()
 
 
 def test_a_kept_connection_that_the_server_closes_is_replaced() -> None:
@@ -287,9 +252,11 @@ def test_a_proxy_of_the_environment_is_used_and_its_password_not_shown(
 
     assert read_all("http://data.example/a") == BODY
     assert server.requests[0].headers["proxy-authorization"] == "Basic bWU6c0BjcmV0"
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.3")
     with pytest.raises(StorageUnavailableError) as caught:
         WebFiles("https://data.example").read("a", 0, 9)  # this proxy makes no tunnels
     assert "cret" not in str(caught.value)
+    monkeypatch.delenv("DATA_STACK_WEB_TIMEOUT")
     monkeypatch.setenv("NO_PROXY", "localhost")
     assert read_all(server.origin + "/a") == BODY
 

@@ -1,13 +1,13 @@
-"""Throw-away distributions on disk: real packages, real metadata, real entry points."""
+"""Plugins that are installed for a test."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
+from distributions import write_distribution
 
 from data_stack.plugins import PluginManager, PluginRecord, default_manager
 from data_stack.repository import default_repository
@@ -35,13 +35,8 @@ class Site:
         self.distributions: set[str] = set()
 
     def install(self, distribution: str, entry_points: str, modules: Mapping[str, str] | None = None) -> None:
-        """Write a distribution: its metadata, and modules by their names."""
-        info = self.folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(entry_points)
-        for name, source in (modules or {}).items():
-            (self.folder / f"{name}.py").write_text(dedent(source))
+        """Write a distribution with modules."""
+        write_distribution(self.folder, distribution, entry_points, modules)
         self.distributions.add(distribution)
 
     def install_dataset(self, name: str, module: str = DATASET_MODULE, distribution: str | None = None) -> None:

@@ -86,11 +86,7 @@ def test_a_dataset_is_kept_where_the_user_says(site: Site, tmp_path: Path, monke
     site.install_dataset("stored", STORED.replace("SOURCE", str(tmp_path / "source")))
     folder = tmp_path / "a folder"
     monkeypatch.setenv("DATA_STACK_HOME", str(folder if kind == "home" else tmp_path / "home"))
-    storage: Any = {
-        "path": folder,
-        "url": folder.as_uri(),
-        "home": None,
-    }[kind]
+    storage: Any = {"path": folder, "url": folder.as_uri(), "home": None}[kind]
 
     samples = data_stack.load("stored", "all", storage)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from build_packages import PROJECTS, ROOT, contents, copy_projects, find_faults
 from package_version import versions
+from process_harness import run_python
 
 from data_stack.cli.authors import write_package
 
@@ -40,37 +41,9 @@ for project in sys.argv[2:]:
 def wheels(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The wheels by package. Forks of one interpreter build them: pip would start three for each."""
     folder = tmp_path_factory.mktemp("wheels")
-    projects = [str(clone / project.relative_to(ROOT)) for project in PROJECTS.values()]
-    subprocess.run([sys.executable, "-c", BUILD, str(folder), *projects], check=True, capture_output=True)
+    projects = [clone / project.relative_to(ROOT) for project in PROJECTS.values()]
+    run_python("-c", BUILD, folder, *projects, timeout_seconds=280, PYTHONPATH="")
     return {package: next(folder.glob(f"lazy_{package}-*.whl")) for package in PROJECTS}
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment with the dependencies, and without data_stack and its plugins."""
-    folder = tmp_path_factory.mktemp("empty")
-    dependencies = folder / "dependencies"
-    dependencies.mkdir()
-    for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if not path.name.startswith(("lazy_data_stack", "__editable__")):
-            (dependencies / path.name).symlink_to(path)
-    return make_environment(folder, dependencies)
-
-
-def make_environment(folder: Path, dependencies: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    site = next(folder.glob("lib/python*/site-packages"))
-    (site / "dependencies.pth").write_text(str(dependencies))
-    return folder / "bin" / "python"
-
-
-def pip(folder: Path, python: str | Path, command: str, *arguments: str) -> str:
-    """Run this environment's pip for another one, without the network."""
-    options = ["--no-index", "--no-build-isolation", "--disable-pip-version-check"]
-    call = [sys.executable, "-m", "pip", "--python", str(python), command, *options, *arguments]
-    result = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
 
 
 @pytest.mark.parametrize("package", PROJECTS)
@@ -109,14 +82,20 @@ train[0]["colour"]
 
 
 @pytest.mark.full  # tests/typed_client.py asserts more types, of the source tree
-def test_mypy_finds_an_editable_install_and_the_types_of_samples(clone: Path, empty: Path, tmp_path: Path) -> None:
+def test_mypy_finds_an_editable_install_and_the_types_of_samples(clone: Path, tmp_path: Path) -> None:
     """The finder of an editable install that is not a path is a program, which mypy does not run."""
     package = write_package("street-signs", "images", ["train"], tmp_path)
-    python = make_environment(tmp_path / "typed", empty.parents[1] / "dependencies")
+    run_python("-m", "venv", "--without-pip", tmp_path / "typed")
+    python, site = tmp_path / "typed" / "bin" / "python", next(tmp_path.glob("typed/lib/python*/site-packages"))
+    (tmp_path / "dependencies").mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(("lazy_data_stack", "__editable__")):
+            (tmp_path / "dependencies" / path.name).symlink_to(path)
+    (site / "dependencies.pth").write_text(str(tmp_path / "dependencies"))
     projects = [clone, clone / "plugins" / "iris", package]
-    pip(
-        tmp_path, python, "install", "--no-deps", "--no-compile", *(word for project in projects for word in ("-e", str(project)))
-    )
+    options = ["--no-index", "--no-build-isolation", "--disable-pip-version-check", "--no-deps", "--no-compile"]
+    editable = [word for project in projects for word in ("-e", project)]
+    run_python("-m", "pip", "--python", python, "install", *options, *editable, timeout_seconds=280, PYTHONPATH="")
     (tmp_path / "client.py").write_text(CLIENT)
 
     # Others' types are not what is checked, and take six times as long.

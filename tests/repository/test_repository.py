@@ -1,10 +1,9 @@
-"""Datasets by name; advice about names that nothing has."""
+"""Datasets by name; advice about names that nothing has; licences, versions and digests of datasets."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,23 +11,31 @@ from typing import Any
 import numpy as np
 import pluggy
 import pytest
+from process_harness import run_python
 from written_dataset import Written
 
 import data_stack
 from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
-from data_stack.exception import ConfigError, DatasetNotFoundError
+from data_stack.exception import ConfigError, DatasetNotFoundError, LicenceDeniedError, LoaderStateError, RecipeError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.loader import Loader
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.catalogues import FOLDERS, SCHEME_FOLDERS
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository
-from data_stack.repository.resolved import NamedDataset, Published
+from data_stack.repository.resolved import VARIABLE, NamedDataset, Published
+from data_stack.reproduce.recipes import from_recipe
+from data_stack.show.explanation import is_denied
+from data_stack.stores.splits import load_splits, save_splits
+from data_stack.util.untrusted_text import parse_toml
 
 
 class NumbersFactory(BaseDatasetFactory):
@@ -160,11 +167,6 @@ def test_load_draws_bars_of_steps_where_they_are_wanted(capfd: pytest.CaptureFix
     assert ("written: preparing" in capfd.readouterr().err) == (progress is True)  # the standard error of tests is not a terminal
 
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 PLUGINS = Path(__file__).parents[2] / "plugins"
 
 
@@ -177,7 +179,7 @@ def message(name: str) -> str:
 def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
     datasets: dict[str, str] = {}
     for path in PLUGINS.glob("*/pyproject.toml"):
-        entry_points = tomllib.loads(path.read_text(encoding="utf-8"))["project"].get("entry-points", {})
+        entry_points = parse_toml(path.read_bytes())["project"].get("entry-points", {})
         datasets.update(dict.fromkeys(entry_points.get("data_stack.datasets", ()), path.parent.name))
     modules = {
         scheme: type(each).__module__.partition(".")[0] for scheme, each in default_manager().provided("catalogues").items()
@@ -191,11 +193,9 @@ def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_i
     for found in Path(pluggy.__file__).parents[1].iterdir():
         if not found.name.lower().startswith(("lazy_data_stack", "data_stack", "__")) and found.suffix != ".pth":
             (tmp_path / found.name).symlink_to(found)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(PLUGINS.parent)))}
     code = "import data_stack, sys\nfor name in sys.argv[1:]:\n  try: data_stack.load(name)\n  except LookupError as e: print(e)"
-    command = [sys.executable, "-S", "-c", code, "cifar10", "hf:owner/name"]
 
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    said, _ = run_python("-S", "-c", code, "cifar10", "hf:owner/name", PYTHONPATH=f"{tmp_path}:{PLUGINS.parent}")
 
     for folder in ("classics", "huggingface"):
         how = f'which is not installed: `pip install "lazy-data-stack[{folder}]"`'
@@ -212,3 +212,184 @@ def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigError) as caught:
         data_stack.load("./nope.csv")
     assert str(caught.value) == f"there is nothing at {tmp_path / 'nope.csv'}"
+
+
+# ---------------------------------------------------------------------- licences, versions, digests
+
+
+class Labels(Written):
+    """The numbers to 240 modulo another one."""
+
+    card = DatasetCard(name="labels", version="1.0.0")
+    splits = ("train", "test")
+    files = {"train": bytes(number % 5 for number in range(240)), "test": bytes(range(7))}
+
+
+class MadeOtherwise(Labels):
+    """As it was made by code that has changed since, under the same version."""
+
+    files = {"train": bytes(number % 3 for number in range(240)), "test": bytes(range(7))}
+
+
+def repository_with(factory: Any) -> DatasetRepository:
+    repository = DatasetRepository(storage=InMemoryStorageConnector())
+    repository.register("labels", factory)
+    return repository
+
+
+def test_a_recipe_on_other_content_is_an_error_that_names_the_resource_and_both_digests() -> None:
+    one, other = (repository_with(each).load("labels", "train") for each in (Labels, MadeOtherwise))
+    recipe = json.dumps(one.shuffle(seed=1).take(10).recipe())
+
+    with pytest.raises(RecipeError, match="resource 'train' of dataset 'labels'") as caught:
+        from_recipe(recipe, repository=repository_with(MadeOtherwise))
+
+    assert (caught.value.node, caught.value.layer) == (0, "dataset")
+    for factory in (Labels, MadeOtherwise):
+        assert hashlib.sha256(factory.files["train"]).hexdigest() in str(caught.value)
+    assert len(from_recipe(recipe, repository=repository_with(Labels))) == 10
+    assert one.fingerprint() != other.fingerprint()
+
+
+# ---------------------------------------------------------------------- where no manifest tells
+
+
+class Scaled(BaseDatasetFactory):
+    """In the manner of the original, with an argument of its own; stores nothing."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__(None)
+        self.factor = factor
+
+    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        values = np.arange(1000)
+        values[503] *= self.factor
+        return SequenceDatasetIterator([values]), IteratorMeta(0, 0, 0)
+
+
+def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_the_one_before() -> None:
+    repository, store = DatasetRepository(), InMemoryStorageConnector()
+    repository.register("scaled", Scaled(2))
+    old: Any = repository.load("scaled")
+    old.cache(storage=store, identifier="x")[0]
+    save_splits(store, "splits.json", old.split([0.5, 0.5]))
+    state, recipe = Loader(old, 8).state_dict(), old.recipe()
+
+    repository.register("scaled", Scaled(3), replace=True)
+    new: Any = repository.load("scaled")
+
+    assert list(new.cache(storage=store, identifier="x")) == list(new)
+    with pytest.raises(LoaderStateError, match="another dataset"):
+        Loader(new, 8).load_state_dict(state)
+    with pytest.raises(ConfigError, match="these splits are of a dataset"):
+        load_splits(store, "splits.json", new)
+    with pytest.raises(RecipeError, match="dataset 'scaled' have the fingerprint"):
+        from_recipe(recipe, repository=repository)
+
+
+def dataset_class(name: str, licence: str | None, citation: str | None = None, version: str = "1.0.0") -> type[DatasetFactory]:
+    """A dataset in a store whose first sample says its version."""
+
+    class Numbers(Written):
+        card = DatasetCard(name, version, license=licence, citation=citation)
+        splits = ("train",)
+        files = {"train": version.encode()}
+
+    return Numbers
+
+
+@pytest.fixture
+def licensed() -> DatasetRepository:
+    repository = DatasetRepository(storage=InMemoryStorageConnector())
+    repository.register("open", dataset_class("open", "CC0-1.0", "A. Author: Numbers {1}. 2020"))
+    repository.register("shared", dataset_class("shared", "CC-BY-NC-SA-4.0", "@article{author20,\n  title={Numbers}\n}"))
+    repository.register("silent", dataset_class("silent", None, "@article{author20,\n  title={Others}\n}"))
+    repository.register("open@0.9.0", dataset_class("open", "CC0-1.0", version="0.9.0"))
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("licence", "denied"),
+    [
+        ("CC0-1.0", False),
+        ("CC-BY-NC-4.0 OR Apache-2.0", False),
+        ("CC-BY-NC-4.0 AND Apache-2.0", True),
+        ("GPL-2.0-only WITH Classpath-exception-2.0", False),
+        ("Zlib", False),  # an SPDX identifier
+        ("free for research", None),
+        ("CC-BY-4.0 AND LicenseRef-own", None),
+        ("CC-BY-4.0 OR LicenseRef-own", False),
+        ("CC-BY-NC-4.0 OR LicenseRef-own", None),
+        (None, None),
+    ],
+)
+def test_what_an_expression_permits(licence: str | None, denied: bool | None) -> None:
+    assert is_denied(licence, ["*-nc-*"]) is denied
+
+
+def test_a_mixed_stack_tells_the_licences_of_all_its_datasets(licensed: DatasetRepository) -> None:
+    parts = [licensed.load(name, "train") for name in ("open", "shared", "open")]
+    own = SequenceDatasetIterator([[0]])
+
+    licences = CombinedDatasetIterator(parts).shuffle(seed=1).licences()
+    with_own = CombinedDatasetIterator([parts[0], own]).licences()
+
+    assert [each.name for each in licences.datasets] == ["open", "shared"]
+    assert [each.licence for each in licences.datasets] == ["CC0-1.0", "CC-BY-NC-SA-4.0"]
+    assert "open@1.0.0    CC0-1.0" in str(licences)
+    assert "1 more source(s)" in str(with_own)
+    assert licensed.load("silent", "train").licences().datasets[0].licence is None
+
+
+def test_citations_are_bibtex_each_once(licensed: DatasetRepository) -> None:
+    stack = CombinedDatasetIterator([licensed.load(name, "train") for name in ("open", "shared", "open", "silent")])
+
+    cited = stack.citation(with_data_stack=True)
+
+    assert cited.count("@") == 4
+    assert "note = {A. Author: Numbers {1}. 2020}" in cited
+    assert "@article{author20," in cited
+    assert "@article{author20_2,\n  title={Others}" in cited
+    assert cited.split("\n\n")[-1].startswith("@software{data_stack")
+
+
+def test_provenance_is_plain_data_and_no_part_of_the_fingerprint(licensed: DatasetRepository) -> None:
+    first, again = (licensed.load("open", "train", InMemoryStorageConnector()) for _ in range(2))
+
+    (facts,) = first.take(2).provenance()
+
+    assert json.loads(json.dumps(facts))["preparation"]["framework"].startswith("lazy-data-stack ")
+    assert facts["preparation"]["seconds"] >= 0
+    assert (facts["name"], facts["version"], facts["split"]) == ("open", "1.0.0", "train")
+    assert first.fingerprint() == again.fingerprint()
+
+
+def test_a_policy_refuses_before_anything_is_stored(licensed: DatasetRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = InMemoryStorageConnector()
+
+    with data_stack.policy(deny=["*-NC-*"]):
+        licensed.load("open", "train")
+        with pytest.raises(LicenceDeniedError, match=r"its licence is CC-BY-NC-SA-4\.0"):
+            licensed.load("shared", "train", store)
+        with pytest.raises(LicenceDeniedError, match="has no licence"):
+            licensed.load("silent", "train", store)
+        with pytest.raises(LicenceDeniedError):
+            licensed.get("shared", {"split": "train"})
+    licensed.load("shared", "train")
+    monkeypatch.setenv(VARIABLE, "cc0-*, allow-unknown")
+    licensed.load("silent", "train")
+    with pytest.raises(LicenceDeniedError, match="CC0"):
+        licensed.load("open", "train", store)
+
+    assert not list(store.list_resources())
+
+
+def test_versions_lie_side_by_side_and_recipes_find_theirs(licensed: DatasetRepository) -> None:
+    old, new = licensed.load("open@0.9.0", "train"), licensed.load("open@1.0.0", "train")
+
+    assert (old[0], new[0]) == ((ord("0"),), (ord("1"),))
+    assert licensed.versions("open") == ["1.0.0", "0.9.0"]
+    assert new.fingerprint() == licensed.load("open", "train").fingerprint()
+    assert new.dataset_meta.dataset_name == "open"
+    again = data_stack.from_recipe(old.take(1).recipe(), repository=licensed)
+    assert again[0] == old[0]

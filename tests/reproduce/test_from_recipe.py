@@ -157,79 +157,79 @@ class Numbers(Written):
         return SequenceDatasetIterator([numbers, [split] * len(numbers)])
 
 
-class TestDatasets:
-    @pytest.fixture
-    def repository(self) -> DatasetRepository:
-        repository = DatasetRepository(storage=InMemoryStorageConnector())
-        repository.register("numbers", Numbers)
-        return repository
-
-    @pytest.mark.parametrize(("split", "config"), [("train", {}), ("test", {"scaled": 2.5})])
-    def test_they_are_loaded_by_name(self, repository: DatasetRepository, split: str, config: Any) -> None:
-        stack = repository.load("numbers", split, **config)[::-1]
-        recipe = through_json(stack.recipe())
-
-        rebuilt = from_recipe(recipe, repository=repository)
-
-        assert [node["layer"] for node in recipe["nodes"]] == ["dataset", "view", "informed"]
-        assert recipe["reproducible"]
-        assert rebuilt.recipe() == recipe
-        assert_same_samples(rebuilt, stack)
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"version": "1.1.0"},
-            {"split": None},
-            {"config": {"dict": [["storage", "memory://"]]}},
-            {"more": []},
-            {"resources": {"dict": [["train", 5]]}},
-            {"samples": "0" * 64},
-        ],
-    )  # fmt: skip
-    def test_others_are_an_error(self, repository: DatasetRepository, change: dict[str, Any]) -> None:
-        recipe = repository.load("numbers", "train").recipe()
-        recipe["nodes"][0]["arguments"].update(change)
-
-        with pytest.raises(RecipeError) as caught:
-            list(from_recipe(recipe, repository=repository))
-
-        assert (caught.value.node, caught.value.layer) == (0, "dataset")
+@pytest.fixture
+def repository() -> DatasetRepository:
+    repository = DatasetRepository(storage=InMemoryStorageConnector())
+    repository.register("numbers", Numbers)
+    return repository
 
 
-class TestFunctions:
-    def test_none_is_called_that_is_not_allowed(self) -> None:
-        recipe = source().map(doubled).filter(is_even, column=0).recipe()
+@pytest.mark.parametrize(("split", "config"), [("train", {}), ("test", {"scaled": 2.5})])
+def test_they_are_loaded_by_name(repository: DatasetRepository, split: str, config: Any) -> None:
+    stack = repository.load("numbers", split, **config)[::-1]
+    recipe = through_json(stack.recipe())
 
-        with pytest.raises(RecipeError) as caught:
-            from_recipe(recipe)
+    rebuilt = from_recipe(recipe, repository=repository)
 
-        assert f"node 1 (mapped): '{__name__}:doubled'" in str(caught.value)
-        assert f"node 2 (filtered): '{__name__}:is_even'" in str(caught.value)
+    assert [node["layer"] for node in recipe["nodes"]] == ["dataset", "view", "informed"]
+    assert recipe["reproducible"]
+    assert rebuilt.recipe() == recipe
+    assert_same_samples(rebuilt, stack)
 
 
-class TestSources:
-    def test_an_iterator_of_a_client_is_given(self) -> None:
-        mine = Samples([(1,), (2,), (3,)])
-        stack = DatasetIteratorView(mine, [2, 0]).combine(DatasetIteratorView(mine, [1]))
-        recipe = through_json(stack.recipe())
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": "1.1.0"},
+        {"split": None},
+        {"config": {"dict": [["storage", "memory://"]]}},
+        {"more": []},
+        {"resources": {"dict": [["train", 5]]}},
+        {"samples": "0" * 64},
+    ],
+)  # fmt: skip
+def test_others_are_an_error(repository: DatasetRepository, change: dict[str, Any]) -> None:
+    recipe = repository.load("numbers", "train").recipe()
+    recipe["nodes"][0]["arguments"].update(change)
 
-        rebuilt = from_recipe(recipe, sources=[mine])
+    with pytest.raises(RecipeError) as caught:
+        list(from_recipe(recipe, repository=repository))
 
-        assert list(rebuilt) == [(3,), (1,), (2,)]
-        assert rebuilt.recipe() == recipe
-        with pytest.raises(RecipeError):
-            from_recipe(recipe, sources=[Samples([(4,)])])
+    assert (caught.value.node, caught.value.layer) == (0, "dataset")
 
-    def test_missing_ones_are_listed_and_only_the_topmost(self) -> None:
-        below, beside = Samples([1, 2, 3]), Samples([4])
-        stack = below.map(lambda sample: sample).combine(beside, SequenceDatasetIterator([[object()]]))
 
-        with pytest.raises(RecipeError) as caught:
-            from_recipe(stack.recipe())
+def test_none_is_called_that_is_not_allowed() -> None:
+    recipe = source().map(doubled).filter(is_even, column=0).recipe()
 
-        _, *lines = str(caught.value).splitlines()
-        assert [line.split(":")[0] for line in sorted(lines)] == ["  node 1 (mapped)", "  node 2", "  node 3 (sequence)"]
+    with pytest.raises(RecipeError) as caught:
+        from_recipe(recipe)
+
+    assert f"node 1 (mapped): '{__name__}:doubled'" in str(caught.value)
+    assert f"node 2 (filtered): '{__name__}:is_even'" in str(caught.value)
+
+
+def test_an_iterator_of_a_client_is_given() -> None:
+    mine = Samples([(1,), (2,), (3,)])
+    stack = DatasetIteratorView(mine, [2, 0]).combine(DatasetIteratorView(mine, [1]))
+    recipe = through_json(stack.recipe())
+
+    rebuilt = from_recipe(recipe, sources=[mine])
+
+    assert list(rebuilt) == [(3,), (1,), (2,)]
+    assert rebuilt.recipe() == recipe
+    with pytest.raises(RecipeError):
+        from_recipe(recipe, sources=[Samples([(4,)])])
+
+
+def test_missing_ones_are_listed_and_only_the_topmost() -> None:
+    below, beside = Samples([1, 2, 3]), Samples([4])
+    stack = below.map(lambda sample: sample).combine(beside, SequenceDatasetIterator([[object()]]))
+
+    with pytest.raises(RecipeError) as caught:
+        from_recipe(stack.recipe())
+
+    _, *lines = str(caught.value).splitlines()
+    assert [line.split(":")[0] for line in sorted(lines)] == ["  node 1 (mapped)", "  node 2", "  node 3 (sequence)"]
 
 
 def changed(path: str, value: Any) -> Any:

@@ -164,16 +164,6 @@ def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path)
         data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock")
 
 
-def test_a_plugin_that_is_not_there_is_told_with_how_to_get_it(lock_path: Path) -> None:
-    locked = LockFile.read(lock_path)
-    locked.datasets = {"wine": {**locked.datasets["numbers"], "plugin": "wine-plugin 1.2"}}
-
-    (found,) = locked.check(InMemoryStorageConnector())
-
-    assert found.what == "plugin"
-    assert "pip install wine-plugin==1.2" in found.message
-
-
 def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(lock_path))
 
@@ -211,18 +201,13 @@ def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(tmp_path: Path
     assert not (tmp_path / "lock").exists()
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    path = tmp_path / "project" / "data" / "x.csv"
-    path.parent.mkdir(parents=True)
-    path.write_text("a,b\n1,2\n3,4\n")
-    return path
-
-
 @pytest.mark.parametrize("is_relative", [False, True])
 def test_a_file_below_the_lock_file_is_found_where_both_were_moved(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
 ) -> None:
+    table = tmp_path / "project" / "data" / "x.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("a,b\n1,2\n3,4\n")
     monkeypatch.chdir(tmp_path / "project" / "data")
     stack = data_stack.from_csv("x.csv" if is_relative else table).shuffle(seed=1)
     data_stack.lock(path="../data_stack.lock", stack=stack)
@@ -268,11 +253,6 @@ def test_a_lock_file_has_no_password_of_a_source(tmp_path: Path, source: Path) -
     assert "https://***@example.org/x?token=***" in path.read_text()
     assert "hunter2" not in path.read_text()
     assert LockFile.read(path).check(tmp_path / "store") == []
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> StorageConnector:
-    return FileStorageConnector(tmp_path / "store")
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import trustme
 from web_server import Answer, ScriptedServer
 from written_dataset import Written
 
@@ -25,14 +24,13 @@ from data_stack.exception import (
     LicenceDeniedError,
     ResourceNotFoundError,
     StorageError,
-    StorageUnavailableError,
 )
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.untrusted_text import seal_json
 
-N_ROWS = 16_384  # of 4 KiB: 64 MiB
+N_ROWS = 2_048  # of 4 KiB: 8 MiB
 
 
 class Rows(DatasetFactory):
@@ -86,7 +84,7 @@ def test_a_sample_moves_little_and_what_is_read_is_what_was_published(
     url = serve(server, folder)
     train: Any = data_stack.load(f"{url}#{pin}", split="train")
     assert len(train) == N_ROWS
-    assert train[7_000][0][0] == 7_000
+    assert train[1_000][0][0] == 1_000
     asked = [seen.headers["range"].removeprefix("bytes=").split("-") for seen in server.requests if seen.path.endswith(".npy")]
     n_moved = sum(int(stop) - int(start) + 1 for start, stop in asked) + (folder / "data_stack.json").stat().st_size
     assert n_moved <= 600_000
@@ -100,7 +98,7 @@ def test_what_a_cache_keeps_is_not_asked_for_again(published: tuple[Path, str], 
     asked = []
     for _ in range(2):
         train: Any = data_stack.load(url, split="train")
-        assert train.read_batch(range(7_000, 7_100))[0][:, 0].tolist() == list(range(7_000, 7_100))
+        assert train.read_batch(range(1_000, 1_100))[0][:, 0].tolist() == list(range(1_000, 1_100))
         asked.append(sum(seen.path.endswith(".npy") for seen in server.requests))
     assert asked[0] == asked[1] > 0
     fresh = url.replace("#", "&cacheFresh=1000#").partition("#")[0]
@@ -179,22 +177,15 @@ def test_what_is_not_as_it_was_published_is_an_error(published: tuple[Path, str]
 
 
 def test_a_redirect_away_from_https_is_not_followed(
-    published: tuple[Path, str], server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    published: tuple[Path, str], server: ScriptedServer, tls: ssl.SSLContext
 ) -> None:
     plain = serve(server, published[0])
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
-    secure = ScriptedServer(context)
-    try:
+    with ScriptedServer(tls) as secure:
         url = serve(secure, published[0])
         assert len(data_stack.load(url, split="test")) == 3
         secure.url("/rows/data_stack.json", Answer(status=302, headers={"Location": f"{plain}/data_stack.json"}))
         with pytest.raises(StorageError, match="not encrypted"):
             data_stack.load(url, split="test")
-    finally:
-        secure.close()
     assert server.requests == []
 
 
@@ -210,24 +201,6 @@ def test_a_plugin_that_cannot_read_what_was_published_prepares_nothing(
 
     with pytest.raises(DatasetFileCorruptError, match=f"cannot read .*: .*{why}"):
         data_stack.load(str(published[0]))
-
-
-@pytest.mark.parametrize("fault", [{"seconds_per_byte": 0.1}, {"status": 503, "headers": {"Retry-After": "100000"}}])
-def test_a_server_that_does_not_come_to_an_end_is_given_up(
-    published: tuple[Path, str], server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]
-) -> None:
-    url = serve(server, published[0])
-    train: Any = data_stack.load(url, split="train")
-    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.5")
-    for file in ("data_stack.json", "train/rows.npy"):
-        data = (published[0] / file).read_bytes()[: 1 << 17]
-        whole = {"Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}"}
-        server.serve(f"/rows/{file}", data, **({"status": 206, "headers": whole} | fault))
-
-    with pytest.raises(StorageUnavailableError, match=r"no answer|stalled|answers 503"):
-        train[0]
-    with pytest.raises(StorageUnavailableError, match=r"no answer|stalled|answers 503"):
-        data_stack.load(url, split="train")
 
 
 def test_hostile_descriptions_are_refused(published: tuple[Path, str], tmp_path: Path) -> None:

@@ -35,52 +35,46 @@ class Neighbour(Letters):
 
 
 @pytest.fixture(params=["file", "cached", "mongodb"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+def any_store(request: pytest.FixtureRequest, store: FileStorageConnector, tmp_path: Path) -> StorageConnector:
     if request.param == "mongodb":
         return data_stack.storage_connector_from_url(request.getfixturevalue("mongodb_uri"))
-    files = FileStorageConnector(tmp_path / "store")
-    return CachedStorageConnector(files, tmp_path / "cache") if request.param == "cached" else files
+    return CachedStorageConnector(store, tmp_path / "cache") if request.param == "cached" else store
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> FileStorageConnector:
-    return FileStorageConnector(tmp_path / "store")
-
-
-def test_a_version_goes_with_its_bytes_and_all_else_stays(store: StorageConnector) -> None:
+def test_a_version_goes_with_its_bytes_and_all_else_stays(any_store: StorageConnector) -> None:
     for kind in (Letters, Newer, Neighbour, Flat):
-        kind(store).prepare()
-    size = sum(store.stat(each).size for each in store.list_resources("letters/1.0/"))
+        kind(any_store).prepare()
+    size = sum(any_store.stat(each).size for each in any_store.list_resources("letters/1.0/"))
 
-    would = remove_dataset("letters", store, version="1.0", dry_run=True)
-    assert Letters(store).is_ready()
-    report = remove_dataset("letters", store, version="1.0")
+    would = remove_dataset("letters", any_store, version="1.0", dry_run=True)
+    assert Letters(any_store).is_ready()
+    report = remove_dataset("letters", any_store, version="1.0")
 
     assert (report.n_resources, report.n_bytes) == (would.n_resources, would.n_bytes) == (3, size)
-    assert store.list_resources("letters/1.0/") == []
-    assert not Letters(store).is_ready()
-    assert [kind(store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
+    assert any_store.list_resources("letters/1.0/") == []
+    assert not Letters(any_store).is_ready()
+    assert [kind(any_store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
 
 
-def test_of_several_versions_one_has_to_be_named_and_of_one_none(files: FileStorageConnector) -> None:
+def test_of_several_versions_one_has_to_be_named_and_of_one_none(store: FileStorageConnector) -> None:
     for kind in (Letters, Newer):
-        kind(files).prepare()
+        kind(store).prepare()
 
     with pytest.raises(ConfigError, match=r"several versions .* 1\.0, 2\.0"):
-        remove_dataset("letters", files)
+        remove_dataset("letters", store)
     with pytest.raises(DatasetNotFoundError, match=r"no version '3' .* it has: 1\.0, 2\.0"):
-        remove_dataset("letters", files, version="3")
-    remove_dataset("letters", files, version="2.0")
-    remove_dataset("letters", files)
+        remove_dataset("letters", store, version="3")
+    remove_dataset("letters", store, version="2.0")
+    remove_dataset("letters", store)
     with pytest.raises(DatasetNotFoundError, match="'letters'"):
-        remove_dataset("letters", files)
+        remove_dataset("letters", store)
 
 
-def test_a_store_that_the_original_left_can_be_removed(files: FileStorageConnector) -> None:
-    files.set_resource("letters/a", b"a")
+def test_a_store_that_the_original_left_can_be_removed(store: FileStorageConnector) -> None:
+    store.set_resource("letters/a", b"a")
 
-    assert remove_dataset("letters", files).n_resources == 1
-    assert files.list_resources() == []
+    assert remove_dataset("letters", store).n_resources == 1
+    assert store.list_resources() == []
 
 
 class DyingConnector(FileStorageConnector):
@@ -98,30 +92,30 @@ class DyingConnector(FileStorageConnector):
 @pytest.mark.parametrize("kind", [Letters, Flat])
 @pytest.mark.parametrize("n_deleted", range(4))
 def test_killed_anywhere_nothing_looks_ready_and_the_same_call_goes_on(
-    files: FileStorageConnector, kind: type[DatasetFactory], n_deleted: int
+    store: FileStorageConnector, kind: type[DatasetFactory], n_deleted: int
 ) -> None:
-    kind(files).prepare()
-    dying = DyingConnector(files.root_path)
+    kind(store).prepare()
+    dying = DyingConnector(store.root_path)
     dying.n_left = n_deleted
     with pytest.raises(KeyboardInterrupt):
         remove_dataset("letters", dying)
 
-    assert kind(files).is_ready() == (n_deleted == 0)
-    assert n_deleted == 0 or not kind(files).prepare().adopted
-    remove_dataset("letters", files)
+    assert kind(store).is_ready() == (n_deleted == 0)
+    assert n_deleted == 0 or not kind(store).prepare().adopted
+    remove_dataset("letters", store)
 
-    assert files.list_resources() == []
+    assert store.list_resources() == []
 
 
-def test_what_is_being_prepared_is_not_removed(files: FileStorageConnector) -> None:
-    Letters(files).prepare()
+def test_what_is_being_prepared_is_not_removed(store: FileStorageConnector) -> None:
+    Letters(store).prepare()
 
-    with FileStorageConnector(files.root_path).lease("letters/1.0/manifest.json") as lease:
+    with FileStorageConnector(store.root_path).lease("letters/1.0/manifest.json") as lease:
         assert lease.acquire()
         with pytest.raises(StorageConflictError):
-            remove_dataset("letters", files)
+            remove_dataset("letters", store)
 
-    assert Letters(files).is_ready()
+    assert Letters(store).is_ready()
 
 
 def test_a_store_that_cannot_delete_says_so_before_anything_is_changed(tmp_path: Path) -> None:

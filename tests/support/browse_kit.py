@@ -1,25 +1,25 @@
-"""Browsers served by a real uvicorn on this machine, asked by urllib."""
+"""Browsers served by a real uvicorn on this machine, asked by http.client."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socket
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import layer_laws
 import numpy as np
 
 from data_stack import SequenceDatasetIterator
 from data_stack.browse.browser import Browser
 from data_stack.browse.server import Server
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 
 TOKEN = "a-token-of-the-tests"
@@ -49,17 +49,22 @@ class Served:
 
     url: str
 
-    def get(self, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, **parameters: Any) -> Answer:
-        """Ask with the token in a header, unless ``headers`` are given."""
-        url = f"{self.url}{path}" + (f"?{urllib.parse.urlencode(parameters)}" if parameters else "")
-        sent = {"Authorization": f"Bearer {TOKEN}"} if headers is None else dict(headers)
-        request = urllib.request.Request(url, method=method, headers=sent)
-        try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
-                return Answer(answer.status, answer.read(), dict(answer.headers))
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, error.read(), dict(error.headers))
+    def ask(self, path: str, headers: Mapping[str, str], method: str = "GET") -> Answer:
+        """Ask with just these headers, ``Host`` if it is not among them, and this path, byte for byte."""
+        host = self.url.removeprefix("http://")
+        connection = http.client.HTTPConnection(host, timeout=30)
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in ({"Host": host} | dict(headers)).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        found = Answer(answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()})
+        connection.close()
+        return found
+
+    def get(self, path: str, **parameters: Any) -> Answer:
+        """Ask with the token in a header."""
+        return self.ask(f"{path}?{urllib.parse.urlencode(parameters)}", {"Authorization": f"Bearer {TOKEN}"})
 
     def samples(self, *where: Any, split: int = 0, start: int = 0, count: int = 60) -> Any:
         """The samples that fulfil all conditions."""
@@ -101,17 +106,14 @@ def labelled(n_samples: int) -> DatasetIteratorIF:
     return InformedDatasetIterator(SequenceDatasetIterator([images, labels, tags]), meta)
 
 
-class Samples(DatasetIterator):
+class Samples(layer_laws.Samples):
     """Samples as they are given; an exception is raised."""
 
     def __init__(self, *samples: Any) -> None:
-        self._samples = samples
+        super().__init__(samples)
 
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        sample = self._samples[index]
+    def __getitem__(self, index: int) -> Any:
+        sample = super().__getitem__(index)
         if isinstance(sample, Exception):
             raise sample
         return sample

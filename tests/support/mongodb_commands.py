@@ -99,32 +99,33 @@ def _name(command: Mapping[str, Any]) -> str:
     return next(iter(command), "")  # pymongo shows nothing of those that log in
 
 
-class Meanwhile:
-    """Does something else at a command of this process to MongoDB, once, before it goes on."""
-
-    @contextlib.contextmanager
-    def at(self, moment: str, command: str, work: Callable[[], object]) -> Iterator[None]:
-        """Inside of the block, do ``work`` ``"before"`` the first such command is sent, or when it is ``"answered"``.
-
-        ``command`` is its name and what the name of its collection ends with: ``"find .resources"``.
-        """
-        name, _, collection = command.partition(" ")
-        waiting = [work]
-
-        def hear(now: str, database: str, sent: Mapping[str, Any]) -> None:
-            if waiting and now == moment and name == _name(sent) and str(sent[name]).endswith(collection):
-                waiting.pop()()
-
-        before = _LISTENER.hearers
-        _LISTENER.hearers += (hear,)
-        try:
-            yield
-            assert not waiting, f"{command} was not sent"
-        finally:
-            _LISTENER.hearers = before
+@contextlib.contextmanager
+def hearing(hear: Callable[[str, str, Mapping[str, Any]], None]) -> Iterator[None]:
+    """Inside of the block, tell ``hear`` of each command."""
+    before = _LISTENER.hearers
+    _LISTENER.hearers += (hear,)
+    try:
+        yield
+    finally:
+        _LISTENER.hearers = before
 
 
-meanwhile: Final = Meanwhile()
+@contextlib.contextmanager
+def meanwhile(moment: str, command: str, work: Callable[[], object]) -> Iterator[None]:
+    """Inside of the block, do ``work`` ``"before"`` the first such command is sent, or when it is ``"answered"``, once.
+
+    ``command`` is its name and what the name of its collection ends with: ``"find .resources"``.
+    """
+    name, _, collection = command.partition(" ")
+    waiting = [work]
+
+    def hear(now: str, database: str, sent: Mapping[str, Any]) -> None:
+        if waiting and now == moment and name == _name(sent) and str(sent[name]).endswith(collection):
+            waiting.pop()()
+
+    with hearing(hear):
+        yield
+        assert not waiting, f"{command} was not sent"
 
 
 def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> bool:
@@ -145,8 +146,8 @@ def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> boo
             os.kill(os.getpid(), signal.SIGKILL)
 
     def work_and_hear() -> None:
-        _LISTENER.hearers += (hear,)
-        work()
+        with hearing(hear):
+            work()
 
     status = in_fork(work_and_hear)
     if status not in (0, -signal.SIGKILL):

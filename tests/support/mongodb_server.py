@@ -12,14 +12,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pymongo
 import trustme
-from process_harness import frozen
 from pymongo.errors import OperationFailure, PyMongoError
 
 #: A test that waits longer than this for mongod has found a mongod that does not come.
@@ -104,16 +102,13 @@ class MongoDBServer:
 
     # ------------------------------------------------------------------ addresses
 
-    def uri(
-        self, database: str = "", *, login: bool = True, host: str = "127.0.0.1", port: int | None = None, **options: object
-    ) -> str:
+    def uri(self, database: str = "", *, login: bool = True, host: str = "127.0.0.1", **options: object) -> str:
         """The URI of this server.
 
         Args:
             database: the default database.
             login: whether it holds user and password.
             host: another name of it.
-            port: another port, that of a proxy.
             options: further options, e.g. ``timeoutMS=1000``; None leaves one of ours out.
         """
         ours: dict[str, object] = {"directConnection": "true"}
@@ -124,7 +119,7 @@ class MongoDBServer:
             credentials = f"{self.user}:{quote(self.password, safe='')}@"
             ours |= {"authSource": "admin"}
         query = urlencode({name: value for name, value in (ours | options).items() if value is not None})
-        return f"mongodb://{credentials}{host}:{port or self.port}/{database}?{query}"
+        return f"mongodb://{credentials}{host}:{self.port}/{database}?{query}"
 
     def client(self, *, login: bool = True, **options: Any) -> pymongo.MongoClient[Any]:
         """A client of this server; the caller closes it."""
@@ -195,10 +190,6 @@ class MongoDBServer:
         process.kill()
         process.wait()
         self._tell_watchdog("none")
-
-    def frozen(self) -> AbstractContextManager[None]:
-        """Let it hang inside of the block."""
-        return frozen(self.pid)
 
     def stop(self) -> None:
         """End it and remove all that is its own."""

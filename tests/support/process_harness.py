@@ -337,18 +337,21 @@ def flipped(data: bytes, position: int) -> bytes:
     return bytes(changed)
 
 
-def flip_file(path: Path, position: int) -> None:
-    """Flip one bit of a file without its store."""
+def flip_file(path: Path, position: int, *, keep_time: bool = False) -> None:
+    """Flip one bit of a file without its store; ``keep_time``: set the time of its last change back, as far as one may."""
+    status = path.stat()
     with path.open("r+b") as file:
         file.seek(position // 8)
         byte = file.read(1)
         file.seek(position // 8)
         file.write(flipped(byte, position % 8))
+    if keep_time:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def each_flip(data: bytes) -> Iterator[bytes]:
-    """``data`` with each of its bits flipped in turn."""
-    return (flipped(data, position) for position in range(8 * len(data)))
+def each_flip(data: bytes, step: int = 1) -> Iterator[bytes]:
+    """``data`` with each of its bits flipped in turn, or every ``step``-th."""
+    return (flipped(data, position) for position in range(0, 8 * len(data), step))
 
 
 def each_cut(data: bytes, step: int = 1) -> Iterator[bytes]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from typing_extensions import Self
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -52,7 +54,7 @@ class Seen:
 
 
 class WebServer:
-    """Answers GET and HEAD requests by :meth:`answer`.
+    """Answers GET and HEAD requests by :meth:`answer`; a context manager.
 
     Args:
         context: a TLS context, to answer ``https``; None for ``http``.
@@ -107,6 +109,12 @@ class WebServer:
         self.origin = f"http{'s' if context else ''}://{host}:{self.port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def answer(self, seen: Seen) -> Answer:
         """The answer to a request."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.pool import Pool
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,6 @@ def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
     assert list(results) == [number * number for number in range(1, 20)]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
     go = threading.Event()
     busy = waiting.submit(go.wait, 30)
@@ -74,17 +73,19 @@ def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.2, 60])
-def test_the_end_of_python_waits_for_a_moment_only(seconds: float) -> None:
+def test_the_end_of_python_waits_for_a_moment_only_and_says_nothing(seconds: float) -> None:
     program = f"""
 import time
+from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import waiting
+kept = ByteCache(1, len)
 waiting.submit(time.sleep, {seconds})
 waiting.submit(print, "done")
 time.sleep(0.1)
 """
     began = time.monotonic()
 
-    assert run_python("-c", program) == ("done\n", "")
+    assert run_python("-W", "error", "-c", program) == ("done\n", "")
     assert time.monotonic() - began < 15
 
 
@@ -97,7 +98,6 @@ class Counted:
         self.n_forks += 1
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_method_is_called_in_the_child_only() -> None:
     counted = Counted()
 
@@ -105,13 +105,6 @@ def test_a_method_is_called_in_the_child_only() -> None:
     assert counted.n_forks == 0
 
 
-def test_nothing_is_said_at_the_end_of_python() -> None:
-    program = "from data_stack.util.byte_cache import ByteCache; import data_stack.util.executor; kept = ByteCache(1, len)"
-
-    assert run_python("-W", "error", "-c", program) == ("", "")
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_lock_is_free_in_a_fork() -> None:
     lock = ForkLock()
 
@@ -130,7 +123,6 @@ def test_it_counts_what_it_keeps_and_keeps_to_its_limit(puts: list[tuple[int, in
     assert cache.n_bytes == sum(map(len, kept.values())) <= 16
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
     inside, go = threading.Event(), threading.Event()
 
@@ -172,6 +164,5 @@ def test_worker_threads_share_them(n_workers: int) -> None:
     assert n_threads_here() == n_processors()
 
 
-def test_a_process_of_multiprocessing_has_one() -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(n_threads) == 1
+def test_a_process_of_multiprocessing_has_one(spawned: Pool) -> None:
+    assert spawned.apply(n_threads) == 1

@@ -1,27 +1,31 @@
-"""Downloads from servers that cut, stall, lie, redirect and refuse."""
+"""Downloads from servers that cut, stall, lie, redirect and refuse; those that one command began and another one ends."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import logging
+import os
 import random
 import signal
+import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from process_harness import start_python, until
+from web_server import ScriptedServer
 
 from data_stack.exception import RetrievalError, SeveralRetrievalErrors
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, RetrievedResource, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector
-
-if TYPE_CHECKING:
-    from web_server import ScriptedServer
+from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
+from data_stack.stores.upkeep import collect_garbage
+from data_stack.testing.storage import content
 
 BODY = random.Random(7).randbytes(200_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()
@@ -32,16 +36,11 @@ QUICK = Limits(n_retries=2, backoff_seconds=0.01, max_wait_seconds=0.3)
 
 
 def fetch(
-    store: FileStorageConnector, *sources: str, timeout_seconds: float = 5.0, limits: Limits = QUICK, **fields: Any
+    store: StorageConnector, *sources: str, timeout_seconds: float = 5.0, limits: Limits = QUICK, **fields: Any
 ) -> RetrievedResource:
     """Retrieve one resource ``raw/data`` from ``sources``."""
     definition = ResourceDefinition("raw/data", sources[0], mirrors=sources[1:], **fields)
     return retrieve([definition], store, timeout_seconds=timeout_seconds, limits=limits)[0]
-
-
-def stored(store: FileStorageConnector) -> bytes:
-    with store.get_resource("raw/data") as resource:
-        return resource.read()
 
 
 def refusal(store: FileStorageConnector, *sources: str, **options: Any) -> str:
@@ -60,12 +59,11 @@ def test_a_cut_download_goes_on_where_it_was_cut(store: FileStorageConnector, se
 
     fetch(store, server.script("/data.bin", good | {"cut_at": 120_000}, good), sha256=SHA256)
 
-    assert stored(store) == BODY
+    assert content(store, "raw/data") == BODY
     first, second = server.requests
     assert "range" not in first.headers
     assert second.headers["if-range"] == '"one"'
-    offset = int(second.headers["range"].removeprefix("bytes=").removesuffix("-"))
-    assert 119_000 < offset <= 120_000
+    assert 119_000 < offset_of(server, 1) <= 120_000
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,7 @@ def test_a_download_that_cannot_be_resumed_faithfully_begins_again(
 
     fetch(store, server.script("/data.bin", first, second, {"body": BODY}))  # no digest: nothing else would notice a mixture
 
-    assert stored(store) == BODY
+    assert content(store, "raw/data") == BODY
 
 
 @pytest.mark.parametrize("announced", [-1, "chunked", 200_001])
@@ -194,7 +192,7 @@ def test_an_encoded_answer_is_never_decoded(store: FileStorageConnector, server:
     assert "encoded as gzip" in refusal(store, url)
     fetch(store, url, sha256=hashlib.sha256(packed).hexdigest())  # servers say so of files that simply are gzip files
 
-    assert stored(store) == packed
+    assert content(store, "raw/data") == packed
 
 
 # ---------------------------------------------------------------------- redirects
@@ -208,7 +206,7 @@ def test_five_redirects_are_followed_and_six_are_not(store: FileStorageConnector
     assert "redirects more than 5 times" in refusal(store, server.origin + "/6")
     fetch(store, server.origin + "/5", sha256=SHA256)
 
-    assert stored(store) == BODY
+    assert content(store, "raw/data") == BODY
 
 
 # ---------------------------------------------------------------------- secrets
@@ -285,7 +283,7 @@ def test_offline_touches_no_network_and_deletes_nothing(
 
     assert "data-stack import-file raw/data" in str(caught.value)
     assert server.requests == []
-    assert stored(store) == b"wrong"
+    assert content(store, "raw/data") == b"wrong"
 
 
 # ---------------------------------------------------------------------- a process of its own
@@ -307,3 +305,142 @@ def test_ctrl_c_ends_promptly_and_publishes_nothing(store: FileStorageConnector,
 
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
+
+
+# ---------------------------------------------------------------------- goes on in another command
+
+
+LONG = random.Random(7).randbytes(1_000_000)
+LONG_SHA256 = hashlib.sha256(LONG).hexdigest()
+CUT = 600_000
+GOOD: dict[str, Any] = {"body": LONG, "headers": {"ETag": '"one"'}, "ranges": True}
+ONCE = Limits(n_retries=0, backoff_seconds=0.001)
+
+
+def resume(store: StorageConnector, url: str, *, sha256: str | None = LONG_SHA256) -> None:
+    fetch(store, url, sha256=sha256, limits=ONCE, timeout_seconds=20)
+
+
+def interrupt(store: StorageConnector, url: str, *, sha256: str | None = LONG_SHA256) -> None:
+    """A download that fails in the middle."""
+    with pytest.raises(RetrievalError):
+        resume(store, url, sha256=sha256)
+    with contextlib.suppress(FileNotFoundError):
+        assert store.list_resources() == []
+
+
+def partials(tmp_path: Path) -> list[Path]:
+    """What waits to be gone on with."""
+    return [path for path in tmp_path.rglob(".~*") if path.is_file()]
+
+
+def offset_of(server: ScriptedServer, number: int) -> int:
+    """From which byte on a request asks."""
+    return int(server.requests[number].headers.get("range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+
+
+def interrupted_for_ever(server: ScriptedServer, *then: dict[str, Any]) -> str:
+    """A URL whose first answer is cut, and the second one too, before it brings anything."""
+    return server.script("/data", GOOD | {"cut_at": CUT}, GOOD | {"cut_at": 0, "reset": True}, *then)
+
+
+CHANGED = {"body": LONG, "headers": {"ETag": '"two"'}, "ranges": True}
+
+
+@pytest.mark.parametrize("then", [GOOD, CHANGED, {"body": LONG}], ids=["good", "changed", "without ranges"])
+def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it_must(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path, then: dict[str, Any]
+) -> None:
+    url = interrupted_for_ever(server, then)
+
+    interrupt(store, url)
+    resume(store, url)
+
+    assert content(store, "raw/data") == LONG
+    assert server.requests[-1].headers["if-range"] == '"one"'
+    assert CUT - 1024 < offset_of(server, -1) <= CUT
+    assert partials(tmp_path) == []
+
+
+def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+    url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
+    place = str(tmp_path / "store")
+    program = (
+        "import sys; from data_stack import storage_connector_from_url as store;"
+        "from data_stack.io.retriever import retrieve; from data_stack.io.resource_definition import ResourceDefinition;"
+        "retrieve([ResourceDefinition('raw/data', sys.argv[1], sha256=sys.argv[2])], store(sys.argv[3]))"
+    )
+    with start_python("-c", program, url, LONG_SHA256, place) as process:
+        until(lambda: any(path.stat().st_size > CUT / 2 for path in partials(tmp_path)))
+        process.kill()
+
+    store.remove_abandoned()  # as the next preparation does
+    resume(store, url)
+
+    assert content(store, "raw/data") == LONG
+    assert offset_of(server, -1) > CUT / 2
+    assert partials(tmp_path) == []
+
+
+def test_what_was_damaged_meanwhile_is_found_and_fetched_anew_once(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path
+) -> None:
+    url = interrupted_for_ever(server, GOOD)
+    interrupt(store, url)
+    (partial,) = partials(tmp_path)
+    with open(partial, "r+b") as file:
+        file.write(bytes(1000))
+    before = len(server.requests)
+
+    resume(store, url)
+
+    assert content(store, "raw/data") == LONG
+    assert [offset_of(server, number) > 0 for number in range(before, len(server.requests))] == [True, False]
+    assert partials(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "sha256"),
+    [({"ETag": '"one"'}, None), ({"ETag": 'W/"one"'}, LONG_SHA256), ({}, LONG_SHA256)],
+    ids=["digest", "weak", "none"],
+)
+def test_nothing_is_kept_that_could_not_be_verified(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path, headers: dict[str, str], sha256: str | None
+) -> None:
+    answer = GOOD | {"headers": headers}
+
+    interrupt(store, server.script("/data", answer | {"cut_at": CUT}, answer | {"cut_at": 0, "reset": True}), sha256=sha256)
+
+    assert partials(tmp_path) == []
+
+
+def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+    interrupt(store, interrupted_for_ever(server))
+    (partial,) = partials(tmp_path)
+
+    assert collect_garbage(store, DAY_SECONDS, dry_run=False) == []
+    assert [garbage.size for garbage in collect_garbage(store, 0.0, dry_run=True)] == [partial.stat().st_size]
+    os.utime(partial, (time.time() - DAY_SECONDS - 1,) * 2)
+    (garbage,) = collect_garbage(store, DAY_SECONDS, dry_run=False)
+
+    assert garbage.reason == "an interrupted download"
+    assert not partial.exists()
+
+
+def test_one_that_is_under_way_is_neither_swept_nor_shared(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path
+) -> None:
+    url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
+    first = threading.Thread(target=resume, args=(store, url))
+    first.start()
+    until(lambda: any(path.stat().st_size for path in partials(tmp_path)))
+
+    swept = collect_garbage(store, 0.0, dry_run=False)
+    resume(store, url)
+    server.stopped.set()  # the first one is cut, goes on by itself and is published too
+    first.join()
+
+    assert swept == []
+    assert [offset_of(server, number) > 0 for number in range(3)] == [False, False, True]
+    assert content(store, "raw/data") == LONG
+    assert partials(tmp_path) == []

@@ -357,6 +357,12 @@ SIZES = {"small": 10_001, "b/empty": 0, "b/one": 900_000, "c": 24 * BLOCK_BYTES,
 DATA = {identifier: hashlib.shake_128(identifier.encode()).digest(size) for identifier, size in SIZES.items()}
 
 
+@pytest.fixture
+def failures(tmp_path: Path) -> Path:
+    (tmp_path / "failures").mkdir()
+    return tmp_path / "failures"
+
+
 def forked(work: Callable[[], object], failures: Path) -> int:
     """Run ``work`` in a child, which leaves a file in ``failures`` should it raise; return its process number."""
     child = os.fork()
@@ -386,13 +392,11 @@ def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> N
 
 @pytest.mark.parametrize("max_bytes", [None, 4_000_000])
 def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
-    remote: Remote, tmp_path: Path, max_bytes: int | None
+    remote: Remote, tmp_path: Path, failures: Path, max_bytes: int | None
 ) -> None:
     for identifier, data in DATA.items():
         remote.set_resource(identifier, data)
     chance = random.Random(max_bytes)
-    failures = tmp_path / "failures"
-    failures.mkdir()
     for round_number in range(sized(2, full=9)):
         cached = CachedStorageConnector(remote, tmp_path / f"cache{round_number // 3}", max_bytes)
         children = [
@@ -472,12 +476,6 @@ def finish(children: list[int], failures: Path) -> None:
     for child in children:
         os.waitpid(child, 0)
     assert [file.read_text() for file in failures.iterdir()] == []
-
-
-@pytest.fixture
-def failures(tmp_path: Path) -> Path:
-    (tmp_path / "failures").mkdir()
-    return tmp_path / "failures"
 
 
 def test_eight_processes_fetch_each_block_once(bucket: CountingServer, tmp_path: Path, failures: Path) -> None:

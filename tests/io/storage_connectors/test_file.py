@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from process_harness import flip_file
 
 from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.integrity import BLOCK_BYTES, seal_json
@@ -28,19 +29,14 @@ DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK + 17)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return tmp_path / "data"
+    return tmp_path / "store"
 
 
 @pytest.fixture
-def connector(root: Path) -> FileStorageConnector:
-    return FileStorageConnector(str(root))
-
-
-@pytest.fixture
-def stored(connector: FileStorageConnector) -> FileStorageConnector:
+def stored(store: FileStorageConnector) -> FileStorageConnector:
     """A store with the resource d/x."""
-    connector.set_resource("d/x", DATA)
-    return connector
+    store.set_resource("d/x", DATA)
+    return store
 
 
 @pytest.fixture
@@ -52,12 +48,12 @@ def private_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("private_files")
-def test_a_store_in_a_folder_of_a_group_is_the_group_s(connector: FileStorageConnector, root: Path) -> None:
+def test_a_store_in_a_folder_of_a_group_is_the_group_s(store: FileStorageConnector, root: Path) -> None:
     root.mkdir()
     root.chmod(0o2770)
 
-    connector.set_resource("d/1/x", DATA)
-    with connector.lease("d/1") as lease:
+    store.set_resource("d/1/x", DATA)
+    with store.lease("d/1") as lease:
         assert lease.acquire()
         modes = {path.relative_to(root): stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*")}
 
@@ -67,54 +63,55 @@ def test_a_store_in_a_folder_of_a_group_is_the_group_s(connector: FileStorageCon
 
 
 @pytest.mark.usefixtures("private_files")
-def test_a_resource_is_a_plain_file_of_its_name(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("mnist/raw/labels.gz", io.BytesIO(b"abc"))
+def test_a_resource_is_a_plain_file_of_its_name(store: FileStorageConnector, root: Path) -> None:
+    store.set_resource("mnist/raw/labels.gz", io.BytesIO(b"abc"))
 
     assert stat.S_IMODE((root / "mnist/raw/labels.gz").stat().st_mode) == 0o600
     assert (root / "mnist/raw/labels.gz").read_bytes() == b"abc"
     assert isinstance(StorageConnectorFactory.get_file_storage_connector(str(root)), FileStorageConnector)
-    assert connector.root_path == str(root)
+    assert store.root_path == str(root)
 
 
 # ---------------------------------------------------------------------- containment
 
 
-def test_an_absolute_identifier_below_the_root_is_tolerated(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource(str(root / "ham10k/raw.h5"), b"x")
+def test_an_absolute_identifier_below_the_root_is_tolerated(store: FileStorageConnector, root: Path) -> None:
+    store.set_resource(str(root / "ham10k/raw.h5"), b"x")
 
-    assert connector.has_resource("ham10k/raw.h5")
-    assert content(connector, str(root / "ham10k/raw.h5")) == b"x"
+    assert store.has_resource("ham10k/raw.h5")
+    assert content(store, str(root / "ham10k/raw.h5")) == b"x"
     with pytest.raises(DataStackError):
-        connector.has_resource(str(root) + "/../outside")
+        store.has_resource(str(root) + "/../outside")
 
 
-def test_the_root_may_be_a_link_and_nothing_in_it(tmp_path: Path) -> None:
+def test_the_root_may_be_a_link_and_nothing_in_it_and_folders_and_pipes_are_no_resources(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "secret").write_bytes(b"secret")
-    connector = FileStorageConnector(tmp_path / "link")
-    connector.set_resource("big/file", b"inside")
+    store = FileStorageConnector(tmp_path / "link")
+    store.set_resource("big/file", b"inside")
     links = {"folder": "big", "file": "big/file", "out": str(tmp_path), "out_file": str(tmp_path / "secret")}
     for name, target in links.items():
         (tmp_path / "real" / name).symlink_to(target)
+    os.mkfifo(tmp_path / "real" / "pipe")
 
-    for identifier in ("folder/file", "file", "out/secret", "out_file", "out/new"):
-        assert not connector.has_resource(identifier)
+    for identifier in ("folder/file", "file", "out/secret", "out_file", "out/new", "big", "pipe"):
+        assert not store.has_resource(identifier)
         with pytest.raises(ResourceNotFoundError):
-            connector.get_resource(identifier)
+            store.get_resource(identifier)
     for identifier in ("folder/new", "out/secret", "out/new"):
         with pytest.raises(StorageError):
-            connector.set_resource(identifier, b"overwritten")
-    assert connector.list_resources() == ["big/file"]
+            store.set_resource(identifier, b"overwritten")
+    assert store.list_resources() == ["big/file"]
     assert (tmp_path / "secret").read_bytes() == b"secret"
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_swapped_for_a_link_never_leads_out(connector: FileStorageConnector, root: Path, tmp_path: Path) -> None:
+def test_a_folder_swapped_for_a_link_never_leads_out(store: FileStorageConnector, root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "f").write_bytes(b"SECRET")
-    connector.set_resource("d/f", b"inside")
+    store.set_resource("d/f", b"inside")
     stop = threading.Event()
 
     def swap() -> None:
@@ -131,7 +128,7 @@ def test_a_folder_swapped_for_a_link_never_leads_out(connector: FileStorageConne
         while (read == 0 or n_tries < 300) and time.monotonic() < deadline:
             n_tries += 1
             try:
-                assert content(connector, "d/f") == b"inside"
+                assert content(store, "d/f") == b"inside"
                 read += 1
             except DataStackError:
                 pass
@@ -143,125 +140,104 @@ def test_a_folder_swapped_for_a_link_never_leads_out(connector: FileStorageConne
     assert (outside / "f").read_bytes() == b"SECRET"
 
 
-def test_folders_devices_and_pipes_are_no_resources(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("a/b/c", b"x")
-    os.mkfifo(root / "fifo")
-
-    for identifier in ("a/b", "fifo"):
-        assert not connector.has_resource(identifier)
-        with pytest.raises(ResourceNotFoundError):
-            connector.get_resource(identifier)
-    assert connector.list_resources() == ["a/b/c"]
-
-
 @pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a/b", "a")])
-def test_a_resource_in_the_way_of_another_is_our_error(connector: FileStorageConnector, first: str, second: str) -> None:
-    connector.set_resource(first, b"1")
+def test_a_resource_in_the_way_of_another_is_our_error(store: FileStorageConnector, first: str, second: str) -> None:
+    store.set_resource(first, b"1")
 
     with pytest.raises(StorageError, match=f"could not store '{second}'"):
-        connector.set_resource(second, b"2")
+        store.set_resource(second, b"2")
 
-    assert connector.list_resources() == [first]
-    assert content(connector, first) == b"1"
+    assert store.list_resources() == [first]
+    assert content(store, first) == b"1"
 
 
 # ---------------------------------------------------------------------- digests
 
 
 def test_a_file_that_other_means_put_there_has_no_recorded_digest_until_it_was_read(
-    connector: FileStorageConnector, root: Path
+    store: FileStorageConnector, root: Path
 ) -> None:
     root.mkdir()
     (root / "by_hand").write_bytes(b"abc")
 
-    assert connector.stat("by_hand").sha256 is None
-    assert connector.verify_resource("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()
-    assert connector.stat("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()  # known, having been read
+    assert store.stat("by_hand").sha256 is None
+    assert store.verify_resource("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()
+    assert store.stat("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()  # known, having been read
 
 
-def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("x", b"abc")
+def test_a_damaged_record_only_makes_the_digest_unknown(store: FileStorageConnector, root: Path) -> None:
+    store.set_resource("x", b"abc")
     note_on_it = root / ".data_stack/digests/x~"
     note = note_on_it.read_bytes()
     earlier_format = b'{"format": 3, "size": 3, "sha256": "", "facts": []}\n' + bytes(16)
     for damage in (b"", b"{", note[:-1], note[:20] + b"?" + note[21:], seal_json({"size": 3}), earlier_format):
         note_on_it.write_bytes(damage)
 
-        assert connector.stat("x").sha256 is None
-        assert content(connector, "x") == b"abc"
+        assert store.stat("x").sha256 is None
+        assert content(store, "x") == b"abc"
 
 
 # ---------------------------------------------------------------------- left-overs
 
 
-def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("a", b"x")
+def test_temporaries_of_other_machines_are_left_until_they_are_old(store: FileStorageConnector, root: Path) -> None:
+    store.set_resource("a", b"x")
     name = ".~0123456789ab-1-2-deadbeef"
     for folder in ("d", "e", "."):
         (root / folder).mkdir(exist_ok=True)
         (root / folder / name).write_bytes(b"half")
-    assert connector.remove_abandoned() == []
+    assert store.remove_abandoned() == []
 
     for folder in ("d", "e", "."):
         os.utime(root / folder / name, (time.time() - 2 * 24 * 3600,) * 2)
 
-    assert connector.remove_abandoned("d/x") == [f"d/{name}"]
-    assert sorted(connector.remove_abandoned()) == [name, f"e/{name}"]
-    connector.set_resource("e", b"in the place of an empty folder")
+    assert store.remove_abandoned("d/x") == [f"d/{name}"]
+    assert sorted(store.remove_abandoned()) == [name, f"e/{name}"]
+    store.set_resource("e", b"in the place of an empty folder")
 
 
-def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("a", b"x")
+def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(store: FileStorageConnector, root: Path) -> None:
+    store.set_resource("a", b"x")
     alive, dead = (root / f".~{owner}-deadbeef" for owner in (this_process(), f"{this_machine()}-1-0"))
     for path in (alive, dead):
         path.write_bytes(b"half")
     os.utime(alive, (0, 0))
 
-    assert [garbage.name for garbage in connector.collect_garbage(dry_run=True)] == [dead.name]
-    assert connector.remove_abandoned() == [dead.name]
+    assert [garbage.name for garbage in store.collect_garbage(dry_run=True)] == [dead.name]
+    assert store.remove_abandoned() == [dead.name]
     assert alive.exists()
 
 
-def test_bytes_written_in_any_order_have_the_digest_of_the_file(connector: FileStorageConnector) -> None:
+def test_bytes_written_in_any_order_have_the_digest_of_the_file(store: FileStorageConnector) -> None:
     # As many bytes as the file has, others than it has.
-    with connector.create("x") as writer:
+    with store.create("x") as writer:
         for offset, piece in ((0, b"abc"), (0, b"xyz"), (6, b"def")):
             writer.seek(offset)
             assert writer.write(piece) == 3
 
-    assert content(connector, "x") == b"xyz\0\0\0def"
-    assert connector.stat("x").sha256 == hashlib.sha256(b"xyz\0\0\0def").hexdigest()
+    assert content(store, "x") == b"xyz\0\0\0def"
+    assert store.stat("x").sha256 == hashlib.sha256(b"xyz\0\0\0def").hexdigest()
 
 
-def test_a_prefix_never_leads_out(connector: FileStorageConnector, root: Path) -> None:
+def test_a_prefix_never_leads_out(store: FileStorageConnector, root: Path) -> None:
     for name in ("a/b/1", "a/b/2", "a/c", "other/1"):
-        connector.set_resource(name, b"")
+        store.set_resource(name, b"")
     (root / "link").symlink_to("a")
 
-    assert connector.list_resources("a/b/") == ["a/b/1", "a/b/2"]
-    assert connector.list_resources("a/b/2") == ["a/b/2"]
+    assert store.list_resources("a/b/") == ["a/b/1", "a/b/2"]
+    assert store.list_resources("a/b/2") == ["a/b/2"]
     for prefix in ("link/", "link/b/", f"{root}/", f"{root}/a/", "/etc/", "../", "a/../a/", "missing/"):
-        assert connector.list_resources(prefix) == []
-
-
-def flip(path: Path, offset: int, *, traceless: bool = False) -> None:
-    """Change one bit; ``traceless``: with the time of the last change set back, as far as the system lets one."""
-    status = path.stat()
-    with open(path, "r+b") as file:
-        file.seek(offset)
-        file.write(bytes([DATA[offset] ^ 16]))
-    if traceless:
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert store.list_resources(prefix) == []
 
 
 # ---------------------------------------------------------------------- damage
 
 
-@pytest.mark.parametrize("traceless", [False, True])
+@pytest.mark.parametrize("keep_time", [False, True])
 def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
-    stored: FileStorageConnector, root: Path, traceless: bool
+    stored: FileStorageConnector, root: Path, keep_time: bool
 ) -> None:
-    flip(root / "d/x", 2 * BLOCK + 5, traceless=traceless)
+    flip_file(root / "d/x", 8 * (2 * BLOCK + 5), keep_time=keep_time)
 
     assert stored.stat("d/x").sha256 is None
     with stored.get_resource("d/x") as resource:
@@ -276,7 +252,7 @@ def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
 
 def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageConnector, root: Path) -> None:
     # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
-    flip(root / "d/x", BLOCK)
+    flip_file(root / "d/x", 8 * BLOCK)
     notes = DigestNotes(str(root / ".data_stack/digests"))
     noted = notes.read("d/x")
     assert noted is not None
@@ -297,10 +273,10 @@ def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageCo
 @pytest.mark.parametrize(
     "touch",
     [
-        "touch data/d/x",
-        "chmod 600 data/d/x",
-        "cp -r data copy; rm -r data; mv copy data",
-        "tar -cf a.tar data; rm -r data; tar -xf a.tar",
+        "touch store/d/x",
+        "chmod 600 store/d/x",
+        "cp -r store copy; rm -r store; mv copy store",
+        "tar -cf a.tar store; rm -r store; tar -xf a.tar",
     ],
 )
 def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(

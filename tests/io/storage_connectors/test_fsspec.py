@@ -14,17 +14,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import paramiko
 import pytest
+from process_harness import frozen, run_python
 from s3_server import S3Server
+from sftp_server import PASSWORD, USER, SFTPServer
 
 from data_stack.exception import (
-    ChecksumMismatchError,
     ConfigError,
-    DamagedBlockError,
     DatasetFileCorruptError,
-    ReadOnlyStorageError,
     ResourceChangedError,
+    StorageError,
     StorageUnavailableError,
 )
 from data_stack.io.integrity import BLOCK_BYTES, block_digest
@@ -36,6 +38,7 @@ from data_stack.testing.storage import content
 PART = random.Random(1).randbytes(PART_BYTES)
 BIG = PART + random.Random(2).randbytes(300_000)
 BLOCK = BLOCK_BYTES
+LARGE = os.urandom(1 << 20) * 5
 
 
 @pytest.fixture
@@ -78,24 +81,6 @@ def test_a_resource_of_several_parts_comes_back_whole_and_in_ranges(connector: F
 # ---------------------------------------------------------------------- damage
 
 
-def test_a_flipped_bit_in_a_part_names_resource_and_block(connector: FsspecStorageConnector, root: Path) -> None:
-    connector.set_resource("a", BIG)
-    damaged = next(path for path in part_files(root) if path.read_bytes() == PART)
-    damaged.write_bytes(PART[:BLOCK] + bytes([PART[BLOCK] ^ 4]) + PART[BLOCK + 1 :])
-
-    with pytest.raises(DamagedBlockError, match="'a'") as damage:
-        content(connector, "a")
-
-    assert damage.value.block == 1
-    with pytest.raises(DamagedBlockError):
-        connector.read_ranges("a", [(BLOCK, 1)])
-    assert connector.read_ranges("a", [(PART_BYTES, 10)]) == [BIG[PART_BYTES : PART_BYTES + 10]]
-    with pytest.raises(ChecksumMismatchError):
-        connector.verify_resource("a")
-    connector.set_resource("a", BIG)
-    assert content(connector, "a") == BIG
-
-
 def hostile(line: bytes | None = None, rest: bytes = block_digest(b"small") + b"small", **changes: Any) -> bytes:
     """A pointer with a right digest of itself and wrong fields."""
     fields = {
@@ -132,16 +117,6 @@ def test_a_hostile_pointer_is_an_error_of_ours(connector: FsspecStorageConnector
 
 
 # ---------------------------------------------------------------------- replaced, deleted, put there by others
-
-
-def test_a_reader_whose_bytes_were_collected_is_told(connector: FsspecStorageConnector) -> None:
-    connector.set_resource("a", BIG)
-    with connector.get_resource("a") as resource:
-        connector.set_resource("a", b"new")
-        connector.collect_garbage(0)
-
-        with pytest.raises(ResourceChangedError):
-            resource.read()
 
 
 def test_what_another_tool_put_there_is_read_listed_and_deleted(s3: FsspecStorageConnector) -> None:
@@ -187,19 +162,6 @@ def test_what_another_tool_replaces_is_not_mixed(s3: FsspecStorageConnector) -> 
 
 
 # ---------------------------------------------------------------------- garbage
-
-
-def test_garbage_is_collected_after_its_grace(connector: FsspecStorageConnector, root: Path) -> None:
-    connector.set_resource("a", BIG)
-    connector.set_resource("b", PART)
-    connector.delete_resource("a")
-
-    assert connector.collect_garbage(3600) == []
-    assert [garbage.size for garbage in connector.collect_garbage(0, dry_run=True)] == [PART_BYTES, 300_000]
-    assert len(part_files(root)) == 3
-    assert [garbage.size for garbage in connector.collect_garbage(0)] == [PART_BYTES, 300_000]
-    assert connector.collect_garbage(0) == []
-    assert content(connector, "b") == PART
 
 
 def test_an_upload_whose_last_part_is_young_is_left_alone(connector: FsspecStorageConnector, root: Path) -> None:
@@ -255,35 +217,6 @@ def test_a_held_lease_beats_and_ends_with_its_block(
     assert not [thread for thread in threading.enumerate() if thread.name == "data_stack-lease"]
 
 
-# ---------------------------------------------------------------------- reading only
-
-
-def test_a_read_only_store_is_not_written(s3: FsspecStorageConnector, s3_server: S3Server) -> None:
-    s3.set_resource("a", BIG)
-    s3._files.put("plain", b"plain")
-    url, bucket = s3._configuration[0], s3._configuration[0].split("/")[2]
-    reader = FsspecStorageConnector(url, read_only=True, **s3_server.options())
-    before = s3_server.client.list_objects_v2(Bucket=bucket)["Contents"]
-
-    assert content(reader, "a") == BIG
-    assert reader.list_resources() == ["a", "plain"]
-    assert reader.verify_resource("a").size == len(BIG)
-    assert reader.collect_garbage(0, dry_run=True) == []
-    with reader.lease("a") as lease:
-        assert lease.acquire()
-    writes: list[Callable[[], object]] = [
-        lambda: reader.set_resource("b", b""),
-        lambda: reader.set_resource("b", [b""]),
-        lambda: reader.delete_resource("a"),
-        reader.collect_garbage,
-    ]
-    for write in writes:
-        with pytest.raises(ReadOnlyStorageError):
-            write()
-
-    assert s3_server.client.list_objects_v2(Bucket=bucket)["Contents"] == before
-
-
 # ---------------------------------------------------------------------- a server that is slow, lost or silent
 
 
@@ -321,18 +254,15 @@ def test_every_call_ends_within_its_timeout_if_the_server_does_not_answer(s3_ser
             lambda: connector.set_resource("a", PART),
             connector.list_resources,
         ]
-        for call in calls:
-            start = time.monotonic()
-
-            with pytest.raises(StorageUnavailableError, match="s3://bucket"):
-                call()
-            assert time.monotonic() - start < 25
+        check_all_end(calls, "s3://bucket")
 
 
-# ---------------------------------------------------------------------- processes, left-overs
-
-
-# ---------------------------------------------------------------------- secrets
+def check_all_end(calls: list[Callable[[], object]], match: str) -> None:
+    for call in calls:
+        start = time.monotonic()
+        with pytest.raises(StorageUnavailableError, match=match):
+            call()
+        assert time.monotonic() - start < 25
 
 
 # ---------------------------------------------------------------------- URLs
@@ -359,3 +289,109 @@ def test_a_url_gives_options_and_contacts_nothing() -> None:
 def test_a_url_that_names_no_store_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigError):
         FsspecStorageConnector.from_url(url)
+
+
+# ---------------------------------------------------------------------- SFTP
+
+
+@pytest.fixture
+def url(sftp_server: SFTPServer) -> str:
+    return f"sftp://127.0.0.1/{os.urandom(6).hex()}"
+
+
+@pytest.fixture
+def sftp(sftp_server: SFTPServer, url: str) -> FsspecStorageConnector:
+    return FsspecStorageConnector(url, **sftp_server.options())
+
+
+# ---------------------------------------------------------------------- whom it trusts
+
+
+def test_a_server_that_is_not_known_is_refused_with_advice(
+    sftp_server: SFTPServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    connector = FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": None})
+
+    with pytest.raises(StorageError, match="ssh-keyscan") as caught:
+        connector.set_resource("a", b"a")
+
+    assert not isinstance(caught.value, StorageUnavailableError)  # trying again does not help
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_server_with_another_key_than_the_known_one_is_refused(sftp_server: SFTPServer, url: str, tmp_path: Path) -> None:
+    key = paramiko.ECDSAKey.generate()
+    (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{sftp_server.port} {key.get_name()} {key.get_base64()}\n")
+
+    with pytest.raises(StorageError, match="does not match"):
+        FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": tmp_path / "known_hosts"}).has_resource("a")
+
+
+# ---------------------------------------------------------------------- secrets
+
+
+def test_a_login_in_the_url_is_decoded_and_shown_nowhere(sftp_server: SFTPServer, url: str) -> None:
+    place = f"sftp://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{sftp_server.port}/{url.rpartition('/')[2]}"
+    options = f"?knownHosts={sftp_server.known_hosts}"
+    wrong = FsspecStorageConnector.from_url(place.replace("canary", "wrong-canary") + options)
+
+    connector = FsspecStorageConnector.from_url(place + options)
+    connector.set_resource("a", b"a")
+    with pytest.raises(StorageError, match="Check the credentials") as caught:
+        wrong.has_resource("a")
+
+    assert content(connector, "a") == b"a"
+    assert "canary" not in f"{connector!r} {wrong!r} {caught.value!r} {caught.value}"
+    assert not isinstance(caught.value, StorageUnavailableError)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_sweep(
+    sftp: FsspecStorageConnector, sftp_server: SFTPServer, url: str
+) -> None:
+    program = (
+        "import os, sys; from data_stack.io.storage_connectors.owners import this_process;"
+        "open(os.path.join(sys.argv[1], this_process() + '.1'), 'x')"
+    )
+    sftp.set_resource("a", b"a")
+    folder = sftp_server.folder / url.rpartition("/")[2] / ".data_stack/temporaries"
+    (folder / "elsewhere-1-1.1").write_bytes(b"of a process that may live")
+
+    run_python("-c", program, folder)
+    removed = sftp.collect_garbage()
+
+    assert len(removed) == 1
+    assert [file.name for file in folder.iterdir()] == ["elsewhere-1-1.1"]
+
+
+# ---------------------------------------------------------------------- connections
+
+
+def test_a_lost_connection_is_made_anew(sftp: FsspecStorageConnector) -> None:
+    sftp.set_resource("a", LARGE)
+    with sftp.get_resource("a") as resource:
+        beginning = resource.read(10)
+        sftp._files._handle().file_system.client.close()
+
+        assert beginning + resource.read() == LARGE
+    sftp.set_resource("b", b"b")
+    assert content(sftp, "b") == b"b"
+
+
+def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_falls_silent(tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    with SFTPServer(tmp_path / "served") as server, socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        options = server.options()
+        blind = FsspecStorageConnector(
+            "sftp://127.0.0.1/a", timeout_seconds=0.15, **{**options, "port": listener.getsockname()[1]}
+        )
+        connector = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.3, **options)
+        FsspecStorageConnector("sftp://127.0.0.1/a", **options).set_resource("a", LARGE)
+        with connector.get_resource("a") as resource, frozen(server.pid):
+            calls: list[Callable[[], object]] = [resource.read]
+            for each in (blind, connector):
+                calls += [partial(each.has_resource, "a"), partial(each.set_resource, "a", LARGE), each.list_resources]
+            check_all_end(calls, "sftp://")

@@ -1,31 +1,33 @@
-"""How MongoDBStorageConnector talks to the server: which commands, how many, for whom, and what is left when it is done."""
+"""How MongoDBStorageConnector talks to the server: which commands, how many, for whom; the documents that it writes."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import datetime
 import gc
 import hashlib
-import os
 import pickle
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+import gridfs
 import pytest
+from bson import Binary, Int64, ObjectId
 from mongodb_commands import SentCommands, meanwhile
-from mongodb_server import MongoDBServer
-from process_harness import until
+from process_harness import in_fork, open_handles, until
 from pymongo.database import Database
 
-from data_stack.exception import ConfigError, ReadOnlyStorageError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DamagedBlockError, DataStackError, ResourceNotFoundError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 N_CHUNKS = 60
 CONTENT = hashlib.shake_128(b"content").digest((N_CHUNKS - 1) * CHUNK_BYTES + 1234)
+FEW = CONTENT[: 5 * CHUNK_BYTES + 1234]
 
 
 @pytest.fixture
@@ -102,9 +104,7 @@ def test_what_is_published_is_acknowledged_by_the_majority_and_the_journal(
     assert names.index("insert data_stack.chunks") < names.index("findAndModify data_stack.resources", 1)
 
 
-def test_read_concern_and_preference_of_the_connection_string_reach_the_server(
-    mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str
-) -> None:
+def test_read_concern_and_preference_of_the_connection_string_reach_the_server(mongodb_auth_uri: str) -> None:
     uri = on_replica_set(mongodb_auth_uri)
     for options, mode, level in (
         ("", "primary", "majority"),
@@ -126,7 +126,7 @@ def on_replica_set(uri: str) -> str:
     return uri.replace("directConnection=true", "replicaSet=rs0")
 
 
-def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
+def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_auth_uri: str) -> None:
     with MongoDBStorageConnector(on_replica_set(mongodb_auth_uri) + "&readPreference=secondaryPreferred") as connector:
         asking: list[Callable[[str], object]] = [connector.has_resource, connector.get_resource, connector.stat]
         for ask in asking:
@@ -137,9 +137,7 @@ def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_with_aut
             assert modes == ["secondaryPreferred", "primary"]
 
 
-def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(
-    mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str
-) -> None:
+def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(mongodb_auth_uri: str) -> None:
     with MongoDBStorageConnector(
         on_replica_set(mongodb_auth_uri) + "&readPreference=nearest&readConcernLevel=local"
     ) as connector:
@@ -197,55 +195,14 @@ def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_o
     assert sent.names == []
 
 
-# ---------------------------------------------------------------------- reading only
-
-
-def test_a_connector_for_reading_sends_nothing_that_writes(
-    stored: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
-) -> None:
-    collections = set(mongodb.list_collection_names())
-    with MongoDBStorageConnector(mongodb_uri, read_only=True) as reading, SentCommands(mongodb.name) as sent:
-        assert content(reading, "large") == CONTENT
-        assert reading.read_ranges("large", [(5, 5)]) == [CONTENT[5:10]]
-        assert reading.list_resources() == ["large", "small"]
-        assert reading.stat("large").size == len(CONTENT)
-        reading.verify_resource("large")
-        reading.collect_garbage(0, dry_run=True)
-        with reading.lease("large") as lease:
-            lease.acquire()
-        writing: list[Callable[[], object]] = [
-            lambda: reading.set_resource("new", b"x"),
-            lambda: reading.set_resource("new", CONTENT),
-            lambda: reading.create("new").__enter__(),
-            lambda: reading.delete_resource("small"),
-            lambda: reading.collect_garbage(0),
-        ]
-        for write in writing:
-            with pytest.raises(ReadOnlyStorageError):
-                write()
-
-    assert sent.writing == []
-    assert stored.list_resources() == ["large", "small"]
-    assert set(mongodb.list_collection_names()) == collections
-
-
 # ---------------------------------------------------------------------- leases
 
 
 def test_a_forked_process_does_not_hold_its_parents_lease(connector: MongoDBStorageConnector) -> None:
-    def child_acquires() -> int:
-        child = os.fork()
-        if child == 0:
-            try:
-                os._exit(10 + lease.acquire())
-            finally:
-                os._exit(1)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
     with connector.lease("a") as lease:
         assert lease.acquire()
 
-        exit_code = child_acquires()
+        exit_code = in_fork(lambda: 10 + lease.acquire())
 
         assert exit_code == 10
         with connector.lease("a") as other:
@@ -256,11 +213,7 @@ def test_a_forked_process_does_not_hold_its_parents_lease(connector: MongoDBStor
 
 
 def sockets() -> int:
-    links = []
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            links.append(os.readlink(link))
-    return sum(link.startswith("socket:") for link in links)
+    return sum(what.startswith("socket:") for what in open_handles().values())
 
 
 def test_nothing_is_left_after_close(mongodb_uri: str, mongodb_server: Any) -> None:
@@ -294,8 +247,171 @@ def test_who_collects_a_forgotten_connector_as_garbage_is_not_touched(mongodb_ur
     seen: list[str] = []
 
     variable.set("of who collects")
-    with meanwhile.at("before", "endSessions", lambda: seen.append(variable.get())):
+    with meanwhile("before", "endSessions", lambda: seen.append(variable.get())):
         MongoDBStorageConnector(mongodb_uri, timeout_seconds=17).has_resource("a")
         gc.collect()
 
     assert seen == ["of nobody"]
+
+
+# ---------------------------------------------------------------------- documents, and what becomes of damaged ones
+
+
+def documents(mongodb: Database[Any], name: str) -> list[dict[str, Any]]:
+    return list(mongodb[f"data_stack.{name}"].find().sort("_id"))
+
+
+# ---------------------------------------------------------------------- what is written
+
+
+def test_a_large_resource_is_a_pointer_to_a_file_in_chunks_that_gridfs_reads(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    connector.set_resource("a/b.bin", FEW)
+
+    (pointer,) = documents(mongodb, "resources")
+    (file,) = documents(mongodb, "files")
+    chunks = documents(mongodb, "chunks")
+    assert (pointer["length"], pointer["chunkSize"], pointer["sha256"]) == (
+        len(FEW),
+        CHUNK_BYTES,
+        hashlib.sha256(FEW).hexdigest(),
+    )
+    assert pointer["file_id"] == file["_id"]
+    assert "data" not in pointer
+    assert (file["filename"], file["length"], file["chunkSize"]) == ("a/b.bin", len(FEW), CHUNK_BYTES)
+    assert isinstance(file["length"], Int64)
+    assert isinstance(file["uploadDate"], datetime.datetime)
+    assert [(chunk["files_id"], chunk["n"]) for chunk in chunks] == [(file["_id"], n) for n in range(6)]
+    assert [len(chunk["data"]) for chunk in chunks] == [CHUNK_BYTES] * 5 + [1234]
+    assert [len(chunk["digest"]) for chunk in chunks] == [8] * 6
+    bucket = gridfs.GridFSBucket(mongodb, "data_stack")
+    with bucket.open_download_stream_by_name("a/b.bin") as stream:
+        assert stream.read() == FEW
+        stream.seek(CHUNK_BYTES - 5)
+        assert stream.read(10) == FEW[CHUNK_BYTES - 5 : CHUNK_BYTES + 5]
+    assert [(listed.filename, listed.length) for listed in bucket.find()] == [("a/b.bin", len(FEW))]
+
+
+# ---------------------------------------------------------------------- indexes
+
+
+def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(mongodb_uri: str, mongodb: Database[Any]) -> None:
+    file_id = ObjectId()
+    mongodb["theirs.chunks"].insert_one({"files_id": file_id, "n": 0, "data": Binary(b"abc")})
+    mongodb["theirs.files"].insert_one({"_id": file_id, "length": 3, "chunkSize": 1024, "filename": "x"})
+
+    with MongoDBStorageConnector(mongodb_uri, bucket="theirs") as connector:
+        connector.set_resource("a", FEW)
+
+    chunk_indexes = mongodb["theirs.chunks"].index_information().values()
+    assert [index for index in chunk_indexes if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")]
+    file_keys = [index["key"] for index in mongodb["theirs.files"].index_information().values()]
+    assert [("filename", 1), ("uploadDate", 1)] in file_keys
+    assert mongodb["theirs.chunks"].find_one({"files_id": file_id}) is not None
+
+
+# ---------------------------------------------------------------------- damage to ours
+
+BLOCK = FEW[2 * CHUNK_BYTES : 3 * CHUNK_BYTES]
+
+#: Fields of the third chunk; None of a field removes it, and None alone the chunk.
+DAMAGED_CHUNKS: list[dict[str, Any] | None] = [
+    None,
+    {"data": BLOCK[:-1]},
+    {"data": BLOCK + b"x"},
+    {"data": bytes(15 << 20)},
+    {"data": bytes([BLOCK[0] ^ 1]) + BLOCK[1:]},
+    {"data": "x" * CHUNK_BYTES},
+    {"digest": None},
+    {"n": "2"},
+]
+
+DAMAGED_POINTERS: list[dict[str, Any]] = [
+    *({"length": length} for length in (1000, 1 << 62, "1000", True, None)),
+    *({"chunkSize": length} for length in (0, 1 << 40)),
+    *({"sha256": sha256} for sha256 in ("0" * 64, b"0" * 32)),
+    {"file_id": {"$ne": None}},
+    {"data": b"evil", "digest": b"0" * 32},
+    {"modified": "now"},
+]
+
+
+@pytest.fixture
+def victim(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> Callable[[], dict[str, Any]]:
+    """Stores the resources ``victim`` and ``other``; returns the pointer of the first."""
+    connector.set_resource("victim", FEW)
+    connector.set_resource("other", FEW[::-1])
+    return lambda: dict(mongodb["data_stack.resources"].find_one({"_id": "victim"}) or {})
+
+
+def update(collection: Any, query: dict[str, Any], fields: dict[str, Any] | None) -> None:
+    if fields is None:
+        collection.delete_one(query)
+        return
+    absent = [name for name, value in fields.items() if value is None]
+    given = {name: value for name, value in fields.items() if value is not None}
+    collection.update_one(
+        query, {**({"$set": given} if given else {}), **({"$unset": dict.fromkeys(absent, "")} if absent else {})}
+    )
+
+
+def test_a_damaged_block_is_named_and_never_read(
+    connector: MongoDBStorageConnector, victim: Callable[[], dict[str, Any]], mongodb: Database[Any]
+) -> None:
+    chunks = mongodb["data_stack.chunks"]
+    elsewhere = [
+        chunks.find_one({"files_id": victim()["file_id"], "n": 1}),
+        chunks.find_one({"files_id": {"$ne": victim()["file_id"]}, "n": 2}),
+    ]
+    misplaced = [{name: chunk[name] for name in ("data", "digest")} for chunk in elsewhere if chunk is not None]
+    tracemalloc.start()
+    for damage in [*DAMAGED_CHUNKS, *misplaced]:
+        update(chunks, {"files_id": victim()["file_id"], "n": 2}, damage)
+
+        with connector.get_resource("victim") as resource, pytest.raises(DamagedBlockError) as raised:
+            resource.read()
+        with pytest.raises(DamagedBlockError) as raised_by_ranges:
+            connector.read_ranges("victim", [(2 * CHUNK_BYTES + 5, 3)])
+
+        assert {(each.value.identifier, each.value.block) for each in (raised, raised_by_ranges)} == {("victim", 2)}
+        connector.set_resource("victim", FEW)
+        assert content(connector, "victim") == FEW
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert len(misplaced) == 2
+    assert peak < 50 << 20
+
+
+def test_a_damaged_pointer_is_an_error_of_ours(
+    connector: MongoDBStorageConnector, victim: Callable[[], dict[str, Any]], mongodb: Database[Any]
+) -> None:
+    resources = mongodb["data_stack.resources"]
+    other = {name: value for name, value in (resources.find_one({"_id": "other"}) or {}).items() if name != "_id"}
+    for damage in [*DAMAGED_POINTERS, other, {"file_id": other["file_id"]}]:
+        update(resources, {"_id": "victim"}, damage)
+
+        for ask in (content, MongoDBStorageConnector.verify_resource):
+            with pytest.raises(DataStackError, match="'victim'"):
+                ask(connector, "victim")
+        connector.set_resource("victim", FEW)
+        assert content(connector, "victim") == FEW
+    assert content(connector, "other") == FEW[::-1]
+
+
+def test_a_damaged_small_resource_is_an_error_of_ours(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    damaged: list[dict[str, Any]] = [
+        {"data": b"evil!"},
+        {"data": "small"},
+        {"data": None},
+        {"length": 1 << 50},
+        {"data": b"evil!", "sha256": hashlib.sha256(b"evil!").hexdigest()},
+        *({"data": bytes([*b"small"[:i], b"small"[i] ^ 1 << i, *b"small"[i + 1 :]])} for i in range(5)),
+    ]
+    for fields in damaged:
+        connector.set_resource("victim", b"small")
+        mongodb["data_stack.resources"].update_one({"_id": "victim"}, {"$set": fields})
+
+        with pytest.raises(DataStackError, match="'victim'"):
+            content(connector, "victim")

@@ -1,26 +1,36 @@
-"""What MongoDBStorageConnector leaves behind when it is killed, and how it is swept while others read and write."""
+"""What MongoDBStorageConnector leaves behind when it is killed, and what it does where a server hangs, dies or refuses."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import hashlib
-import subprocess
-import sys
+import os
+import signal
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import gridfs
 import pytest
 from bson import Binary, Int64, ObjectId, Regex
 from mongodb_commands import kill_at_command, meanwhile
-from process_harness import until
+from mongodb_server import MongoDBServer, folder_in_memory
+from process_harness import frozen, run_python, until
 from pymongo.database import Database
 from sizes import FULL
 
-from data_stack.exception import DataStackError, ResourceChangedError, ResourceNotFoundError, StorageConflictError
+from data_stack.exception import (
+    DataStackError,
+    ResourceNotFoundError,
+    StorageConflictError,
+    StorageError,
+    StorageUnavailableError,
+)
 from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.testing.storage import content
@@ -49,48 +59,13 @@ def assert_no_orphans(mongodb: Database[Any]) -> None:
     assert mongodb["data_stack.uploads"].count_documents({}) == 0
 
 
-# ---------------------------------------------------------------------- grace
-
-
-def test_what_was_replaced_or_deleted_is_swept_once_its_grace_is_over(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    for number in range(3):
-        connector.set_resource("replaced", version(number))
-    connector.set_resource("deleted", version(3))
-    connector.delete_resource("deleted")
-
-    within_grace = connector.collect_garbage()
-    freed = connector.collect_garbage(0)
-
-    assert within_grace == []
-    assert sorted(garbage.size or 0 for garbage in freed) == [len(version(number)) for number in (0, 1, 3)]
-    assert all(garbage.reason for garbage in freed)
-    assert content(connector, "replaced") == version(2)
-    assert_no_orphans(mongodb)
-    assert connector.collect_garbage(0) == []
-
-
-def test_a_reader_of_what_was_swept_is_told_so(connector: MongoDBStorageConnector) -> None:
-    connector.set_resource("a", version(0))
-    with connector.get_resource("a") as resource:
-        resource.read_at(0, 1)
-        connector.set_resource("a", version(1))
-
-        connector.collect_garbage(0)
-
-        with pytest.raises(ResourceChangedError, match="'a'"):
-            resource.read_at(3 * CHUNK_BYTES, 5)
-    assert content(connector, "a") == version(1)
-
-
 # ---------------------------------------------------------------------- leases
 
 
 def test_the_lease_of_a_dead_process_is_garbage_and_that_of_a_live_one_is_not(
     connector: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
-    dead = subprocess.run([sys.executable, "-c", OWNER], capture_output=True, text=True, check=True).stdout.strip()
+    dead = run_python("-c", OWNER)[0].strip()
 
     with connector.lease("live") as lease:
         assert lease.acquire()
@@ -115,7 +90,7 @@ def test_what_is_replaced_while_it_is_moved_is_not_moved(
     connector.set_resource("b", version(1))
 
     with MongoDBStorageConnector(mongodb_uri, inline_bytes=1000) as other:
-        with meanwhile.at("before", "findAndModify .resources", lambda: other.set_resource("a", version(2))):
+        with meanwhile("before", "findAndModify .resources", lambda: other.set_resource("a", version(2))):
             with pytest.raises(StorageConflictError, match="replaced while it was moved"):
                 connector.move_resource("a", "b")
 
@@ -213,16 +188,13 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
     silent = {"owner": "elsewhere-1-1", "beat": datetime.datetime(2020, 1, 1)}
     mongodb["data_stack.uploads"].update_many({}, {"$set": silent})
     with MongoDBStorageConnector(mongodb_uri, timeout_seconds=29) as sweeping:
-        with meanwhile.at("before", "delete .chunks", end_upload):
+        with meanwhile("before", "delete .chunks", end_upload):
             sweeping.collect_garbage(0)
 
     assert isinstance(writer.exception(), DataStackError)
     assert content(connector, "a") == version(0)
     connector.collect_garbage(0)
     assert_no_orphans(mongodb)
-
-
-# ---------------------------------------------------------------------- at the same time
 
 
 # ---------------------------------------------------------------------- what others keep in the bucket
@@ -257,3 +229,159 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
     assert bucket.open_download_stream_by_name("theirs").read() == version(2)
     assert content(connector, "a") == version(1)
+
+
+# ---------------------------------------------------------------------- servers that hang, die, lose their answers, or refuse
+
+
+LONG = hashlib.shake_128(b"content").digest(40 * CHUNK_BYTES + 1234)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MongoDBServer]:
+    """One of this module's own, to be killed and frozen."""
+    with MongoDBServer(folder=folder_in_memory()) as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: MongoDBServer, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = "test_" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
+    yield name
+    with server.client() as client:
+        client.drop_database(name)
+
+
+# ---------------------------------------------------------------------- a server that hangs
+
+
+def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), timeout_seconds=1.0, chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("large", LONG)
+        resource = connector.get_resource("large")
+        lease = connector.lease("lease").__enter__()
+        operations: list[Callable[[], object]] = [
+            lambda: connector.get_resource("large"),
+            connector.list_resources,
+            lambda: connector.set_resource("small", b"other"),
+            lambda: connector.set_resource("large", LONG[1:]),
+            lambda: connector.delete_resource("large"),
+            lambda: resource.read_ranges([(0, 10), (10 * CHUNK_BYTES, 10)]),
+            lambda: connector.collect_garbage(0),
+        ]
+
+        def attempt(operation: Callable[[], object]) -> float:
+            start = time.monotonic()
+            with pytest.raises(StorageUnavailableError):
+                operation()
+            return time.monotonic() - start
+
+        with frozen(server.pid), ThreadPoolExecutor(len(operations)) as threads:
+            seconds = list(threads.map(attempt, operations))
+            assert lease.acquire()  # who cannot write a lease works without
+
+        assert max(seconds) < 26
+        assert resource.read() == LONG  # it is there again
+        resource.close()
+
+
+# ---------------------------------------------------------------------- a server whose answers are lost
+
+
+LOST: list[dict[str, Any]] = [
+    {"closeConnection": True},
+    {"errorCode": 91},
+    {"writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out", "errInfo": {"wtimeout": True}}},
+    {"writeConcernError": {"code": 91, "errmsg": "shutting down"}},
+]
+
+
+@pytest.mark.parametrize("fault", LOST, ids=["connection closed", "shutting down", "not replicated", "shut down after it"])
+def test_a_publication_whose_answer_is_lost_is_told_truly(server: MongoDBServer, database: str, fault: dict[str, Any]) -> None:
+    # the driver asks again how a server is that said it is shutting down; a real one would be away meanwhile
+    with MongoDBStorageConnector(
+        server.uri(database, heartbeatFrequencyMS=500), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
+    ) as connector:
+        for data in (b"small", LONG):
+            connector.set_resource("a", b"old")
+            server.fail(["findAndModify"], **fault)
+
+            try:
+                connector.set_resource("a", data)
+                is_told = True
+            except StorageError:
+                is_told = False
+
+            found = content(connector, "a")
+            assert found == data if is_told else found in (b"old", data)
+            server.fail(["findAndModify"], times=0)
+        connector.set_resource("a", b"old")
+        connector.collect_garbage(0)
+        assert content(connector, "a") == b"old"
+
+
+def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", LONG)
+        server.fail(["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack")
+
+        # The server has been asked to publish, and has not begun; the writer dies, and others sweep.
+        writer = os.fork()
+        if writer == 0:
+            connector.set_resource("a", iter([LONG[1:]]))
+            os._exit(0)
+        with server.client() as client:
+            assert until(lambda: client[database]["data_stack.files"].count_documents({}) == 2)
+            operations: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": {"command.findAndModify": {"$exists": True}}}]
+            assert until(lambda: any(client.admin.aggregate(operations)))
+            os.kill(writer, signal.SIGKILL)
+            os.waitpid(writer, 0)
+            connector.collect_garbage()
+            before = content(connector, "a")
+            assert until(lambda: connector.stat("a").size == len(LONG) - 1)
+
+        assert before == LONG
+        assert content(connector, "a") == LONG[1:]
+
+
+def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(server: MongoDBServer, database: str) -> None:
+    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+        connector.set_resource("a", LONG)
+        fail = partial(server.fail, ["find"], times=100, errorCode=1, appName="data_stack")
+        with meanwhile("answered", "findAndModify .resources", fail):
+            with pytest.raises(StorageUnavailableError, match="published whole"):
+                connector.set_resource("a", iter([LONG[1:]]))
+        server.fail(["find"], times=0)
+
+        assert content(connector, "a") == LONG[1:]
+        connector.collect_garbage(0)
+        assert content(connector, "a") == LONG[1:]
+
+
+# ---------------------------------------------------------------------- a server that does not let us in
+
+
+def refused(uri: str) -> BaseException:
+    """The error of a connector that asks for a resource there."""
+    with MongoDBStorageConnector(uri, timeout_seconds=1) as connector:
+        with pytest.raises(DataStackError) as raised:
+            connector.get_resource("a")
+    return raised.value
+
+
+@pytest.mark.parametrize("login", ["owner:wr0ngpass@", ""], ids=["wrong password", "no password"])
+def test_without_the_right_password_there_is_no_entrance(mongodb_with_auth: MongoDBServer, login: str) -> None:
+    error = refused(f"mongodb://{login}127.0.0.1:{mongodb_with_auth.port}/x?authSource=admin")
+
+    assert isinstance(error, StorageError)
+    assert not isinstance(error, StorageUnavailableError)  # trying again does not help
+    assert "wr0ngpass" not in "".join(traceback.format_exception(error))
+    assert "user" in str(error)
+
+
+def test_a_server_of_an_unknown_authority_or_another_name_is_refused(mongodb_with_tls: MongoDBServer) -> None:
+    for options in ({"tlsCAFile": mongodb_with_tls.other_ca_file}, {"tlsCAFile": None}, {"host": "localhost"}):
+        error = refused(mongodb_with_tls.uri("x", **options))
+
+        assert isinstance(error, StorageError)
+        assert "certificate" in str(error).lower()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from process_harness import run_python
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.io.storage_connectors import CachedStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.url import parse_bytes, storage_connector_from_url
+from data_stack.io.url import StorageURL, split_url
 
 
 @pytest.mark.parametrize(
@@ -108,13 +110,13 @@ for url in ("mongodb://user:canary@host/db", "s3://bucket"):
         print(type(error).__name__, error)
 """
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said, _ = run_python("-c", program)
 
-    first, second = done.stdout.splitlines()
+    first, second = said.splitlines()
     assert first.startswith("MissingDependencyError")
     assert 'pip install "lazy-data-stack[mongodb]"' in first
     assert 'pip install "lazy-data-stack[cloud]"' in second
-    assert "canary" not in done.stdout
+    assert "canary" not in said
 
 
 # ------------------------------------------------------------------ caches
@@ -142,3 +144,49 @@ def test_a_number_of_bytes_has_a_unit_or_none() -> None:
     right = {"1000": 1000, "50GB": 50 * 10**9, "50 gb": 50 * 10**9, "1.5TiB": 3 << 39, "2k": 2000, "7B": 7}
     assert {text: parse_bytes(text) for text in right} == right
     assert [parse_bytes(text) for text in ("0", "-1", "", "GB", "1iB", "1e9", "nan")] == [None] * 7
+
+
+# ------------------------------------------------------------------ the parser
+
+
+def parsed(text: str) -> StorageURL:
+    url = StorageURL.parse(text)
+    assert url is not None
+    return url
+
+
+def test_a_url_is_taken_apart_as_it_is_written() -> None:
+    url = parsed("S3://key:a%2Fb@Bucket/My%20Folder/x?region=eu&endpointUrl=http://h:1/?#there")
+
+    assert (url.scheme, url.authority, url.host) == ("s3", "key:a%2Fb@Bucket", "Bucket")
+    assert (url.path, url.query, url.fragment) == ("/My%20Folder/x", "?region=eu&endpointUrl=http://h:1/?", "#there")
+    assert url.parameters() == [("region", "eu"), ("endpointUrl", "http://h:1/?")]
+
+
+@given(st.text(), st.text(), st.text())
+def test_no_text_breaks_the_parser(authority: str, path: str, query: str) -> None:
+    url = StorageURL.parse(f"s3://{authority}/{path}?{query}")
+
+    assert url is not None
+    assert str(url) == f"s3://{authority}/{path}?{query}"
+    assert repr(url) == "<StorageURL s3://…>"
+
+
+@pytest.mark.parametrize("text", ["file://host/a", "file:", "file:a", "file:///a?b", "file:///a#b", "file:///a%00b"])
+def test_a_file_url_of_elsewhere_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="file URL"):
+        parsed(text).local_path()
+
+
+def test_a_url_names_a_store_and_what_in_it_is_meant() -> None:
+    assert split_url("mongodb://u:p@a,b:1/db/sets/train?bucket=x") == ("mongodb://u:p@a,b:1/db?bucket=x", "sets/train")
+    assert split_url("s3://bucket/a/b.tar?region=eu") == ("s3://bucket/a?region=eu", "b.tar")
+    assert split_url("file:///a/b%20c.h5") == (None, "/a/b c.h5")
+
+
+@pytest.mark.parametrize("text", ["mongodb://u:canary@host/db", "s3://canary", "://canary", "canary"])
+def test_a_url_that_names_nothing_in_a_store_is_refused_without_being_shown(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        split_url(text)
+
+    assert "canary" not in str(caught.value)

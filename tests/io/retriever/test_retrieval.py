@@ -1,28 +1,182 @@
-"""Resources from files or packages, by functions that keep the contract of retrievers."""
+"""What is fetched, kept, verified and told, whatever the scheme; resources from files or packages."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from plain_connector import MinimalConnector
 from web_server import ScriptedServer
 
-from data_stack.exception import ChecksumMismatchError, ConfigError, RetrievalError
+from data_stack.exception import ChecksumMismatchError, ConfigError, MalformedIdentifierError, RetrievalError, StorageError
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever import FileRetrieverImpl, RetrieverFactory, Transfer, import_file, retrieve
+from data_stack.io.retriever import (
+    FileRetrieverImpl,
+    RetrievedResource,
+    RetrieverFactory,
+    Transfer,
+    import_file,
+    register_scheme,
+    retrieve,
+)
 from data_stack.io.retriever.fetchers import fetch_file, fetch_package
 from data_stack.io.retriever.http import fetch_http
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.testing import RetrieverContract
 
-BODY = bytes(range(256)) * 5000
+BODY = bytes(range(256)) * 5
 SHA256 = hashlib.sha256(BODY).hexdigest()
 MD5 = hashlib.md5(BODY).hexdigest()
+
+
+class Source:
+    """A source that a plugin might bring, and what it was asked for."""
+
+    def __init__(self, body: bytes = BODY) -> None:
+        self.asked: list[str] = []
+        self._body = body
+
+    def __call__(self, source: str, transfer: Transfer) -> None:
+        self.asked.append(source)
+        transfer.expected_size = len(self._body)
+        for byte in self._body:
+            transfer.write(bytes([byte]))
+
+
+@pytest.fixture(params=[InMemoryStorageConnector, MinimalConnector])
+def any_store(request: pytest.FixtureRequest) -> StorageConnector:
+    """A store of ours, and one that can do no more than it must."""
+    store: StorageConnector = request.param()
+    return store
+
+
+# ---------------------------------------------------------------------- what is fetched, and what is not
+
+
+@pytest.mark.parametrize("digests", [{"sha256": SHA256}, {"md5_sum": MD5}, {"sha256": SHA256, "md5_sum": MD5}, {}])
+def test_what_is_stored_as_promised_is_not_fetched_again(any_store: StorageConnector, digests: dict[str, Any]) -> None:
+    any_store.set_resource("a", [BODY])
+    source = Source()
+
+    (resource,) = retrieve([ResourceDefinition("a", "test:a", size=len(BODY), **digests)], any_store, fetchers={"test": source})
+
+    assert source.asked == []
+    assert (resource.source, resource.size, resource.verified) == (None, len(BODY), bool(digests))
+
+
+@pytest.mark.parametrize("promise", [{"sha256": SHA256}, {"md5_sum": MD5}, {"size": len(BODY)}])
+def test_what_is_stored_otherwise_is_replaced(any_store: StorageConnector, promise: dict[str, Any]) -> None:
+    any_store.set_resource("a", [b"wrong"])
+
+    (resource,) = retrieve([ResourceDefinition("a", "test:a", **promise)], any_store, fetchers={"test": Source()})
+
+    assert resource == RetrievedResource("a", "test:a", len(BODY), SHA256, "size" not in promise)
+    assert any_store.get_resource("a").read() == BODY
+
+
+def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetched_once() -> None:
+    store, source = InMemoryStorageConnector(), Source()
+    definitions = [ResourceDefinition(name, f"test:{name}") for name in ("c", "a", "c", "b")]
+
+    resources = retrieve(definitions, store, fetchers={"test": source})
+
+    assert [resource.identifier for resource in resources] == ["c", "a", "c", "b"]
+    assert sorted(source.asked) == ["test:a", "test:b", "test:c"]
+
+
+@pytest.mark.parametrize("identifier", ["../x", "/x", "a\0", "a\\b", "nul", ""])
+def test_a_malformed_identifier_is_refused_before_anything_is_fetched(store: FileStorageConnector, identifier: str) -> None:
+    source = Source()
+
+    with pytest.raises(MalformedIdentifierError):
+        retrieve([ResourceDefinition("a", "test:a"), ResourceDefinition(identifier, "test:x")], store, fetchers={"test": source})
+
+    assert source.asked == []
+    assert store.list_resources() == []
+
+
+# ---------------------------------------------------------------------- at once, and to an end
+
+
+def test_no_more_transfers_than_allowed_run_at_once() -> None:
+    at_once: list[int] = []
+    running = threading.Semaphore(2)
+
+    def fetch(source: str, transfer: Transfer) -> None:
+        at_once.append(1 if running.acquire(blocking=False) else 99)
+        time.sleep(0.01)
+        transfer.write(BODY)
+        running.release()
+
+    definitions = [ResourceDefinition(str(i), "test:x") for i in range(8)]
+    retrieve(definitions, InMemoryStorageConnector(), max_parallel=2, fetchers={"test": fetch})
+
+    assert at_once == [1] * 8
+
+
+# ---------------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("boom"), KeyError("x"), OSError(5, "Input/output error"), UnicodeError("?"), RecursionError("deep")]
+)
+def test_whatever_a_fetcher_raises_is_what_its_source_said(error: Exception) -> None:
+    def fetch(source: str, transfer: Transfer) -> None:
+        raise error
+
+    with pytest.raises(RetrievalError) as caught:
+        retrieve([ResourceDefinition("a", "test:a")], InMemoryStorageConnector(), fetchers={"test": fetch})
+
+    assert type(error).__name__ in caught.value.attempts[0][1]
+    assert caught.value.__cause__ is None
+
+
+def test_a_store_that_cannot_be_written_ends_the_retrieval() -> None:
+    class Broken(InMemoryStorageConnector):
+        """A third party's store that fails as the operating system does."""
+
+        def create(self, identifier: str) -> Any:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match="No space left on device") as caught:
+        retrieve([ResourceDefinition("a", "test:a", mirrors=("test:b",))], Broken(), fetchers={"test": (source := Source())})
+
+    assert caught.value.errno == 28
+    assert source.asked == []
+
+
+# ---------------------------------------------------------------------- schemes of plugins, retrievers of others
+
+
+def test_a_registered_scheme_is_fetched_by_its_function_and_taken_for_network() -> None:
+    source = Source()
+    register_scheme("Test-Registered", source)
+    register_scheme("test-registered", source)  # once more is no other
+    store = InMemoryStorageConnector()
+
+    with pytest.raises(RetrievalError, match="offline"):
+        retrieve([ResourceDefinition("a", "test-registered:x")], store, offline=True)
+    retrieve([ResourceDefinition("a", "test-registered:x")], store)
+
+    assert source.asked == ["test-registered:x"]
+    with pytest.raises(ConfigError, match="already taken"):
+        register_scheme("test-registered", Source())
+
+
+@pytest.mark.parametrize("scheme", ["https", "package", "", "c", "1x", "a:b", "a b"])
+def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> None:
+    with pytest.raises(ConfigError):
+        register_scheme(scheme, Source())
+
+
+# ---------------------------------------------------------------------- files
 
 
 @pytest.fixture
@@ -39,15 +193,6 @@ def refusal(store: FileStorageConnector, source: str) -> str:
         retrieve([ResourceDefinition("raw/data", source)], store)
     assert not store.has_resource("raw/data")
     return str(caught.value)
-
-
-@pytest.mark.parametrize("host", ["", "localhost"])
-def test_a_file_arrives_by_its_url(store: FileStorageConnector, path: Path, host: str) -> None:
-    url = path.as_uri().replace("file://", f"file://{host}")
-
-    retrieve([ResourceDefinition("raw/data", url, sha256=SHA256)], store)
-
-    assert store.get_resource("raw/data").read() == BODY
 
 
 def test_a_path_may_come_as_a_path_and_hold_a_colon(
