@@ -100,7 +100,7 @@ def test_a_table_without_rows_that_is_kept_has_its_columns_types_and_meta(storag
     table = pa.schema(types).empty_table()
     empty = data_stack.from_arrow(table, target="kind")
 
-    kept = empty.in_memory() if storage == "a list" else empty.cache(storage=storage)
+    kept: Any = empty.in_memory() if storage == "a list" else empty.cache(storage=storage)
 
     for each in (kept, pickle.loads(pickle.dumps(kept)), kept.in_memory().shuffle(seed=1)):
         assert (len(each), each.column_names, each.dataset_meta.target_pos) == (0, list(types), "kind")

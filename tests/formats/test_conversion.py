@@ -151,7 +151,7 @@ def test_an_empty_table_is_written_with_its_columns(tmp_path: Path, kind: str, s
 
     assert (report.n_samples, report.columns) == (0, {"at": "npy", "n": "i64", "text": "utf8", "x": "array"})
     for folder in "ab":
-        found = data_stack.load(str(tmp_path / folder)).read_batch([])
+        found: Any = data_stack.load(str(tmp_path / folder)).read_batch([])
         shown = {name: (str(column.dtype), *column.shape) for name, column in found.items()}
         assert shown == {"at": ("timedelta64[s]", 0), "n": ("int32", 0), "text": ("object", 0), "x": ("float32", 0, 2)}
 
@@ -159,7 +159,7 @@ def test_an_empty_table_is_written_with_its_columns(tmp_path: Path, kind: str, s
 def test_times_become_types_of_parquet(tmp_path: Path) -> None:
     types = [pa.time32("s"), pa.time64("us"), pa.duration("s"), pa.date32(), pa.timestamp("us", "UTC")]
     cells = {f"t{each.id}": pa.array([1, 3], pa.int32() if each.bit_width == 32 else pa.int64()).view(each) for each in types}
-    cells["z"] = pa.array([[1, 5], [2]], pa.list_(pa.int32())).cast(pa.list_(pa.time32("s")))
+    cells["z=1"] = pa.array([[1, 5], [2]], pa.list_(pa.int32())).cast(pa.list_(pa.time32("s")))
     iterator = data_stack.from_arrow(pa.table(cells))
 
     for source, target, kind in ((iterator, "a", "parquet"), ("a", "b", "parquet"), ("b", "c", "records"), ("c", "d", "parquet")):
