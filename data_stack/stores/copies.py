@@ -8,7 +8,7 @@ from typing import Any
 from data_stack.exception import DatasetNotFoundError, PreparationError
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
-from data_stack.io.copying import CopyReport, Parcel, Wanted, copy_parcels
+from data_stack.io.copying import CopyReport, Parcel, Wanted, check_apart, copy_parcels
 from data_stack.io.integrity import Fault
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
@@ -58,6 +58,7 @@ def copy_datasets(
     if isinstance(names, str):
         names = [names]
     source, target = as_storage_connector(source), as_storage_connector(target)
+    check_apart(source, target)
     check_there(source)
     parcels, skipped, faults = list[Parcel](), list[Fault](), list[Fault]()
     for name in [None] if names is None else dict.fromkeys(map(stored_name, names)):
