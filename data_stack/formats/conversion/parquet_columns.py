@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.dataset.iterator.access import access_to
@@ -123,5 +122,5 @@ def _known_type(name: str, source: Source) -> str | None:
     """The type of a column by the schema of its source, which knows times of day from durations; None without one."""
     declared = (access_to(source.values).declare_columns() or {}).get(str(source.keys[name]))
     origin = None if declared is None else declared.origin
-    type_ = origin if isinstance(origin, pa.DataType) else getattr(getattr(origin, "field", None), "type", None)
+    type_ = getattr(getattr(origin, "field", None), "type", origin)  # a table has fields, Parquet types
     return None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)
