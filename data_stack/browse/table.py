@@ -69,6 +69,8 @@ class Table:
 
     Attributes:
         n_samples: number of samples.
+        is_small: whether histograms count all samples.
+        n_sampled: number of samples that histograms count.
         columns: of the samples; empty if no sample can be read.
         class_column: number of the column of classes; None if there is none.
         caption_column: number of the column that best describes a sample in a few words; None without plain columns.
@@ -83,7 +85,8 @@ class Table:
         self.class_column = self._find_class_column()
         texts_first = sorted(self.plain_columns(), key=lambda number: self.columns[number].kind != "text")
         self.caption_column = next(iter(texts_first), None) if self.class_column is None else self.class_column
-        self._block = self._measure_block()
+        self._block, self.is_small = self._measure_block(), self.n_samples <= _MAX_ROWS
+        self.n_sampled = self.n_samples if self.is_small else _N_STRETCHES * min(self._block, _MAX_ROWS // _N_STRETCHES)
 
     def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
         """Find the columns from the first samples that can be read."""
@@ -139,16 +142,6 @@ class Table:
         return [number for number, column in enumerate(self.columns) if column.is_plain]
 
     # ------------------------------------------------------------------ blocks
-
-    @property
-    def is_small(self) -> bool:
-        """Whether histograms count all samples."""
-        return self.n_samples <= _MAX_ROWS
-
-    @property
-    def n_sampled(self) -> int:
-        """Number of rows that histograms count."""
-        return self.n_samples if self.is_small else _N_STRETCHES * min(self._block, _MAX_ROWS // _N_STRETCHES)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Start and stop of consecutive blocks of all rows."""

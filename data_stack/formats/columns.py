@@ -61,10 +61,8 @@ class Column(ABC):
         """
         return None
 
-    @property
-    def remote_bytes(self) -> int:
-        """Size of each value in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
-        return 0
+    remote_bytes: int = 0
+    """Size of each value in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
 
     def fetch(self, places: range) -> None:  # noqa: B027  # most have nothing to fetch
         """Fetch neighbouring values from a store into its cache."""
@@ -131,9 +129,7 @@ class StoredRowsColumn(Column):
     def __len__(self) -> int:
         return self._length
 
-    @property
-    def remote_bytes(self) -> int:
-        return self._row_bytes if self._file.resource.prefetches else 0
+    remote_bytes = property(lambda self: self._row_bytes if self._file.resource.prefetches else 0)
 
     def fetch(self, places: range) -> None:
         self._file.resource.prefetch([(self._offset + places.start * self._row_bytes, len(places) * self._row_bytes)])
@@ -311,9 +307,7 @@ class _ColumnsAccess(RemoteAccess):
 
     source: ColumnsDatasetIterator
 
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self.source._columns()[0])
+    n_samples = property(lambda self: len(self.source._columns()[0]))
 
     def sample(self, position: int) -> Sample:
         return self.source._form.make([column.value(position) for column in self.source._columns()])

@@ -136,9 +136,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self._index()
         return dict(self._broken or {})
 
-    @property
-    def _noted(self) -> str:  # type: ignore[override]  # read-only here
-        return f" without {len(self._broken):,} broken images" if self._broken else ""
+    _noted = property(lambda self: f" without {len(self._broken):,} broken images" if self._broken else "")
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -241,15 +239,9 @@ class _ImagesAccess(FieldsAccess):
 
     source: ImageFolderIterator
 
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._decodes  # as PIL does while it decodes
-
+    releases_gil = property(lambda self: self.source._decodes)  # as PIL does while it decodes
     n_at_once = 8  # each is a file of its own; a few share what a request costs
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self.source._index().paths)
+    n_samples = property(lambda self: len(self.source._index().paths))
 
     def sample(self, position: int) -> Sample:
         index = self.source._index()

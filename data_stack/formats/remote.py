@@ -30,13 +30,8 @@ class RemoteAccess(SourceAccess):
     def remote_bytes(self) -> float:
         """Size of a sample in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
 
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.remote_bytes() > 0  # worker processes would each fetch the same blocks
-
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES
+    releases_gil = property(lambda self: self.remote_bytes() > 0)  # worker processes would each fetch the same blocks
+    prefers_blocks = property(lambda self: self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         n_bytes = self.remote_bytes()

@@ -260,9 +260,7 @@ class _ShardsAccess(FieldsAccess):
 
     source: WebDatasetIterator
 
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self.source._get_index().keys)
+    n_samples = property(lambda self: len(self.source._get_index().keys))
 
     def sample(self, position: int) -> Sample:
         return self.source._read([position])[0]

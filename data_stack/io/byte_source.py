@@ -6,6 +6,7 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from data_stack.util.forks import ForkLock
@@ -28,10 +29,11 @@ class ByteSource(ABC):
     def sha256(self) -> str | None:
         """Recorded SHA-256 of the whole, 64 hex digits; None if the store does not know it."""
 
-    @property
-    def tag(self) -> str | None:
-        """The version of the bytes, such as an ETag, if the store does not know a digest; else None."""
-        return None
+    tag: str | None = None
+    """The version of the bytes, such as an ETag, if the store does not know a digest; else None."""
+
+    prefetches: bool = False
+    """Whether requests are so slow that reads should be prefetched together."""
 
     @abstractmethod
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
@@ -45,11 +47,6 @@ class ByteSource(ABC):
             n_read = self.readinto_at(offset, memoryview(data)) if data else 0
             parts.append(bytes(data[:n_read]))
         return parts
-
-    @property
-    def prefetches(self) -> bool:
-        """Whether requests are so slow that reads should be prefetched together."""
-        return False
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         """Fetch ``(offset, size)`` ranges that are about to be read, in one request where that helps.
@@ -84,27 +81,16 @@ class LazySource(ByteSource):
         self._opened: ByteSource | None = None
         self._lock = ForkLock()
 
-    @property
-    def size(self) -> int:
-        return (self._opened or self._open()).size
-
-    @property
-    def sha256(self) -> str | None:
-        return (self._opened or self._open()).sha256
-
-    @property
-    def tag(self) -> str | None:
-        return (self._opened or self._open()).tag
+    size = property(lambda self: (self._opened or self._open()).size)
+    sha256 = property(lambda self: (self._opened or self._open()).sha256)
+    tag = property(lambda self: (self._opened or self._open()).tag)
+    prefetches = property(lambda self: (self._opened or self._open()).prefetches)
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         return (self._opened or self._open()).readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return (self._opened or self._open()).read_ranges(ranges)
-
-    @property
-    def prefetches(self) -> bool:
-        return (self._opened or self._open()).prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         return (self._opened or self._open()).prefetch(ranges)
@@ -178,9 +164,7 @@ class PositionalRaw(Positioned):
     def __init__(self, source: ByteSource, position: int = 0) -> None:
         self.source, self._position = source, position
 
-    @property
-    def size(self) -> int:
-        return self.source.size
+    size = property(attrgetter("source.size"))
 
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
         return self.source.readinto_at(offset, buffer)

@@ -121,16 +121,14 @@ def copy_parcels(source: StorageConnector, target: StorageConnector, parcels: Se
 
     Args:
         source: the store to read.
-        target: the store to write; resources of the same names are replaced.
+        target: the store to write, which :func:`check_apart` accepts; resources of the same names are replaced.
         parcels: no two with a common identifier.
         how: the options of :func:`~data_stack.stores.copies.copy_datasets`; ``skipped`` and ``faults`` are added to the report.
 
     Raises:
         IncompleteCopyError: something was not copied; see its ``report``.
-        ConfigError: both stores are the same, or one lies inside of the other.
         StorageError: a store failed. The same copy can be resumed.
     """
-    check_apart(source, target)
     report = _Copy(source, target, **how).run(parcels)
     if report.faults:
         raise IncompleteCopyError(report)

@@ -34,6 +34,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL
 from data_stack.util.group_rights import make_folders
+from data_stack.util.interrupts import open_descriptor
 
 
 def open_local_file(path: str) -> OpenedFile:
@@ -324,15 +325,12 @@ class LocalFolder(Folder):
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
         path = self._inside(file)
-        with storage_errors("write", path):
-            make_folders(os.path.dirname(path))
-            folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with contextlib.ExitStack() as exits:
+            with storage_errors("write", path):
+                make_folders(os.path.dirname(path))
+                folder = exits.enter_context(open_descriptor(os.path.dirname(path), os.O_DIRECTORY))
             explain = functools.partial(storage_error, f"could not write {path!r}", path=path)
-            with publishing(folder, os.path.basename(path), path, explain) as writer:
-                yield writer
-        finally:
-            os.close(folder)
+            yield exits.enter_context(publishing(folder, os.path.basename(path), path, explain))
 
     def _inside(self, file: str) -> str:
         """The path of a file, whose name is untrusted."""

@@ -35,6 +35,7 @@ from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
 from data_stack.io.resources import StreamedResource
 from data_stack.util.executor import n_threads, waiting
+from data_stack.util.interrupts import open_descriptor
 from data_stack.util.logger import logger
 
 BLOCK_BYTES: Final = 1 << 16
@@ -61,11 +62,8 @@ def seal_json(record: Mapping[str, Any]) -> bytes:
 def unseal_json(path: str) -> dict[str, Any]:
     """The JSON object in a file of :func:`seal_json`; an empty one if the file is missing, foreign or damaged."""
     with contextlib.suppress(OSError, ValueError):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
+        with open_descriptor(path, os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
             data = os.read(handle, 1 << 16)
-        finally:
-            os.close(handle)
         if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
             record = json.loads(data[DIGEST_BYTES:])
             if isinstance(record, dict):

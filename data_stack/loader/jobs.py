@@ -294,10 +294,8 @@ class Workers(ABC):
     def expect(self, n_jobs: int) -> None:  # noqa: B027  # most kinds ignore it
         """Announce the approximate number of jobs before the first job of an iteration."""
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the workers have started, so that a job would begin at once."""
-        return True
+    is_ready: bool = True
+    """Whether the workers have started, so that a job would begin at once."""
 
     def start(self) -> None:
         """Start the workers, so that the first job finds them ready; optional."""

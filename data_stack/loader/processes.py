@@ -79,7 +79,7 @@ class ProcessWorkers(PrefetchingWorkers):
             raise
 
     @property
-    def is_ready(self) -> bool:
+    def is_ready(self) -> bool:  # type: ignore[override]  # read-only here
         """Whether all workers can make batches, or one has failed, which :meth:`next` raises."""
         self._exchange(0)
         has_failed = any(worker.failure or worker.is_gone for worker in self._workers)

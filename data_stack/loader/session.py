@@ -190,10 +190,7 @@ class Session:
         self._make_workers = make_workers
         self._keeps_workers = False
 
-    @property
-    def is_automatic(self) -> bool:
-        """Whether rank and world may be those of a launcher."""
-        return self._find_shard is find_shard_of_process
+    is_automatic = property(lambda self: self._find_shard is find_shard_of_process, doc="Whether a launcher may state the shard.")
 
     # ------------------------------------------------------------------------------------------------------------- the place
 

@@ -155,9 +155,7 @@ class IteratorPage(Document):
     def _target_key(self) -> Any:
         return looks.default_keys(self._meta, self._whole[0])[1] if self._whole else None
 
-    @property
-    def _meta(self) -> Any:
-        return getattr(self.iterator, "dataset_meta", None)
+    _meta = property(lambda self: getattr(self.iterator, "dataset_meta", None))
 
     @cached_property
     def _columns(self) -> Sequence[ColumnReport]:

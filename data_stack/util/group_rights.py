@@ -9,6 +9,8 @@ import contextlib
 import os
 import stat
 
+from data_stack.util.interrupts import open_descriptor
+
 
 def share_with_group(handle: int, folder: int | str) -> None:
     """Give a new file or folder the rights of its folder's group, if the folder has the setgid bit.
@@ -35,11 +37,8 @@ def make_folder(path: str, above: int | None = None) -> None:
         OSError: it exists, or that was not possible.
     """
     os.mkdir(path, dir_fd=above)
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    try:
+    with open_descriptor(path, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above) as handle:
         share_with_group(handle, os.path.dirname(path) if above is None else above)
-    finally:
-        os.close(handle)
 
 
 def make_folders(path: str, *, durably: bool = False) -> None:
@@ -61,8 +60,5 @@ def make_folders(path: str, *, durably: bool = False) -> None:
 
 def sync_folder(path: str) -> None:
     """Flush the entries of a folder to disk, after files in it were created, renamed or removed."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with open_descriptor(path, os.O_DIRECTORY) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,8 +1,10 @@
-"""Postpones Ctrl-C."""
+"""Postpones Ctrl-C, and opens descriptors that it cannot leave behind."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -27,3 +29,22 @@ def interrupts_deferred() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
         if caught:
             handler(*caught[0])
+
+
+@contextlib.contextmanager
+def open_descriptor(path: str, flags: int, *, dir_fd: int | None = None) -> Iterator[int]:
+    """The descriptor of a file or folder, which is closed after the block; it is not inherited by programs.
+
+    Args:
+        path: what to open, which exists.
+        flags: as for ``os.open``.
+        dir_fd: a descriptor of the folder in which ``path`` is.
+    """
+    opened = list[int]()
+    try:
+        # by C code alone, so that no interruption comes between opening and keeping
+        opened.extend(map(functools.partial(os.open, dir_fd=dir_fd), [path], [flags | os.O_CLOEXEC]))
+        yield opened[0]
+    finally:
+        for handle in opened:
+            os.close(handle)

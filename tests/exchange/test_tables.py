@@ -16,6 +16,7 @@ import pytest
 import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 _COLUMNS: dict[str, list[Any]] = {
     "complex128": [1j, 2, 3],
@@ -87,6 +88,22 @@ def test_types_survive_choosing_rows_and_columns_and_a_second_process() -> None:
 
     assert {name: str(dtype) for name, dtype in back.dtypes.items()} == {"b": "category", "z": "UInt32"}
     assert back["b"].tolist() == ["x", "y"]
+
+
+@pytest.mark.parametrize("storage", [None, "a list", InMemoryStorageConnector()], ids=["cached", "in memory", "stored"])
+def test_a_table_without_rows_that_is_kept_has_its_columns_types_and_meta(storage: Any) -> None:
+    types = {"n": pa.int32(), "at": pa.time32("s"), "text": pa.string(), "kind": pa.dictionary(pa.int8(), pa.string())}
+    table = pa.schema(types).empty_table()
+    empty = data_stack.from_arrow(table, target="kind")
+
+    kept: Any = empty.in_memory() if storage == "a list" else empty.cache(storage=storage)
+
+    for each in (kept, pickle.loads(pickle.dumps(kept)), kept.in_memory().shuffle(seed=1)):
+        assert (len(each), each.column_names, each.dataset_meta.target_pos) == (0, list(types), "kind")
+        assert (each.to_arrow().schema, each.to_pandas().dtypes.to_dict()) == (table.schema, empty.to_pandas().dtypes.to_dict())
+        assert (each.read_column("n").dtype, each.select("n")[:].read_batch([])["n"].dtype) == (np.int32, np.int32)
+    with pytest.raises(ConfigError, match="no column 'm'"):
+        kept.read_column("m")
 
 
 def test_values_tell_the_types_of_other_iterators() -> None:

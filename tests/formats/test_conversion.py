@@ -10,9 +10,12 @@ from typing import Any, cast
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+import data_stack
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -133,9 +136,39 @@ def test_an_empty_dataset_stays_one(tmp_path: Path) -> None:
         pass
 
     for name, columns in (("a", None), ("a.tar", None), ("a.h5", None), ("a.npz", None), ("a.pt", "x,label")):
-        report = convert(tmp_path / "s", tmp_path / name, columns=columns, verify=False)
+        report = convert(tmp_path / "s", tmp_path / name, columns=columns)
 
         assert report.n_samples == 0
+
+
+@pytest.mark.parametrize("shardlen", [None, 5])
+@pytest.mark.parametrize("kind", ["records", "parquet"])
+def test_an_empty_table_is_written_with_its_columns(tmp_path: Path, kind: str, shardlen: int | None) -> None:
+    types = {"at": pa.time32("s"), "n": pa.int32(), "text": pa.string(), "x": pa.list_(pa.float32(), 2)}
+
+    report = convert(data_stack.from_arrow(pa.schema(types).empty_table()), tmp_path / "a", target_format=kind, shardlen=shardlen)
+    convert(tmp_path / "a", tmp_path / "b", target_format=kind)
+
+    assert (report.n_samples, report.columns) == (0, {"at": "npy", "n": "i64", "text": "utf8", "x": "array"})
+    for folder in "ab":
+        found: Any = data_stack.load(str(tmp_path / folder)).read_batch([])
+        shown = {name: (str(column.dtype), *column.shape) for name, column in found.items()}
+        assert shown == {"at": ("timedelta64[s]", 0), "n": ("int32", 0), "text": ("object", 0), "x": ("float32", 0, 2)}
+
+
+def test_times_become_types_of_parquet(tmp_path: Path) -> None:
+    types = [pa.time32("s"), pa.time64("us"), pa.duration("s"), pa.date32(), pa.timestamp("us", "UTC")]
+    cells = {f"t{each.id}": pa.array([1, 3], pa.int32() if each.bit_width == 32 else pa.int64()).view(each) for each in types}
+    cells["z=1"] = pa.array([[1, 5], [2]], pa.list_(pa.int32())).cast(pa.list_(pa.time32("s")))
+    iterator = data_stack.from_arrow(pa.table(cells))
+
+    for source, target, kind in ((iterator, "a", "parquet"), ("a", "b", "parquet"), ("b", "c", "records"), ("c", "d", "parquet")):
+        convert(tmp_path / source if isinstance(source, str) else source, tmp_path / target, target_format=kind)
+
+    of_a, of_b, of_d = (pq.read_schema(tmp_path / folder / "part-000000.parquet") for folder in "abd")
+    assert of_a.types == of_b.types == [pa.time32("ms"), *types[1:], pa.list_(pa.time32("ms"))]
+    assert pa.duration("us") in of_d.types  # as numpy's times of day are
+    assert list(map(sample_digest, data_stack.load(str(tmp_path / "d")))) == list(map(sample_digest, iterator))
 
 
 # ------------------------------------------------------------------ other sources
@@ -170,7 +203,7 @@ def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[A
     with pytest.raises(ConfigError, match="bare values"):
         convert(SequenceDatasetIterator([[1]]).map(lambda sample: 1), tmp_path / "out")
     with pytest.raises(ConfigError, match="no samples"):
-        convert(SequenceDatasetIterator([[]]), tmp_path / "out")
+        convert(SequenceDatasetIterator([[]]).map(tuple), tmp_path / "out")
 
 
 # ------------------------------------------------------------------ what is refused

@@ -23,6 +23,7 @@ from sizes import sized
 from data_stack.processes import fork_server
 from data_stack.processes.child_process import Channel, Parcel
 from data_stack.processes.fork_server import ForkedProcess, hold
+from data_stack.util.group_rights import sync_folder
 from data_stack.util.interrupts import interrupts_deferred
 
 HERE = "tests.processes.test_fork_server"
@@ -235,3 +236,20 @@ def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
             assert n_to_come > 0, f"Ctrl-C at instruction {moment} was lost"
         # collecting garbage, which takes long, only where it is needed
         assert until(lambda: set(open_handles()) == before or gc.collect() < 0, seconds=5), moment
+
+
+def test_ctrl_c_right_after_a_folder_was_opened_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    def interrupt(frame: FrameType, event: str, function: object) -> None:
+        if event == "c_return" and len(open_handles()) > n_before:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    n_before, profiler = len(open_handles()), sys.getprofile()
+    with pytest.raises(KeyboardInterrupt):
+        sys.setprofile(interrupt)
+        try:
+            sync_folder(str(tmp_path))
+        finally:
+            sys.setprofile(profiler)
+
+    assert len(open_handles()) == n_before

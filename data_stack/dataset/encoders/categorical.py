@@ -353,9 +353,7 @@ class CategoricalEncoder(Encoder):
 
     # ------------------------------------------------------------------ encoding
 
-    @property
-    def _n_codes(self) -> int:
-        return len(self._categories) + int(self._unknown == "index")
+    _n_codes = property(lambda self: len(self._categories) + int(self._unknown == "index"))
 
     def _transform(self, column: Column) -> Column:
         if len(column) == 0 and column.dtype.kind not in "OUSbiuf":

@@ -231,6 +231,16 @@ class OneToOneAccess(SampleAccess):
         return self.below.locate(position)
 
 
+class KeepingAccess(OneToOneAccess):
+    """Access to the samples below, which are kept once they were read: without samples, the columns are those below."""
+
+    def empty_batch(self) -> Batch:
+        return super().empty_batch() if self.n_samples else self.below.batch(np.empty(0, np.intp))
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return self.below.declare_columns()
+
+
 def parts_of(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
     """Positions in parts of at most ``n_at_once``; at least one part."""
     return (positions[start : start + n_at_once] for start in range(0, max(1, len(positions)), n_at_once))
@@ -340,7 +350,7 @@ def own_access(iterator: Any) -> SampleAccess:
 
 
 def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:
-    """Columns of samples of ``access``; without samples they have the dtype and shape of sample 0."""
+    """Columns of samples of ``access``; without samples they have the dtype and shape of sample 0, or of an empty batch."""
     values: list[list[Any]] = [[] for _ in keys]
     for sample in samples:
         for key, column in zip(keys, values, strict=True):
@@ -348,6 +358,8 @@ def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess)
     if values and not values[0] and access.n_samples:
         first = access.sample(0)
         return [stack_values([value_of(first, key)])[:0] for key in keys]
+    if values and not values[0] and len(batch := access.empty_batch()):
+        return [value_of(batch, key) for key in keys]
     return [stack_values(column) for column in values]
 
 

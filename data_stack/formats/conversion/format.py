@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Column, media_types
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import as_array
+from data_stack.values.stacking import list_columns
 
 Batches = Iterable[dict[str, Any]]
 """The columns of a dataset, batch by batch: arrays of shape ``(n, ...)``."""
@@ -214,14 +215,17 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     """Samples of any iterator; the columns of tuples are called ``sample``, ``target`` and ``tag`` where its meta says where
     these are, else ``column_0``, ``column_1`` …
 
+    Without samples, the columns are those of an empty batch and of the schema.
+
     Raises:
-        ConfigError: it has no samples, or a column holds values that no format stores.
+        ConfigError: it has neither samples nor known columns, or a column holds values that no format stores.
     """
     name = getattr(getattr(iterator, "dataset_meta", None), "identifier", None) or repr(iterator)
-    if not len(iterator):
-        raise ConfigError(f"{name} has no samples, so its columns are unknown")
+    access = access_to(iterator)
     samples = iterator.__getitems__(spread(len(iterator)))
-    first = samples[0]
+    first: Any = samples[0] if samples else access.batch(np.empty(0, np.intp))
+    if not samples and not list_columns(first):
+        raise ConfigError(f"{name} has no samples, and its columns are unknown")
     keys: dict[str, ColumnKey]
     if isinstance(first, Mapping):
         keys = {str(key): key for key in first}
@@ -229,11 +233,24 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
         keys = {name_of_position(iterator, position): position for position in range(len(first))}
     else:
         raise ConfigError(f"samples of {name} are bare values; name them: .map(lambda value: {{'x': value}})")
+    if not samples:
+        declared = access.declare_columns() or {}
+        schema = {column: _column_without_values(first[key], declared.get(str(key))) for column, key in keys.items()}
+        return Source(name, iterator, schema, keys)
     try:
         columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
     except LookupError as error:
         raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
     return Source(name, iterator, {column: infer_column(values, column) for column, values in columns.items()}, keys)
+
+
+def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn | None) -> Column:
+    """The column of an empty batch; of objects, the one that a schema declares, or JSON."""
+    if rows.dtype != object or declared is None or declared.dtype in (None, "object"):
+        return Column("json") if rows.dtype == object else column_of_dtype(rows.dtype, rows.shape[1:])
+    if declared.dtype == "Decimal":
+        return Column("decimal")
+    return column_of_dtype(np.dtype(declared.dtype), (None,) if declared.shape is None else declared.shape)
 
 
 def name_of_position(iterator: Any, position: int) -> str:

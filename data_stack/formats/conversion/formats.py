@@ -266,8 +266,8 @@ class ParquetFormat(ConvertibleFormat):
     options = frozenset({"nulls"})
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        endings = tuple(self.suffixes)
-        return not _PARQUET_NAMES.isdisjoint(names) or any(name.endswith(endings) or "=" in name for name in names)
+        endings, folders = tuple(self.suffixes), [name for name in names if "=" in name and not name.endswith((".bag", ".idx"))]
+        return bool(folders) or not _PARQUET_NAMES.isdisjoint(names) or any(name.endswith(endings) for name in names)
 
     def open(self, location: Location) -> Source:
         from data_stack.formats.conversion.parquet_columns import columns_of_parquet, find_stored_schema, open_parquet

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from data_stack.codecs.codec import Codec, Column, media_types
+from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.format import Source, column_of_dtype, infer_column, plain_type, spread
 from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.codecs.native import Nulls
+from data_stack.formats.parquet.types import is_list, name_of_arrow
 from data_stack.io.location import Location
 
 #: Types of columns whose values may be None.
@@ -97,13 +100,27 @@ def _field(name: str, column: Column, source: Source) -> Field:
         return Field(name, np.str_)
     if kind == "bytes":
         return Field(name, np.bytes_)
-    if kind == "array":
-        dtype, shape = column.dtype, column.shape
-        if dtype is None or shape is None:
-            arrays = [np.asarray(value) for value in source.read(spread(len(source)), [name])[name]]
-            dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
-            if len(dtypes) != 1 or len(n_dims) != 1:
-                raise ConfigError(f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out")
+    dtype, shape = column.dtype, column.shape
+    if kind in ("array", "npy") and (dtype is None or shape is None) and len(source):
+        arrays = [np.asarray(value) for value in source.read(spread(len(source)), [name])[name]]
+        dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
+        if len(dtypes) == len(n_dims) == 1:
             dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
-        return Field(name, dtype, shape, NdarrayCodec()) if dtype.kind == "c" else Field(name, dtype, shape)
+        elif kind == "array":
+            raise ConfigError(f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out")
+    if dtype is not None and shape is not None:
+        if kind == "array":
+            return Field(name, dtype, shape, NdarrayCodec() if dtype.kind == "c" else None)
+        if kind == "npy" and dtype.kind in "mM" and len(shape) < 2:
+            with contextlib.suppress(ConfigError):  # Parquet has no such unit
+                codec = ListCodec if shape else ScalarCodec
+                return Field(name, dtype, shape, codec(_known_type(name, source), nulls="nan"), nullable=True)
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)
+
+
+def _known_type(name: str, source: Source) -> str | None:
+    """The type of a column by the schema of its source, which knows times of day from durations; None without one."""
+    declared = (access_to(source.values).declare_columns() or {}).get(str(source.keys[name]))
+    origin = None if declared is None else declared.origin
+    type_ = getattr(getattr(origin, "field", None), "type", origin)  # a table has fields, Parquet types
+    return None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)

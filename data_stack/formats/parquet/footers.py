@@ -225,9 +225,12 @@ class Footers:
         """Compare a new footer with the known digest and with the manifest."""
         digest = hashlib.sha256(tail).digest()
         known, record = self._digests[file], self._record(file)
-        is_other = record is not None and record.footer_sha256 != digest.hex()
-        if record is not None and is_other and known != digest and (known is not None or record.size == file_bytes):
-            raise DatasetFileCorruptError(f"the footer of {self.files.name(file)} is damaged, or of another tool. {RECREATE}")
+        if record is not None:
+            is_other, name = record.footer_sha256 != digest.hex(), self.files.name(file)
+            if is_other and known != digest and (known is not None or record.size == file_bytes):
+                raise DatasetFileCorruptError(f"the footer of {name} is damaged, or of another tool. {RECREATE}")
+            if not is_other and record.size != file_bytes:  # no tool keeps the footer, which has the offsets of the rows
+                raise DatasetFileCorruptError(f"{name} is damaged: it has {file_bytes:,} bytes, not {record.size:,}")
         self._check_digest(file, digest)
         with reading_parquet(self.files.name(file)):
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))

@@ -43,6 +43,9 @@ class FixedColumn:
         bag: the records.
         layout: of all of them, as their size says.
         dtype: of the values that are handed out; None for that of the layout.
+
+    Attributes:
+        row_bytes: size of a value.
     """
 
     is_fixed = True
@@ -54,6 +57,7 @@ class FixedColumn:
         if layout.dtype.kind == "b":  # bytes other than 0 and 1 are not valid booleans
             self._stored = np.dtype(np.uint8)
         self._header_bytes = len(layout.header)
+        self.row_bytes = self._record_bytes - self._header_bytes
         self._is_number = not layout.shape
         self._is_scalar = self._is_number and not layout.header
         self._is_cast = self._stored != self._dtype
@@ -75,11 +79,6 @@ class FixedColumn:
 
     def __len__(self) -> int:
         return len(self.bag)
-
-    @property
-    def row_bytes(self) -> int:
-        """Size of a value."""
-        return self._record_bytes - self._header_bytes
 
     def value(self, index: int) -> Any:
         """A value by itself.
@@ -241,12 +240,15 @@ class RaggedColumn:
         """As of a :class:`FixedColumn`; text and bytes as objects."""
         if not len(places) and len(self.bag):
             return self.read(range(1))[:0]
-        values = self.values(places)
+        values, dtype = self.values(places), self._column.dtype
+        if not values:
+            layout = self._codec.derive_layout(self._column)
+            return np.empty(0, object) if layout is None else np.empty((0, *layout.shape), dtype or layout.dtype)
         if self._is_plain or set(map(type, values)) in ({bytes}, {str}):
             objects: _Array = np.empty(len(values), object)
             objects[:] = values
             return objects
-        stacked, dtype = stack_values(values), self._column.dtype
+        stacked = stack_values(values)
         if dtype is None or stacked.dtype.kind not in "biufc" or any(hasattr(value, "dtype") for value in values):
             return stacked
         return stacked.astype(dtype, copy=False)  # Python's numbers have no dtype of their own

@@ -7,6 +7,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -306,9 +307,7 @@ class RecordAccess(RemoteAccess):
 
     source: RecordReader
 
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.source._length
+    n_samples = property(attrgetter("source._length"))
 
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here

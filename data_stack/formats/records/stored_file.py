@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -189,9 +190,7 @@ class _CheckedRanges(PositionalFile):
 
     checks: BlockChecks
 
-    @property
-    def name(self) -> str:
-        return self.checks.name
+    name = property(attrgetter("checks.name"))
 
     def read_at(self, offset: int, size: int) -> bytes:
         return super().read_at(offset, size) if self.checks.is_done else self.read_ranges([(offset, size)])[0]

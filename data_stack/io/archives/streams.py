@@ -79,9 +79,7 @@ class _Window(Positioned):
     def __init__(self, file: StreamedResource, start: int, end: int) -> None:
         self._file, self._start, self._end = file, start, end
 
-    @property
-    def size(self) -> int:
-        return self._end - self._start
+    size = property(lambda self: self._end - self._start)
 
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
         data = self._file.read_at(self._start + offset, max(0, min(len(buffer), self.size - offset)))

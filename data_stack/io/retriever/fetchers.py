@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -20,6 +21,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.url import StorageURL, redact, shorten
 from data_stack.io.web import Limits
 from data_stack.io.work import Workers
+from data_stack.util.interrupts import open_descriptor
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _OFFLINE: Final = "DATA_STACK_OFFLINE"
@@ -37,20 +39,20 @@ def fetch_file(source: str, transfer: Transfer) -> None:
 
 def copy_file(path: str, transfer: Transfer) -> None:
     """Copy the regular file at ``path``."""
-    try:
-        # stat first: opening a device may have effects, opening a fifo waits for a writer.
-        _check_regular(os.stat(path).st_mode)
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise SourceError(error.strerror or str(error)) from error
-    with open(handle, "rb", buffering=0) as file:
+    with contextlib.ExitStack() as exits:
+        try:
+            # stat first: opening a device may have effects, opening a fifo waits for a writer.
+            _check_regular(os.stat(path).st_mode)
+            handle = exits.enter_context(open_descriptor(path, os.O_NONBLOCK))
+        except OSError as error:
+            raise SourceError(error.strerror or str(error)) from error
         before = os.fstat(handle)
         _check_regular(before.st_mode)
         if transfer.expected_size is not None and transfer.expected_size != before.st_size:
             raise SourceError(f"has {before.st_size:,} bytes, expected {transfer.expected_size:,}")
         transfer.expected_size = before.st_size
         buffer = memoryview(bytearray(min(1 << 20, before.st_size + 1)))
-        while n_read := file.readinto(buffer):
+        while n_read := os.readv(handle, [buffer]):
             transfer.write(buffer[:n_read])
         after = os.fstat(handle)
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns) or transfer.size != after.st_size:

@@ -31,6 +31,7 @@ from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
 from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, replace_file
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_errors import storage_error
+from data_stack.util.interrupts import open_descriptor
 from data_stack.util.lock_file import RangeLocks
 from data_stack.util.polling import polls
 
@@ -290,13 +291,9 @@ class CacheFolder:
         version = _ABSENT if info is None else FileVersion(info.size, info.sha256 or "", facts)
         path, times = self._notes.path_of(identifier), (time.time_ns(), _boot_ns() + int(asked * 1e9))
         try:
-            with contextlib.suppress(FileNotFoundError):
-                handle = os.open(path, os.O_RDONLY | _FLAGS)
-                try:
-                    if os.read(handle, 1 << 16) == seal_json(asdict(version)):
-                        return os.utime(handle, ns=times)
-                finally:
-                    os.close(handle)
+            with contextlib.suppress(FileNotFoundError), open_descriptor(path, _FLAGS) as handle:
+                if os.read(handle, 1 << 16) == seal_json(asdict(version)):
+                    return os.utime(handle, ns=times)
             if self.has_room(_PAGE_BYTES):
                 self._notes.write(identifier, version, times[1])
         except OSError as error:

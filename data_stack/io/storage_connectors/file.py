@@ -30,10 +30,9 @@ from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersio
 from data_stack.io.storage_connectors.writer import Explain, Partial, ResourceWriter, binary_chunks, publishing, remove_unfinished
 from data_stack.io.storage_errors import explaining, storage_error
 from data_stack.util.group_rights import make_folder, make_folders
+from data_stack.util.interrupts import open_descriptor
 
 _OWN_FOLDER: Final = ".data_stack"
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class FileStorageConnector(StorageConnector):
@@ -183,27 +182,24 @@ class FileStorageConnector(StorageConnector):
                     return check_identifier(identifier[len(root.rstrip("/")) + 1 :])
         return check_identifier(identifier)
 
-    def _open_folder(self, identifier: str, *, create: bool = False) -> tuple[int, str]:
-        """A handle on the folder of a resource, which the caller closes, and the name of its file.
+    @contextlib.contextmanager
+    def _open_folder(self, identifier: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """A handle on the folder of a resource, and the name of its file.
 
         Each folder is opened relative to the one above, and must not be a link.
         """
         *folders, name = identifier.split("/")
         if create:
             make_folders(self.root_path, durably=True)
-        handle = os.open(self.root_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with contextlib.ExitStack() as exits:
+            handle = exits.enter_context(open_descriptor(self.root_path, os.O_DIRECTORY))
             for folder in folders:
                 if create:
                     with contextlib.suppress(FileExistsError):
                         make_folder(folder, handle)
                         os.fsync(handle)
-                above, handle = handle, os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
-                os.close(above)
-        except BaseException:
-            os.close(handle)
-            raise
-        return handle, name
+                handle = exits.enter_context(open_descriptor(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle))
+            yield handle, name
 
     def _walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
@@ -225,35 +221,29 @@ class FileStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
-        folder = -1
-        try:
+        with contextlib.ExitStack() as exits:
             try:
-                folder, name = self._open_folder(identifier)
+                folder, name = exits.enter_context(self._open_folder(identifier))
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISREG(status.st_mode):
                     raise FileNotFoundError
             except OSError as error:
                 raise self._explain("look for", identifier)(error) from error
             yield folder, name, status
-        finally:
-            if folder >= 0:
-                os.close(folder)
 
     @contextlib.contextmanager
     def _target(self, identifier: str) -> Iterator[tuple[int, str]]:
         """The open folder of a resource, created if missing, and the name of its file."""
-        with self._explaining("store", identifier):
-            folder, name = self._open_folder(identifier, create=True)
-        try:
+        with contextlib.ExitStack() as exits:
+            with self._explaining("store", identifier):
+                folder, name = exits.enter_context(self._open_folder(identifier, create=True))
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=folder)  # an empty folder of that name
             yield folder, name
-        finally:
-            os.close(folder)
 
     def _open_file(self, identifier: str) -> OpenedFile:
         with self._locate(identifier) as (folder, name, _), self._explaining("read", identifier):
-            handle = os.open(name, _READ_FLAGS, dir_fd=folder)
+            handle = os.open(name, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             # The note last: that of a successor does not match, that of a predecessor would look like damage.
             return OpenedFile(handle, self._explain("read", identifier), self._notes.read(identifier))
 

@@ -17,6 +17,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from data_stack.exception import ChecksumMismatchError, StorageFullError
@@ -25,6 +26,7 @@ from data_stack.io.resources import Storable
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 from data_stack.io.storage_errors import explaining, storage_error
 from data_stack.util.group_rights import share_with_group
+from data_stack.util.interrupts import open_descriptor
 from data_stack.util.lock_file import try_lock
 
 if TYPE_CHECKING:
@@ -119,8 +121,7 @@ def remove_unfinished(folder: str, grace_seconds: float, *, dry_run: bool) -> It
                 age_seconds = time.time() - status.st_mtime
                 is_useless = is_dead(owner) if is_of_this_machine(owner) else age_seconds > 86_400.0
                 if name.startswith(PARTIAL):
-                    handle = os.open(path, _FLAGS | os.O_NONBLOCK)
-                    exits.callback(os.close, handle)
+                    handle = exits.enter_context(open_descriptor(path, _FLAGS | os.O_NONBLOCK))
                     # Locked until it is removed: a waiting process then sees that its name is gone.
                     is_free, reason = try_lock(handle, if_unsupported=False), "an interrupted download"
                     is_useless = is_free and time.time() - os.fstat(handle).st_mtime >= grace_seconds
@@ -218,9 +219,7 @@ class ResourceWriter(io.BufferedIOBase):
             self._call(self._complete)
             self._sealed = True
 
-    @property
-    def closed(self) -> bool:
-        return self._sealed
+    closed = property(attrgetter("_sealed"))
 
 
 @contextlib.contextmanager

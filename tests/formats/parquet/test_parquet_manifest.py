@@ -182,6 +182,15 @@ def test_files_that_another_tool_rewrote_are_read(foreign: Path) -> None:
     assert ParquetDataset(foreign)[20]["text"] == "other"
 
 
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_file_with_its_footer_but_another_size_is_damaged(foreign: Path, trusted: bool) -> None:
+    content = (foreign / "1.parquet").read_bytes()
+    (foreign / "1.parquet").write_bytes(content[:4] + b"more" + content[4:])
+
+    with pytest.raises(DatasetFileCorruptError, match=r"1\.parquet is damaged: it has"):
+        ParquetDataset(foreign, filters=None if trusted else col("text") == "same")[20]
+
+
 def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path) -> None:
     earlier = pa.schema([], metadata={MANIFEST_KEY: seal_json({"format": "data_stack parquet 3", "files": []})})
     pq.write_metadata(earlier, foreign / "_data_stack_manifest.parquet")

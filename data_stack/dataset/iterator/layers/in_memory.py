@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from typing import Any
@@ -14,7 +14,8 @@ import numpy as np
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.access import (
-    OneToOneAccess,
+    DeclaredColumn,
+    KeepingAccess,
     SampleAccess,
     access_to,
     copy_objects,
@@ -44,6 +45,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     Samples come back as they were read, type and all. Where the iterator below has columns of one dtype and shape
     (``SampleAccess.fixed_columns``: arrays, HDF5, records and Parquet of numbers), each column is kept as one array: a million
     small samples then take the memory of their bytes, and stay shared with forked workers. All other samples are kept in a list.
+    Without samples, the columns below are kept, with their types.
 
     Samples and batches may be written to: arrays, tensors, lists, dicts and sets are copies, at any depth. Objects of other
     classes are not copied; a whole column of numbers is not copied either, but read-only.
@@ -64,7 +66,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         self, dataset_iterator: DatasetIteratorIF | Iterable[Sample], *, progress: bool | None = False, keep_source: bool = True
     ) -> None:
         self._stacked_on: list[Any] = [dataset_iterator] if keep_source else []
-        self._columns: tuple[Any, Any] | None = None
+        self._columns: tuple[Any, ...] | None = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
             self._columns = _read_columns(access_to(dataset_iterator), progress)
         if self._columns is None:
@@ -89,9 +91,12 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         return [source for source in self._stacked_on if isinstance(source, DatasetIteratorIF)]
 
 
-def _read_columns(source: SampleAccess, progress: bool | None) -> tuple[Any, Any] | None:
-    """Sample 0 and the columns of all samples; None where they may differ in dtype or shape, or sample 0 says otherwise."""
-    if not source.n_samples or not source.fixed_columns:
+def _read_columns(source: SampleAccess, progress: bool | None) -> tuple[Any, ...] | None:
+    """The arguments of :class:`_ColumnsAccess`; None where samples may differ in dtype or shape, or sample 0 says otherwise."""
+    if not source.n_samples:
+        columns: Any = source.batch(np.empty(0, np.intp))
+        return (columns, columns, source.declare_columns()) if list_columns(columns) else None
+    if not source.fixed_columns:
         return None
     first = source.sample(0)
     if not all(isinstance(value, (np.ndarray, np.generic, *_NUMBERS)) for value in _values_of(first)):
@@ -107,14 +112,15 @@ class _ColumnsAccess(SampleAccess):
     """Access to samples kept as columns, as copies.
 
     Args:
-        first: sample 0, whose values have the types of all.
+        first: sample 0, whose values have the types of all; without samples the columns.
         batch: the columns.
+        declared: the columns by a schema; None if the arrays say all.
     """
 
     fixed_columns = True
 
-    def __init__(self, first: Any, batch: Any) -> None:
-        self._batch, columns = batch, list_columns(batch)
+    def __init__(self, first: Any, batch: Any, declared: Mapping[str, DeclaredColumn] | None = None) -> None:
+        self._batch, self._declared, columns = batch, declared, list_columns(batch)
         self.n_samples = len(columns[0])
         for column in columns:
             column.flags.writeable = False
@@ -125,6 +131,9 @@ class _ColumnsAccess(SampleAccess):
         if isinstance(self._batch, dict):
             return dict(zip(self._batch, values, strict=True))
         return tuple(values) if isinstance(self._batch, tuple) else values[0]
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return self._declared
 
     def content_fingerprint(self) -> Any:
         names = list(self._batch) if isinstance(self._batch, dict) else type(self._batch).__name__
@@ -236,7 +245,7 @@ class CachedDatasetIterator(LayerDatasetIterator):
         own_access(self)
 
 
-class _CachedAccess(_KeptAccess, OneToOneAccess):
+class _CachedAccess(_KeptAccess, KeepingAccess):
     """Access to samples that are kept once they were read; the length is taken when it is made.
 
     Args:
@@ -247,7 +256,7 @@ class _CachedAccess(_KeptAccess, OneToOneAccess):
     n_samples = 0
 
     def __init__(self, below: SampleAccess, max_bytes: int | None) -> None:
-        OneToOneAccess.__init__(self, below)
+        KeepingAccess.__init__(self, below)
         self._max_bytes, self.n_samples = max_bytes, below.n_samples
         # position -> (sample, its bytes)
         self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(sys.maxsize if max_bytes is None else max_bytes, itemgetter(1))

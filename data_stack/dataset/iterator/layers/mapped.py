@@ -254,9 +254,7 @@ class _ColumnMapAccess(EncodedAccess):
         super().__init__(below, {key: function})
         self._key, self._function, self._batched, self._mixed_seed = key, function, batched, mixed_seed
 
-    @property
-    def _n_at_once(self) -> int:  # type: ignore[override]  # read-only here
-        return sys.maxsize if self._batched else self.below.n_at_once
+    _n_at_once = property(lambda self: sys.maxsize if self._batched else self.below.n_at_once)
 
     def sample(self, position: int) -> Sample:
         return super().sample(position) if self._batched else self._map(self.below.sample(position), position)
