@@ -21,10 +21,6 @@ from sizes import sized
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, load_tensors, write_tensor
 
-DTYPES = [
-    torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool
-]  # fmt: skip
-
 
 def written(tensor: torch.Tensor) -> io.BytesIO:
     file = io.BytesIO()
@@ -35,7 +31,7 @@ def written(tensor: torch.Tensor) -> io.BytesIO:
     return file
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool])
 @given(shape=st.lists(st.integers(0, 5), min_size=0, max_size=4))
 def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape: list[int]) -> None:
     tensor = (torch.arange(int(np.prod(shape))) % 2).reshape(shape).to(dtype)

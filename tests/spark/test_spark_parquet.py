@@ -6,16 +6,14 @@ import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
 from data_stack.formats.parquet import Field, ListCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.writer import ParquetWriter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SCALARS = (
     "a_bool boolean, a_byte tinyint, a_short smallint, an_int int, a_long bigint, a_float float, a_double double, "
