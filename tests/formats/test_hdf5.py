@@ -18,13 +18,10 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
 
-def stored(
-    store: StorageConnector, fill: Callable[[h5py.File], Any], identifier: str = "data.h5", **options: Any
-) -> StreamedResource:
-    with store.create(identifier) as file, h5py.File(file, "w", **options) as h5:
+def stored(store: StorageConnector, fill: Callable[[h5py.File], Any], **options: Any) -> Any:
+    with store.create("data.h5") as file, h5py.File(file, "w", **options) as h5:
         fill(h5)
-    resource: StreamedResource = store.get_resource(identifier)
-    return resource
+    return store.get_resource("data.h5")
 
 
 @pytest.fixture

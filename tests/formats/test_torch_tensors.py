@@ -159,3 +159,22 @@ def test_only_tensors_with_rows_are_columns() -> None:
     assert TensorsDatasetIterator(file, ["a"])[1][0].tolist() == [1, 1, 1]
     with pytest.raises(DatasetFileCorruptError, match="has no tensor 's' with rows"):
         len(TensorsDatasetIterator(file, ["s"]))
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:.*Sparse:UserWarning", "ignore:TypedStorage:UserWarning")
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (lambda: torch.eye(3).to_sparse(), "sparse coo"),
+        (lambda: torch.eye(3).to_sparse_csr(), "sparse csr"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.qint8), "quantized"),
+    ],
+)
+def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
+    tmp_path: Path, made: Callable[[], torch.Tensor], kind: str
+) -> None:
+    torch.save(made(), tmp_path / "weights.pt")
+    iterator = TensorsDatasetIterator(tmp_path / "weights.pt", [0])
+
+    with pytest.raises(DatasetFileCorruptError, match=rf"weights.pt' holds a {kind} tensor.* save tensor\."):
+        iterator.read_batch([0])

@@ -38,14 +38,13 @@ def row(i: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def rows(ray_cluster: None, tmp_path: Path) -> data_stack.DatasetIteratorIF:
+def rows(ray_cluster: None, tmp_path: Path) -> Any:
     """60 records of :func:`row`."""
     kinds = {"id": "i64", "image": "array", "name": "utf8", "ragged": "array", "raw": "bytes", "tree": "json"}
     with records.RecordWriter(tmp_path / "rows", kinds) as writer:
         for i in range(N_ROWS):
             writer.append(row(i))
-    loaded: data_stack.DatasetIteratorIF = data_stack.load(tmp_path / "rows")
-    return loaded
+    return data_stack.load(tmp_path / "rows")
 
 
 # ------------------------------------------------------------------ reading
@@ -130,11 +129,10 @@ def in_order() -> Iterator[None]:
     options.preserve_order = False
 
 
-def column(store: data_stack.StorageConnector, dataset: str, name: str) -> list[Any]:
+def column(store: data_stack.StorageConnector, dataset: str, name: str) -> Any:
     """A column of a dataset in a store."""
     loaded: Any = data_stack.load(dataset, storage=store)
-    values: list[Any] = loaded.read_column(name).tolist()
-    return values
+    return loaded.read_column(name).tolist()
 
 
 def listing(folder: Path) -> list[str]:

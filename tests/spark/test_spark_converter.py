@@ -17,6 +17,7 @@ import pytest
 from data_stack_spark import cache as cache_module
 from data_stack_spark.converter import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
 from data_stack_spark.session import local_path, readable_source
+from process_harness import start_python
 from pyspark.ml.linalg import Vectors
 from pyspark.mllib.linalg import Vectors as OldVectors
 from pyspark.sql import DataFrame, SparkSession
@@ -184,18 +185,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_without_java_it_is_said_what_to_install() -> None:
-    program = (
-        "from data_stack_spark.session import spark_session\n"
-        "try:\n"
-        "    spark_session()\n"
-        "except Exception as error:\n"
-        "    print(type(error).__name__, error)\n"
-    )
-    environment = {"PYTHONPATH": str(ROOT), "HOME": "/tmp", "PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
+    program = "from data_stack_spark.session import spark_session; spark_session()"
 
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, text=True)
+    with start_python("-W", "ignore", "-c", program, PATH="/nowhere", JAVA_HOME="/nowhere") as process:
+        _, errors = process.communicate(timeout=60)
 
-    assert re.match("ConfigError .*Java 17 .*/nowhere", done.stdout), done.stderr
+    assert re.search("ConfigError: .*Java 17 .*/nowhere", errors.splitlines()[-1]), errors
 
 
 def test_urls_of_spark_are_read_without_it() -> None:

@@ -37,15 +37,11 @@ _NULLS = (None,) * len(_ROWS[0])
 
 def as_read(row: tuple[Any, ...]) -> list[Any]:
     """A row of Spark's as our samples have it."""
-    plain: list[Any] = []
-    for value in row:
-        if isinstance(value, dt.datetime):
-            plain.append(np.datetime64(value.replace(tzinfo=None), "us"))
-        elif isinstance(value, dt.date):
-            plain.append(np.datetime64(value, "D"))
-        else:
-            plain.append(value)
-    return plain
+    times: dict[type, Callable[[Any], Any]] = {
+        dt.datetime: lambda time: np.datetime64(time.replace(tzinfo=None), "us"),
+        dt.date: lambda day: np.datetime64(day, "D"),
+    }
+    return [times[type(value)](value) if type(value) in times else value for value in row]
 
 
 @pytest.mark.parametrize("timestamps", ["INT96", pytest.param("TIMESTAMP_MICROS", marks=pytest.mark.full)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
@@ -89,45 +90,38 @@ def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(
 # ---------------------------------------------------------------------- refused by the disk
 
 
-@pytest.fixture
-def limited() -> Iterator[Any]:
-    """Sets how large a file may become, as a disk or quota that is full does."""
+@contextlib.contextmanager
+def limited(n_bytes: int) -> Iterator[None]:
+    """No file becomes larger, as on a disk or quota that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def limit(n_bytes: int | None) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft if n_bytes is None else n_bytes, hard))
-
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("n_bytes", [100_000, 380_000, 389_120])  # in the rows of the first file, in its last ones
-def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(tmp_path: Path, limited: Any, n_bytes: int) -> None:
-    limited(n_bytes)
-    try:
-        with pytest.raises(StorageFullError, match="part-000000"), ParquetWriter(tmp_path, SCHEMA, rows_per_file=100) as writer:
+def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(tmp_path: Path, n_bytes: int) -> None:
+    with limited(n_bytes), pytest.raises(StorageFullError, match="part-000000"):
+        with ParquetWriter(tmp_path, SCHEMA, rows_per_file=100) as writer:
             append(writer, 0, 150)
-    finally:
-        limited(None)
     gc.collect()
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_files(tmp_path: Path, limited: Any) -> None:
+def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_files(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
         append(writer, 0, 120)
         writer.checkpoint()
-        limited(100_000)
-        try:
+        with limited(100_000):
             with pytest.raises(StorageFullError, match=r"part-0000"):
                 append(writer, 120, 300)
             with pytest.raises(ConfigError, match="broken by an error"):
                 append(writer, 120, 121)
             with pytest.raises(ConfigError, match="broken by an error"):
                 writer.close()
-        finally:
-            limited(None)
 
     with pytest.raises(DatasetFileCorruptError, match="not finished"):
         ParquetDataset(tmp_path)

@@ -285,34 +285,15 @@ def test_another_file_than_the_manifest_describes_is_refused() -> None:
 # ---------------------------------------------------------------------- processes and threads
 
 
-SHARED = 200
-SHARED_SPEC: dict[str, str | Column] = {
-    "id": "i64",
-    "image": Column("png", "uint8", (24, 24, 3)),
-    "text": "utf8",
-    "x": Column("array", "float32", (16,)),
-}
-
-
-def sample(i: int) -> dict[str, Any]:
-    noise = np.random.default_rng(i)
-    return {
-        "id": i,
-        "image": noise.integers(0, 256, (24, 24, 3), np.uint8),
-        "text": f"text of {i} " * (i % 7),
-        "x": np.full(16, i, np.float32),
-    }
-
-
-SAMPLES = [sample(i) for i in range(SHARED)]
+SHARED = samples(200)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records")
-    for kind in (RecordWriter(folder / "plain", SHARED_SPEC), ShardedRecordWriter(folder / "sharded", SHARED_SPEC, shardlen=30)):
+    for kind in (RecordWriter(folder / "plain", SPEC), ShardedRecordWriter(folder / "sharded", SPEC, shardlen=30)):
         with kind as writer:
-            for each in SAMPLES:
+            for each in SHARED:
                 writer.append(each)
     return folder
 
@@ -326,8 +307,8 @@ def reader(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iter
 
 def check_much(reader: Any, seed: int, n_reads: int = 20) -> bool:
     """Read here and there in all ways."""
-    for chosen in np.random.default_rng(seed).integers(0, SHARED, (n_reads, 8)):
-        wanted = [SAMPLES[i] for i in chosen]
+    for chosen in np.random.default_rng(seed).integers(0, len(SHARED), (n_reads, 8)):
+        wanted = [SHARED[i] for i in chosen]
         assert_same(reader[int(chosen[0])], wanted[0])
         assert_same(reader.read_batch(chosen), stack_samples(wanted))
     return True

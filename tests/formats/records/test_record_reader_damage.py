@@ -12,6 +12,7 @@ from typing import Any
 import granular
 import numpy as np
 import pytest
+from fault_records import SPECS, sample
 from layer_laws import as_plain
 from process_harness import flip_file, flipped
 from sizes import sized
@@ -20,31 +21,17 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 
-SPECS: dict[str, dict[str, Any]] = {
-    "current": {"id": "i64", "mat": Column("array", "uint8", (2,)), "name": "utf8", "numbers": "int"},
-    "sequences": {"id": "i64", "mats": Column("array[]", "uint8", (2,)), "words": "utf8[]"},
-}
 
-
-def sample(i: int) -> dict[str, Any]:
-    mats = [np.array([i, k], np.uint8) for k in range(i)]
-    return {
-        "id": i,
-        "mat": np.array([i, 2], np.uint8),
-        "mats": mats,
-        "name": "ab" * i,
-        "numbers": 100 * i,
-        "words": ["w"] * (3 - i),
-    }
-
-
-@pytest.fixture(scope="module", params=["current", "sequences"])
-def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny") / "data"
-    with RecordWriter(folder, SPECS[request.param]) as writer:
+def write(folder: Path, kind: str) -> Path:
+    with RecordWriter(folder, SPECS[kind]) as writer:
         for i in range(3):
-            writer.append({name: sample(i)[name] for name in SPECS[request.param]})
+            writer.append(sample(kind, i))
     return folder
+
+
+@pytest.fixture(scope="module", params=SPECS)
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("tiny") / "data", request.param)
 
 
 def ways(reader: Any, n_samples: int) -> Iterator[Callable[[], Any]]:
@@ -90,7 +77,7 @@ def test_with_a_manifest_no_flipped_bit_goes_unnoticed_where_it_matters(
             n_right, n_refused = read_or_refused(tmp_path, expected, options)
 
             # the indexes of rows of one size are not needed, and what is not needed is not read
-            assert n_refused or path.name in ("id.idx", "mat.idx")
+            assert n_refused or path.name in ("id.idx", "x.idx")
             assert n_right or path.suffix != ".bag" or path.name == "refs.bag"  # other columns are whole
             with pytest.raises(DatasetFileCorruptError, match=path.name.replace(".", r"\.")):
                 with RecordReader(tmp_path, columns=["id"]) as reader:
@@ -132,9 +119,7 @@ def test_a_missing_file_is_named(dataset: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_references_that_lead_nowhere_are_errors_that_name_the_sample(tmp_path: Path, record: bytes) -> None:
-    with RecordWriter(tmp_path, SPECS["sequences"]) as writer:
-        for i in range(3):
-            writer.append({name: sample(i)[name] for name in SPECS["sequences"]})
+    write(tmp_path, "sequences")
     (tmp_path / "manifest.json").unlink()
     refs = (tmp_path / "refs.bag").read_bytes()
     data_bytes = int.from_bytes(refs[-8:], "little")
@@ -146,7 +131,7 @@ def test_references_that_lead_nowhere_are_errors_that_name_the_sample(tmp_path: 
 
     with RecordReader(tmp_path) as reader:
         assert reader[0]["id"] == 0
-        assert reader[2]["words"] == ["w"]
+        assert reader[2]["text"] == sample("sequences", 2)["text"]
         for way in (lambda: reader[1], lambda: reader.read_batch([0, 1]), lambda: reader.available(1), lambda: list(reader)):
             with pytest.raises(DatasetFileCorruptError, match="record 1 of column 'refs'"):
                 way()
