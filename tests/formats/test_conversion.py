@@ -332,6 +332,7 @@ class Failing(Pictures):
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("data_stack.formats.conversion.conversion._MAX_IN_BATCH", 100)
+    monkeypatch.setenv("DATA_STACK_ISOLATION", "off")  # a process for each file of HDF5
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -18,13 +18,10 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
 
-def stored(
-    store: StorageConnector, fill: Callable[[h5py.File], Any], identifier: str = "data.h5", **options: Any
-) -> StreamedResource:
-    with store.create(identifier) as file, h5py.File(file, "w", **options) as h5:
+def stored(store: StorageConnector, fill: Callable[[h5py.File], Any], **options: Any) -> Any:
+    with store.create("data.h5") as file, h5py.File(file, "w", **options) as h5:
         fill(h5)
-    resource: StreamedResource = store.get_resource(identifier)
-    return resource
+    return store.get_resource("data.h5")
 
 
 @pytest.fixture
@@ -54,7 +51,7 @@ def test_the_datasets_of_a_file_are_listed_without_following_loops_or_links(stor
 
 
 @pytest.fixture
-def hostile(store: StorageConnector, tmp_path: Path) -> StreamedResource:
+def hostile(store: StorageConnector, tmp_path: Path) -> Any:
     """A file with all ways that could lead to a secret in another file, circles, and what is no column."""
     secret = str(tmp_path / "secret.h5")
     with h5py.File(secret, "w") as h5:

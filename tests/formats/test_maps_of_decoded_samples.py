@@ -17,7 +17,9 @@ from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.folder import folder_of
 from data_stack.loader import Loader
+from data_stack.testing.iterators import assert_same
 from data_stack.util.executor import n_threads_here, set_thread_share
+from data_stack.values.stacking import stack_samples
 
 N = 50
 ORDER = np.random.default_rng(0).permutation(N)
@@ -97,12 +99,6 @@ def one_by_one(iterator: DatasetIteratorIF) -> Any:
     return [iterator[int(position)] for position in ORDER]
 
 
-def check_equal(batch: Any, samples: list[Any]) -> None:
-    """Compare the columns of a batch with those of its samples."""
-    for key in samples[0] if isinstance(samples[0], dict) else range(len(samples[0])):
-        np.testing.assert_array_equal(batch[key], np.stack([sample[key] for sample in samples]))
-
-
 @pytest.mark.parametrize("make", MAPS)
 @pytest.mark.parametrize("source", ["records", "images"])
 def test_a_map_has_few_decoded_pictures_in_memory(source: str, make: Any, share: int, request: Any) -> None:
@@ -114,7 +110,7 @@ def test_a_map_has_few_decoded_pictures_in_memory(source: str, make: Any, share:
     samples = one_by_one(mapped)
     codec.n_waiting = codec.most_waiting = 0
 
-    check_equal(mapped.read_batch(ORDER), samples)
+    assert_same(mapped.read_batch(ORDER), stack_samples(samples))
 
     several = 8 if source == "images" else (4 << 20) // PICTURE_BYTES * n_threads_here()
     is_one = make not in (MAPS[2], MAPS[5]) and share > 1 and source == "records"  # whole samples are read a few at a time
@@ -128,7 +124,7 @@ def test_tuples_and_single_columns_are_mapped_a_few_at_a_time(records: Path, sha
         samples = one_by_one(mapped)
         codec.n_waiting = codec.most_waiting = 0
 
-        check_equal(mapped.read_batch(ORDER), samples)
+        assert_same(mapped.read_batch(ORDER), stack_samples(samples))
         column = mapped.read_column(-1)
         assert mapped.read_column(1, ORDER[:0]).shape == (0, 2, 3)
 
@@ -143,7 +139,7 @@ def test_other_columns_keep_their_dtype_and_values_of_different_shapes_stay_apar
         mixed: Any = reader.map(lambda picture: picture[0, :2] * (1.5 if picture[0, 0] == ORDER[-9] else 2), column="image")
         numbers: Any = reader.map(lambda picture: None if picture[0, 0] == ORDER[-9] else picture[0, :2], column="image")
         named: Any = reader.map(lambda picture: f"picture {picture[0, 0]}", column="image").read_batch(ORDER)
-        check_equal(mixed.read_batch(ORDER), one_by_one(mixed))
+        assert_same(mixed.read_batch(ORDER), stack_samples(one_by_one(mixed)))
         assert mixed.read_batch(ORDER)["image"].dtype == np.float64
         assert [value is None for value in numbers.read_batch(ORDER)["image"]] == (ORDER[-9] == ORDER).tolist()
 

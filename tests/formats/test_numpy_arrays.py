@@ -18,7 +18,6 @@ from hypothesis.extra import numpy as npst
 from data_stack.codecs.npy import NpyCodec
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
-from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 ARRAYS = npst.arrays(
@@ -48,11 +47,10 @@ def test_values_without_bytes_are_refused_and_not_made_of_what_lies_in_memory(de
         NpyCodec().decode(data)
 
 
-def resource(data: bytes) -> StreamedResource:
+def resource(data: bytes) -> Any:
     store = InMemoryStorageConnector()
     store.set_resource("array.npy", [data])
-    opened: StreamedResource = store.get_resource("array.npy")
-    return opened
+    return store.get_resource("array.npy")
 
 
 def check_refused(data: bytes, message: str = ".") -> None:

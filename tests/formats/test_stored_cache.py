@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import io
 import struct
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kept_samples import STRUCTURES, VALUES, Point, check_equal_to_list
 from layer_laws import Samples
+from process_harness import flipped
 from sizes import sized
 
 from data_stack.dataset.iterator.access import own_access
@@ -113,9 +113,7 @@ def test_a_flipped_bit_is_an_error(storage: StorageConnector) -> None:
         content = resource.read()
 
     for position in range(0, len(content), sized(211, 3)):
-        data = bytearray(content)
-        data[position] ^= 1 << position % 8
-        storage.set_resource(written, io.BytesIO(data))
+        storage.set_resource(written, flipped(content, 8 * position + position % 8))
         with pytest.raises(DatasetFileCorruptError, match="sample"):
             list(cached(Samples(SAMPLES), storage))
 

@@ -21,10 +21,6 @@ from sizes import sized
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, load_tensors, write_tensor
 
-DTYPES = [
-    torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool
-]  # fmt: skip
-
 
 def written(tensor: torch.Tensor) -> io.BytesIO:
     file = io.BytesIO()
@@ -35,7 +31,7 @@ def written(tensor: torch.Tensor) -> io.BytesIO:
     return file
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool])
 @given(shape=st.lists(st.integers(0, 5), min_size=0, max_size=4))
 def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape: list[int]) -> None:
     tensor = (torch.arange(int(np.prod(shape))) % 2).reshape(shape).to(dtype)
@@ -163,3 +159,22 @@ def test_only_tensors_with_rows_are_columns() -> None:
     assert TensorsDatasetIterator(file, ["a"])[1][0].tolist() == [1, 1, 1]
     with pytest.raises(DatasetFileCorruptError, match="has no tensor 's' with rows"):
         len(TensorsDatasetIterator(file, ["s"]))
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:.*Sparse:UserWarning", "ignore:TypedStorage:UserWarning")
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        (lambda: torch.eye(3).to_sparse(), "sparse coo"),
+        (lambda: torch.eye(3).to_sparse_csr(), "sparse csr"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.qint8), "quantized"),
+    ],
+)
+def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
+    tmp_path: Path, made: Callable[[], torch.Tensor], kind: str
+) -> None:
+    torch.save(made(), tmp_path / "weights.pt")
+    iterator = TensorsDatasetIterator(tmp_path / "weights.pt", [0])
+
+    with pytest.raises(DatasetFileCorruptError, match=rf"weights.pt' holds a {kind} tensor.* save tensor\."):
+        iterator.read_batch([0])

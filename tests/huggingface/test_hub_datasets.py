@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hub_server import HubServer, Repo
+from hub_server import HubServer, Repo, parquet_of
 from kept_samples import exact
 
 import data_stack
@@ -22,14 +22,34 @@ from data_stack.dataset.encoders import EncodingError
 from data_stack.exception import CatalogueError, CatalogueSchemaError, CatalogueUnavailableError, RevisionNotFoundError
 from data_stack.loader import Loader
 
-Rows = Any
-ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
+
+def rows_and_features(columns: dict[str, tuple[Any, list[Any]]]) -> tuple[dict[str, Any], datasets.Features]:
+    """Of columns of which a feature and the values are known."""
+    features = datasets.Features({name: feature for name, (feature, _) in columns.items()})
+    return {name: values for name, (_, values) in columns.items()}, features
+
+
+def pictures() -> tuple[dict[str, Any], datasets.Features]:
+    """Rows of all kinds, and their features."""
+    rng = np.random.default_rng(0)
+    shapes = [(5, 4), (5, 4, 3), (5, 4, 4), (6, 2), (3, 3, 3)]
+    nested = {"a": datasets.Value("int32"), "b": [{"c": datasets.Value("string")}]}
+    columns: dict[str, tuple[Any, list[Any]]] = {
+        "image": (datasets.Image(), [*(rng.integers(0, 256, shape, np.uint8) for shape in shapes), None]),
+        "label": (datasets.ClassLabel(names=["cat", "dog", "owl"]), [0, 1, 2, 1, 0, 2]),
+        "text": (datasets.Value("string"), ["a", "b", "", None, "ü", "f"]),
+        "matrix": (datasets.Array2D((2, 3), "float32"), [rng.standard_normal((2, 3)).astype(np.float32) for _ in range(6)]),
+        "numbers": ([datasets.Value("int64")], [list(range(n)) for n in range(6)]),
+        "nested": (nested, [{"a": n, "b": [{"c": str(n)}] * n} for n in range(6)]),
+        "weight": (datasets.Value("float32"), [0.5 * n for n in range(6)]),
+    }
+    return rows_and_features(columns)
 
 
 @pytest.fixture
-def zoo(hub: HubServer, pictures: Rows, parquet_of: ParquetOf) -> Repo:
+def zoo(hub: HubServer) -> Repo:
     """A dataset with two shards of ``train``, one of ``test``, and a card."""
-    rows, features = pictures
+    rows, features = pictures()
     halves = [{name: values[part] for name, values in rows.items()} for part in (slice(3), slice(3, 6))]
     shards = {f"data/train-{n:05}-of-00002.parquet": parquet_of(half, features) for n, half in enumerate(halves)}
     files = {**shards, "data/test-00000-of-00001.parquet": parquet_of(rows, features), "README.md": b"---\nlicense: mit\n---\n"}
@@ -49,9 +69,7 @@ def test_splits_have_parts_classes_and_images_of_a_chosen_mode(zoo: Repo, lazy: 
     assert {name: len(split) for name, split in loaded.items()} == {"train": 6, "test": 6}
 
 
-def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(
-    hub: HubServer, zoo: Repo, parquet_of: ParquetOf
-) -> None:
+def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(hub: HubServer, zoo: Repo) -> None:
     commit = zoo.refs["main"]
     train = data_stack.load("hf:team/zoo", split="train")
     zoo.commit({"data/train-00000-of-00001.parquet": parquet_of({"x": [1]})})
@@ -87,7 +105,7 @@ def test_a_prepared_dataset_is_loaded_without_network(hub: HubServer, zoo: Repo,
         data_stack.load("hf:team/zoo", split="train")
 
 
-def test_a_sample_of_a_large_file_moves_its_row_group_and_the_footer_alone(hub: HubServer, parquet_of: ParquetOf) -> None:
+def test_a_sample_of_a_large_file_moves_its_row_group_and_the_footer_alone(hub: HubServer) -> None:
     rows = {"x": np.random.default_rng(0).integers(0, 2**62, 400_000)}
     data = parquet_of(rows, row_group_size=20_000)  # 160 kB each, of 3.2 MB
     hub.repos["team/large"] = Repo()
@@ -108,9 +126,7 @@ def test_a_sample_of_a_large_file_moves_its_row_group_and_the_footer_alone(hub: 
     assert np.concatenate([batch["x"] for batch in batches]).tolist() == rows["x"].tolist()
 
 
-def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_error(
-    hub: HubServer, parquet_of: ParquetOf
-) -> None:
+def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_error(hub: HubServer) -> None:
     configs = [{"config_name": name, "data_files": f"{name}/*.parquet"} for name in ("en", "de")]
     repo = hub.repos["team/words"] = Repo(card={"configs": configs, "license": ["mit", "cc-by-4.0"]})
     image = datasets.Features({"image": datasets.Image()})
@@ -131,7 +147,7 @@ def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_
         data_stack.load("hf:team/words", split="train", lazy=True)[0]
 
 
-def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: HubServer, parquet_of: ParquetOf) -> None:
+def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: HubServer) -> None:
     repo = hub.repos["team/lines"] = Repo(card={"license": "mit"})
     repo.commit({"loading_script.py": b"raise SystemExit", "data/train.csv": b"x"})
     with pytest.raises(CatalogueError, match=r"no Parquet files at 'main'.*from_huggingface"):
@@ -158,8 +174,8 @@ def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: Hub
 PAGE = Path(__file__).parents[2] / "docs" / "catalogues.md"
 
 
-def test_the_code_of_the_page_runs(hub: HubServer, parquet_of: Any, pictures: Any) -> None:
-    rows, features = pictures
+def test_the_code_of_the_page_runs(hub: HubServer) -> None:
+    rows, features = pictures()
     digits = {"image": rows["image"][:2], "label": [5, 0]}
     file = parquet_of(digits, datasets.Features({"image": features["image"], "label": datasets.ClassLabel(num_classes=10)}))
     config = {"config_name": "mnist", "data_files": [{"split": split, "path": f"mnist/{split}-*"} for split in ("train", "test")]}
@@ -227,9 +243,7 @@ def _of_python(sample: Any) -> Any:
 
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_splits_and_rows_have_the_order_of_datasets(
-    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, layout: str, lazy: bool
-) -> None:
+def test_splits_and_rows_have_the_order_of_datasets(hub: HubServer, tmp_path: Path, layout: str, lazy: bool) -> None:
     configs, names = LAYOUTS[layout]
     card = {"configs": configs} if configs else {}
     paths = [name if name.endswith((".md", ".json", ".py")) else f"{name}.parquet" for name in names.split()]
@@ -247,7 +261,7 @@ def without_metadata(data: bytes) -> bytes:
     return stream.getvalue()
 
 
-def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
+def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tmp_path: Path) -> None:
     files = {"train.parquet": parquet_of(rows_of(0)), "test.csv": b"x,text\n1,a\n"}
 
     with pytest.raises(ValueError, match="same data file format"):
@@ -260,7 +274,6 @@ def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tm
 def test_types_of_the_card_that_files_store_otherwise(
     hub: HubServer,
     tmp_path: Path,
-    parquet_of: ParquetOf,
     monkeypatch: pytest.MonkeyPatch,
     has_configs: bool,
     is_listed: bool | None,
@@ -281,8 +294,7 @@ def test_types_of_the_card_that_files_store_otherwise(
         "pair": (datasets.Sequence(datasets.Value("int32"), length=2), [[1, 2], [3, 4], [5, 6]]),
         "cube": (datasets.Array3D((2, 2, 2), "uint8"), [np.arange(8, dtype=np.int64).reshape(2, 2, 2).tolist()] * 3),
     }
-    features = datasets.Features({name: feature for name, (feature, _) in columns.items()})
-    rows = {name: values for name, (_, values) in columns.items()}
+    rows, features = rows_and_features(columns)
     info = {"config_name": "plain" if has_configs else "default", "features": features._to_yaml_list()}
     card: dict[str, Any] = {} if is_listed is None else {"dataset_info": [info] if is_listed else info}
     if has_configs:
@@ -302,9 +314,7 @@ def test_types_of_the_card_that_files_store_otherwise(
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_converted_files_have_the_default_configuration_and_the_order_of_splits_of_the_card(
-    hub: HubServer, parquet_of: ParquetOf, told: bool
-) -> None:
+def test_converted_files_have_the_default_configuration_and_the_order_of_splits_of_the_card(hub: HubServer, told: bool) -> None:
     splits = ["zoo", "train", "extra", "test", "validation"]
     configs = [{"config_name": name, "data_files": f"{name}.csv"} for name in ("a", "b")]
     infos = [{"config_name": "b", "splits": [{"name": split} for split in splits[:3]]}] if told else []
@@ -324,7 +334,7 @@ def test_converted_files_have_the_default_configuration_and_the_order_of_splits_
 
 @pytest.mark.parametrize("path", ["test.parquet", "test*.parquet", "folder"])
 def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datasets(
-    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, path: str
+    hub: HubServer, tmp_path: Path, path: str
 ) -> None:
     data_files = [{"split": "train", "path": "train.parquet"}, {"split": "test", "path": path}]
     card = {"configs": [{"config_name": "default", "data_files": data_files}]}
@@ -346,7 +356,7 @@ def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datas
     ],
 )
 def test_values_that_the_features_of_a_card_do_not_hold_are_an_error_as_of_datasets(
-    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, values: list[Any], feature: Any
+    hub: HubServer, tmp_path: Path, values: list[Any], feature: Any
 ) -> None:
     card = {"dataset_info": {"features": datasets.Features({"x": feature})._to_yaml_list()}}
     files = {"train.parquet": without_metadata(parquet_of({"x": values}))}

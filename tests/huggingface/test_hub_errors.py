@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from data_stack_huggingface.layout import split_files
-from hub_server import HubServer, Repo
+from hub_server import HubServer, Repo, parquet_of
 
 import data_stack
 from data_stack.exception import (
@@ -21,12 +21,11 @@ from data_stack.exception import (
     RevisionNotFoundError,
 )
 
-ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
 NAME = "hf:team/numbers"
 
 
 @pytest.fixture
-def repo(hub: HubServer, parquet_of: ParquetOf) -> Repo:
+def repo(hub: HubServer) -> Repo:
     """A dataset of a thousand numbers."""
     made = hub.repos["team/numbers"] = Repo()
     made.commit({"train.parquet": parquet_of({"x": list(range(1000))})})
@@ -117,7 +116,7 @@ def test_the_hub_does_not_lead_to_local_files(hub: HubServer, repo: Repo, locati
         data_stack.load(NAME, split="train", lazy=lazy)
 
 
-def test_bytes_that_are_not_those_of_the_listing_are_refused(hub: HubServer, repo: Repo, parquet_of: ParquetOf) -> None:
+def test_bytes_that_are_not_those_of_the_listing_are_refused(hub: HubServer, repo: Repo) -> None:
     commit = repo.commits[repo.refs["main"]]
     data_stack.describe(f"{NAME}@{repo.refs['main']}")
     data = commit["train.parquet"]
@@ -129,7 +128,7 @@ def test_bytes_that_are_not_those_of_the_listing_are_refused(hub: HubServer, rep
         data_stack.load(f"{NAME}@{repo.refs['main']}", split="train")
 
 
-def test_small_files_are_compared_with_their_blob(hub: HubServer, parquet_of: ParquetOf) -> None:
+def test_small_files_are_compared_with_their_blob(hub: HubServer) -> None:
     repo = hub.repos["team/small"] = Repo()
     data = parquet_of({"x": [1]}).replace(b"huggingface", b"HUGGINGFACE")
     assert len(data) < 1000

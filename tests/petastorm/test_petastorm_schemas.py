@@ -15,15 +15,7 @@ from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField, match_unischema_fields
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import (
-    Field,
-    JpegCodec,
-    ParquetDataset,
-    ParquetWriter,
-    PngCodec,
-    ScalarCodec,
-    Schema,
-)
+from data_stack.formats.parquet import Field, JpegCodec, ParquetDataset, ParquetWriter, PngCodec, ScalarCodec, Schema
 
 Frames = Unischema(
     "Frames",

@@ -7,20 +7,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session ``local[2]`` that listens on loopback only. Not to be stopped."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     folder = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {

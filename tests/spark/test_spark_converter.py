@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from data_stack_spark import cache as cache_module
 from data_stack_spark.converter import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
+from data_stack_spark.session import local_path, readable_source
+from process_harness import start_python
+from pyspark.ml.linalg import Vectors
+from pyspark.mllib.linalg import Vectors as OldVectors
+from pyspark.sql import DataFrame, SparkSession
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-import re
-from typing import TYPE_CHECKING
-
-from data_stack_spark.session import local_path, readable_source
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +56,6 @@ def folders(cache: Path) -> list[str]:
 
 
 def test_numbers_become_float32_and_vectors_become_arrays(spark: SparkSession, cache: Path) -> None:
-    from pyspark.ml.linalg import Vectors
-    from pyspark.mllib.linalg import Vectors as OldVectors
-
     rows = [
         (2.0, 1e300, [0.1, -1e39], Vectors.dense([1, 0.1]), Vectors.sparse(3, {1: 4.0}), OldVectors.dense([5.0])),
         (1.5, None, None, Vectors.dense([2, 3]), Vectors.sparse(3, {}), OldVectors.dense([6.0])),
@@ -194,18 +185,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_without_java_it_is_said_what_to_install() -> None:
-    program = (
-        "from data_stack_spark.session import spark_session\n"
-        "try:\n"
-        "    spark_session()\n"
-        "except Exception as error:\n"
-        "    print(type(error).__name__, error)\n"
-    )
-    environment = {"PYTHONPATH": str(ROOT), "HOME": "/tmp", "PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
+    program = "from data_stack_spark.session import spark_session; spark_session()"
 
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, text=True)
+    with start_python("-W", "ignore", "-c", program, PATH="/nowhere", JAVA_HOME="/nowhere") as process:
+        _, errors = process.communicate(timeout=60)
 
-    assert re.match("ConfigError .*Java 17 .*/nowhere", done.stdout), done.stderr
+    assert re.search("ConfigError: .*Java 17 .*/nowhere", errors.splitlines()[-1]), errors
 
 
 def test_urls_of_spark_are_read_without_it() -> None:

@@ -1,37 +1,28 @@
-"""The engine of Spark keeps the contract of engines."""
+"""The engine of Spark keeps the contract of engines: two of its tests in ``make test``, all of them in ``make test-full``."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
+from data_stack_spark import SparkEngine
+from pyspark.sql import SparkSession
 
 from data_stack.factories.engine import PreparationEngine
 from data_stack.testing import EngineContract
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+
+@pytest.fixture
+def engine(spark: SparkSession) -> PreparationEngine:
+    return SparkEngine(session=spark, attempts=2)
 
 
+class TestSparkEngineQuickly:
+    test_a_run_that_is_given_up_ends_its_tasks = EngineContract.test_a_run_that_is_given_up_ends_its_tasks
+    test_shards_are_prepared_as_in_one_process = EngineContract.test_shards_are_prepared_as_in_one_process
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)  # Spark takes some milliseconds to start each of ten thousand tasks
 class TestSparkEngine(EngineContract):
     @pytest.fixture
-    def engine(self, spark: SparkSession) -> PreparationEngine:
-        from data_stack_spark import SparkEngine
-
-        return SparkEngine(session=spark, attempts=2)
-
-    @pytest.mark.full
-    @pytest.mark.timeout(1800)  # Spark takes some milliseconds to start each task
-    def test_ten_thousand_results_are_not_kept(self, engine: PreparationEngine) -> None:
-        super().test_ten_thousand_results_are_not_kept(engine)
-
-    @pytest.mark.full
-    def test_a_killed_driver_resumes(self, engine: PreparationEngine, driver_engine: PreparationEngine, tmp_path: Path) -> None:
-        super().test_a_killed_driver_resumes(engine, driver_engine, tmp_path)
-
-    @pytest.fixture
     def driver_engine(self) -> PreparationEngine:
-        from data_stack_spark import SparkEngine
-
         return SparkEngine("local[2]", attempts=2)

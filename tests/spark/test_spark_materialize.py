@@ -3,70 +3,24 @@
 from __future__ import annotations
 
 import pickle
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from data_stack_spark.materialize import materialize_dataset
 from data_stack_spark.reading import dataset_as_rdd
 from data_stack_spark.rows import encode_partition, encode_rows
+from frame_rows import SCHEMA, row
+from pyspark.sql import SparkSession
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import (
-    CompressedNdarrayCodec,
-    Field,
-    NdarrayCodec,
-    ParquetDataset,
-    PngCodec,
-    ScalarCodec,
-    Schema,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SCHEMA = Schema(
-    "frames",
-    [
-        Field("id", np.int64),
-        Field("small", np.uint8),
-        Field("image", np.uint8, (4, 5, 3), PngCodec()),
-        Field("depth", np.float32, (None, 2), NdarrayCodec(), nullable=True),
-        Field("packed", np.int16, (3,), CompressedNdarrayCodec()),
-        Field("values", np.float64, (None,)),
-        Field("name", str, nullable=True),
-        Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True),
-        Field("time", "datetime64[us]", (), ScalarCodec("timestamp")),
-    ],
-)
+from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, Schema
+from data_stack.testing.iterators import assert_same
 
 
-def row(i: int) -> dict[str, Any]:
-    return {
-        "id": i,
-        "small": np.uint8(255 - i % 256),
-        "image": np.full((4, 5, 3), i % 256, np.uint8),
-        "depth": None if i % 3 == 0 else np.full((i % 4, 2), i, np.float32),
-        "packed": np.arange(i, i + 3, dtype=np.int16),
-        "values": np.arange(i % 3) / 7,
-        "name": None if i % 5 == 0 else f"näme {i}",
-        "price": None if i % 7 == 0 else Decimal(i) / 8,
-        "time": np.datetime64("2024-01-01T00:00:00.000001") + np.timedelta64(i, "s"),
-    }
-
-
-def assert_rows_equal(samples: list[Any], expected: list[dict[str, Any]]) -> None:
-    assert len(samples) == len(expected)
-    for sample, wanted in zip(sorted(samples, key=lambda each: each["id"]), expected, strict=True):
-        assert list(sample) == list(wanted)
-        for name, value in wanted.items():
-            if isinstance(value, np.ndarray):
-                np.testing.assert_array_equal(sample[name], value)
-                assert sample[name].dtype == value.dtype
-            else:
-                assert sample[name] == value, name
+def check_rows(samples: list[Any], expected: list[dict[str, Any]]) -> None:
+    assert_same(sorted(samples, key=lambda each: each["id"]), expected)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +62,7 @@ def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> No
         encode_rows(rows, schema, spark).coalesce(1).write.partitionBy("part").parquet(url)
 
     assert ParquetDataset(url).schema.fields == schema.fields
-    assert_rows_equal(list(ParquetDataset(url)), rows)
+    check_rows(list(ParquetDataset(url)), rows)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +90,6 @@ def test_an_rdd_gives_decoded_named_tuples(spark: SparkSession, written: Path) -
     assert ParquetDataset(written).schema == SCHEMA
     assert rdd.getNumPartitions() == len(ParquetDataset(written).block_lengths)
     assert rows[0]._fields == tuple(SCHEMA.fields)
-    assert_rows_equal([each._asdict() for each in rows], [row(i) for i in range(40)])
+    check_rows([each._asdict() for each in rows], [row(i) for i in range(40)])
     assert pickle.loads(pickle.dumps(rows[0])).id == rows[0].id
     assert sorted(map(tuple, some)) == [(i, row(i)["name"]) for i in range(4)]

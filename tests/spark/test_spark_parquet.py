@@ -6,16 +6,14 @@ import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.sql import SparkSession
 
 from data_stack.formats.parquet import Field, ListCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.writer import ParquetWriter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _SCALARS = (
     "a_bool boolean, a_byte tinyint, a_short smallint, an_int int, a_long bigint, a_float float, a_double double, "
@@ -39,15 +37,11 @@ _NULLS = (None,) * len(_ROWS[0])
 
 def as_read(row: tuple[Any, ...]) -> list[Any]:
     """A row of Spark's as our samples have it."""
-    plain: list[Any] = []
-    for value in row:
-        if isinstance(value, dt.datetime):
-            plain.append(np.datetime64(value.replace(tzinfo=None), "us"))
-        elif isinstance(value, dt.date):
-            plain.append(np.datetime64(value, "D"))
-        else:
-            plain.append(value)
-    return plain
+    times: dict[type, Callable[[Any], Any]] = {
+        dt.datetime: lambda time: np.datetime64(time.replace(tzinfo=None), "us"),
+        dt.date: lambda day: np.datetime64(day, "D"),
+    }
+    return [times[type(value)](value) if type(value) in times else value for value in row]
 
 
 @pytest.mark.parametrize("timestamps", ["INT96", pytest.param("TIMESTAMP_MICROS", marks=pytest.mark.full)])

@@ -7,36 +7,28 @@ import logging
 import os
 import pickle
 from collections.abc import Iterator
+from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
 import torch
-from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader
-from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
-from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arguments, configure_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-from datetime import datetime, timezone
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-
 from data_stack_petastorm import make_reader
 from data_stack_petastorm.codecs import CompressedImageCodec, DataframeColumnCodec, NdarrayCodec, ScalarCodec
 from data_stack_petastorm.etl.dataset_metadata import get_schema, materialize_dataset
+from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader
+from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
 from data_stack_petastorm.spark_utils import dataset_as_rdd
+from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arguments, configure_spark
 from data_stack_petastorm.unischema import Unischema, UnischemaField, dict_to_spark_row
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import FloatType, StringType
 
 from data_stack.formats.parquet import ParquetDataset
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+from data_stack.testing.iterators import assert_same
 
 SETTING = SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF
 
@@ -188,18 +180,9 @@ def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(spark: Spa
 
     dataset = ParquetDataset(tmp_path / "frames")
 
-    read = dataset[4]
-    image, words, numbers = read.pop("image"), read.pop("words"), read.pop("hex")
-    assert read == {
-        "id": 4,
-        "small": 4,
-        "half": 2.0,
-        "speed": np.float32(0.4),
-        "text": b"text 4",
-        "time": np.datetime64("2024-01-01T00:00:00.000004"),
-        "price": Decimal(4),
-    }
-    assert (image.tolist(), words.tolist(), numbers.tolist()) == (np.full((4, 5, 3), 4).tolist(), ["a", "bcd"], [4, 2])
+    numbers = {"id": np.int64(4), "small": np.uint8(4), "half": np.float16(2), "speed": np.float32(0.4), "text": b"text 4"}
+    others = {"time": np.datetime64("2024-01-01T00:00:00.000004", "ns"), "price": Decimal(4)}
+    assert_same(dataset[4], {**numbers, **others, **{name: row(4)[name] for name in ("image", "words", "hex")}})
     assert (dataset[3]["small"], get_schema(tmp_path / "frames")) == (None, Frames)
     with DataLoader(make_reader(url, ["id", "image"])) as loader:
         assert all((batch["image"] == batch["id"]).all() for batch in loader)

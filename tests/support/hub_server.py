@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pyarrow.parquet as pq
 from web_server import Answer, Seen, WebServer
 
 _LFS_BYTES = 1000
@@ -130,3 +132,13 @@ def _listed(name: str, repo: Repo) -> dict[str, Any]:
 def _sibling(name: str, data: bytes) -> dict[str, Any]:
     lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130} if len(data) >= _LFS_BYTES else None
     return {"rfilename": name, "size": len(data), "blobId": _blob(data), **({"lfs": lfs} if lfs else {})}
+
+
+def parquet_of(rows: dict[str, Any], features: Any = None, row_group_size: int | None = None) -> bytes:
+    """A Parquet file of such rows, as ``datasets`` writes it."""
+    import datasets  # takes a second
+
+    file = io.BytesIO()
+    table = datasets.Dataset.from_dict(rows, features).data.table
+    pq.write_table(table, file, row_group_size=row_group_size, compression="none", use_dictionary=False)
+    return file.getvalue()

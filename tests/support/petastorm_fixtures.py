@@ -20,13 +20,15 @@ def petastorm_folder(name: str) -> Path:
 
 
 def expected_timeseries() -> dict[str, list[Any]]:
-    """The values of the 5,000 rows of ``timeseries``, by field; prices as text."""
+    """The values of the 5,000 rows of ``timeseries``, by field."""
     with np.load(FIXTURES / "timeseries.expected.npz", allow_pickle=False) as arrays:
         found = dict(arrays)
     lengths, is_null = found.pop("events_len"), found.pop("events_is_null")
     events = np.split(found.pop("events_flat"), np.cumsum(np.maximum(lengths, 0))[:-1])
     expected = {name: list(values) for name, values in found.items()}
     expected["events"] = [None if missing else value for value, missing in zip(events, is_null, strict=True)]
+    expected["vehicle"] = list(map(str, expected["vehicle"]))
+    expected["price"] = [Decimal(str(text)) for text in expected["price"]]
     expected["temperature"] = [None if row % 7 == 0 else value for row, value in enumerate(expected["temperature"])]
     return expected
 

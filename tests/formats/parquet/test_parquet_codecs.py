@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sizes import sized
+from table_strategies import DECIMALS
 
 from data_stack.codecs import Codec
 from data_stack.exception import ConfigError
@@ -59,10 +60,6 @@ def taken(column: GroupColumn, n_rows: int = 2) -> npt.NDArray[Any]:
     return column.take(np.arange(n_rows))
 
 
-def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    return st.lists(st.none() | values, max_size=8)
-
-
 def check_round_trip(field: Field, values: Sequence[Any]) -> None:
     """Rows come back by value and by batch, in any order, whether or not the dataset has nulls; they are the caller's own."""
     for has_nulls in {any(value is None for value in values), True} if field.nullable else {False}:
@@ -89,32 +86,36 @@ def check_round_trip(field: Field, values: Sequence[Any]) -> None:
             assert_same(column.value(row), value)
 
 
-# ---------------------------------------------------------------------- scalars
-
-
-@pytest.mark.parametrize("dtype", [*NUMBERS, *TIMES, *DURATIONS])
-@quick
-@given(data=st.data())
-def test_scalars_come_back_exactly(dtype: str, data: st.DataObject) -> None:
+def scalars(dtype: str) -> st.SearchStrategy[Any]:
     kind = np.dtype(dtype)
-    elements = hnp.from_dtype(kind, allow_nan=True)
     if kind.kind in "mM":
-        days = st.integers(-30_000, 30_000)
-        elements = days.map(lambda day: np.array(day, f"{kind.kind}8[D]").astype(kind)[()])
-    values = data.draw(optional(elements.map(kind.type if kind.kind not in "mM" else lambda value: value)))
-
-    check_round_trip(Field("x", dtype, (), None, True), values)
+        return st.integers(-30_000, 30_000).map(lambda day: np.array(day, f"{kind.kind}8[D]").astype(kind)[()])
+    return hnp.from_dtype(kind, allow_nan=True).map(kind.type)
 
 
-@pytest.mark.parametrize("precision", [10, 60])
+CODECS: list[FieldCodec] = [NdarrayCodec(), CompressedNdarrayCodec()]
+LISTS = ["bool", "uint8", "int64", "float16", "float64", "datetime64[us]", "timedelta64[ns]"]
+ARRAYS = ["bool", "uint16", "float32", "complex64", "datetime64[ns]", "timedelta64[s]"]
+SHAPES = st.tuples(st.integers(0, 3), st.just(2), st.integers(0, 3))
+FIELDS: list[tuple[Field, st.SearchStrategy[Any]]] = [
+    *((Field("x", dtype, (), None, True), scalars(dtype)) for dtype in [*NUMBERS, *TIMES, *DURATIONS]),
+    *(
+        (Field("x", Decimal, (), ScalarCodec(f"decimal({each.precision},{each.scale})"), True), values)
+        for each, values in DECIMALS.items()
+    ),
+    *((Field("x", dtype, (None,), None, True), hnp.arrays(dtype, st.integers(0, 5), elements=scalars(dtype))) for dtype in LISTS),
+    *((Field("x", dtype, (None, 2, None), codec, True), hnp.arrays(dtype, SHAPES)) for dtype in ARRAYS for codec in CODECS),
+]
+
+
+@pytest.mark.parametrize(("field", "values"), FIELDS, ids=[f"{each.dtype} {each.shape} {each.codec}" for each, _ in FIELDS])
 @quick
 @given(data=st.data())
-def test_decimals_come_back_exactly(precision: int, data: st.DataObject) -> None:
-    numbers = st.integers(-(10**precision) + 1, 10**precision - 1).map(lambda number: Decimal(number).scaleb(-3, None))
-    exact = numbers.filter(lambda number: abs(number) < 10 ** (precision - 3))
-    values = data.draw(optional(exact))
+def test_values_come_back_exactly(field: Field, values: st.SearchStrategy[Any], data: st.DataObject) -> None:
+    check_round_trip(field, data.draw(st.lists(st.none() | values, max_size=8)))
 
-    check_round_trip(Field("x", Decimal, (), ScalarCodec(f"decimal({precision},3)"), True), values)
+
+# ---------------------------------------------------------------------- scalars
 
 
 @pytest.mark.parametrize(
@@ -208,20 +209,6 @@ def _value_of(field: Field) -> Any:
 # ---------------------------------------------------------------------- lists
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "float64", "datetime64[us]", "timedelta64[ns]"])
-@quick
-@given(data=st.data())
-def test_lists_come_back_exactly(dtype: str, data: st.DataObject) -> None:
-    kind = np.dtype(dtype)
-    elements = (
-        None if kind.kind not in "mM" else st.integers(-(10**15), 10**15).map(lambda number: np.array(number).astype(kind)[()])
-    )
-    arrays = hnp.arrays(kind, st.integers(0, 5), elements=elements)
-    values = data.draw(optional(arrays))
-
-    check_round_trip(Field("x", dtype, (None,), None, True), values)
-
-
 def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
     field = Field("x", "int64", (None,), None, True)
     cells = pa.array([[1, None], [2**53 + 1], None, []], pa.list_(pa.int64()))
@@ -250,18 +237,6 @@ def test_a_list_that_does_not_fit_is_reported_with_its_row(field: Field, wrong: 
 
 # ---------------------------------------------------------------------- arrays in cells
 
-ARRAY_DTYPES = ["bool", "uint16", "float32", "complex64", "datetime64[ns]", "timedelta64[s]"]
-
-
-@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
-@pytest.mark.parametrize("dtype", ARRAY_DTYPES)
-@quick
-@given(data=st.data())
-def test_arrays_of_any_shape_come_back_exactly(codec: FieldCodec, dtype: str, data: st.DataObject) -> None:
-    values = data.draw(optional(hnp.arrays(dtype, st.tuples(st.integers(0, 3), st.just(2), st.integers(0, 3)))))
-
-    check_round_trip(Field("x", dtype, (None, 2, None), codec, True), values)
-
 
 def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes:
     """A cell as numpy writes it."""
@@ -273,7 +248,7 @@ def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes
     return file.getvalue()
 
 
-@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     "wrong",
     [np.zeros((2, 3)), np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.array(["a"])],
@@ -354,7 +329,7 @@ def test_a_column_of_another_kind_or_of_bytes_that_are_no_text_is_refused(field:
         field.cells.column(field, cells, has_nulls=False)
 
 
-@pytest.mark.parametrize("codec", [None, NdarrayCodec(), CompressedNdarrayCodec()])
+@pytest.mark.parametrize("codec", [None, *CODECS])
 def test_a_null_in_a_required_field_is_reported_with_its_row(codec: FieldCodec | None) -> None:
     field = Field("x", "float32", (2,), codec)
     type_ = field.arrow_type()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from process_harness import flipped
 from sizes import FULL, sized
 
 from data_stack.cli.files import facts_of
@@ -64,7 +65,7 @@ def test_a_file_cut_anywhere_is_named(tmp_path: Path) -> None:
 
 def with_flips(footer: bytes) -> Iterator[bytes]:
     for position in range(0, len(footer), sized(5, 1)):
-        yield footer[:position] + bytes([footer[position] ^ 1 << position % 8]) + footer[position + 1 :]
+        yield flipped(footer, 8 * position + position % 8)
 
 
 def with_other_widths(footer: bytes) -> Iterator[bytes]:
@@ -115,9 +116,7 @@ def test_pages_with_checksums_give_what_was_written_or_an_error_whichever_bit_is
     wrong, errors = [], set()
 
     for position in range(4, len(content) - 8 - len(footer_of(content)), sized(7, 1)):
-        changed = bytearray(content)
-        changed[position] ^= 1 << position % 8
-        file.write_bytes(changed)
+        file.write_bytes(flipped(content, 8 * position + position % 8))
         try:
             found = ParquetDataset(tmp_path).read_batch(range(6))
         except DatasetFileCorruptError as error:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from process_harness import until
 
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import DatasetFileCorruptError, LoadingError
@@ -167,22 +168,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def soon(condition: Callable[[], bool]) -> bool:
-    """Whether a condition becomes true within a few seconds."""
-    end = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.002)
-    return True
-
-
 def has(dataset: ParquetDataset, group: int) -> bool:
     return dataset._cache.has(group, list(dataset.schema.fields))
-
-
-def readers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(_EXECUTORS)]
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
@@ -228,7 +215,7 @@ def test_an_iteration_that_is_broken_off_leaves_no_thread_behind(folder: Path) -
     for _ in Loader(dataset, 25, shuffle=BlockShuffled(window=4), worker_kind="inline"):
         break
 
-    assert soon(lambda: not readers())
+    assert until(lambda: not any(thread.name.startswith(_EXECUTORS) for thread in threading.enumerate()))
     assert len(dataset.read_batch(range(600))["id"]) == 600
 
 
@@ -239,5 +226,5 @@ def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> Non
     small.read_batch([0])
 
     access_to(small).prefetch(np.arange(1, 8) << 18)
-    assert soon(lambda: has(small, 1) and has(small, 2))
+    assert until(lambda: has(small, 1) and has(small, 2))
     assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]

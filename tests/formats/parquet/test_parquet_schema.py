@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-import io
 import json
 import pickle
 import re
+import tempfile
 from decimal import Decimal
 from typing import Any
 
@@ -14,8 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from table_strategies import ALL, cells, compared, exact_rows
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.codecs import (
     CompressedNdarrayCodec,
     JpegCodec,
@@ -149,59 +152,49 @@ def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, w
 
 # ---------------------------------------------------------------------- inferred
 
-LIST = pa.list_(pa.int32())
 INFERRED = [
-    (pa.int64(), "int64", (), ScalarCodec("bigint"), [2**53 + 1, None]),
-    (pa.string(), str, (), ScalarCodec("string"), ["ü", None]),
-    (pa.string_view(), str, (), ScalarCodec("string"), ["ü", None]),
-    (pa.binary(), bytes, (), ScalarCodec("binary"), [b"\xff", None]),
-    (pa.dictionary(pa.int8(), pa.string()), str, (), ScalarCodec("string"), ["a", None]),
-    (pa.decimal128(38, 2), Decimal, (), ScalarCodec("decimal(38,2)"), [Decimal("1.25"), None]),
-    (pa.date32(), "datetime64[D]", (), ScalarCodec("date"), [np.datetime64("2024-01-02"), None]),
-    (pa.timestamp("ns"), "datetime64[ns]", (), ScalarCodec("timestamp_ntz[ns]"), [np.datetime64("2024-01-02", "ns"), None]),
-    (pa.timestamp("us", "UTC"), "datetime64[us]", (), ScalarCodec("timestamp"), [np.datetime64("2024-01-02", "us"), None]),
-    (pa.timestamp("ms", "Asia/Tokyo"), "datetime64[ms]", (), ScalarCodec("timestamp[ms]"), [np.datetime64("2024", "ms"), None]),
-    (pa.time64("ns"), "timedelta64[ns]", (), ScalarCodec("time[ns]"), [np.timedelta64(5, "ns"), None]),
-    (LIST, "int32", (None,), ListCodec("int"), [[1, 2], None, []]),
-    (pa.large_list(pa.string()), str, (None,), ListCodec("string"), [["a"], None, []]),
-    (pa.list_(pa.float32(), 2), "float32", (2,), ListCodec("float"), [[1.0, 2.0], None]),
-    (pa.list_(LIST), object, (), NestedCodec({"list": {"list": "int"}}), [[[1], [], None], None]),
-    (pa.struct([("a", pa.int64()), ("b", LIST)]), object, (), None, [{"a": 2**53 + 1, "b": [1]}, None]),
-    (pa.map_(pa.string(), pa.int64()), object, (), NestedCodec({"map": ["string", "bigint"]}), [[("a", 1)], None]),
-    (pa.list_(pa.struct([("a", pa.date32())])), object, (), None, [[{"a": np.datetime64("2024-01-02")}], None]),
-    (pa.null(), object, (), NestedCodec("void"), [None, None]),
+    (pa.int64(), "int64", (), ScalarCodec("bigint")),
+    (pa.string(), str, (), ScalarCodec("string")),
+    (pa.string_view(), str, (), ScalarCodec("string")),
+    (pa.binary(), bytes, (), ScalarCodec("binary")),
+    (pa.dictionary(pa.int8(), pa.string()), str, (), ScalarCodec("string")),
+    (pa.decimal128(38, 2), Decimal, (), ScalarCodec("decimal(38,2)")),
+    (pa.date32(), "datetime64[D]", (), ScalarCodec("date")),
+    (pa.timestamp("ns"), "datetime64[ns]", (), ScalarCodec("timestamp_ntz[ns]")),
+    (pa.timestamp("us", "UTC"), "datetime64[us]", (), ScalarCodec("timestamp")),
+    (pa.timestamp("ms", "Asia/Tokyo"), "datetime64[ms]", (), ScalarCodec("timestamp[ms]")),
+    (pa.time64("ns"), "timedelta64[ns]", (), ScalarCodec("time[ns]")),
+    (pa.list_(pa.int32()), "int32", (None,), ListCodec("int")),
+    (pa.large_list(pa.string()), str, (None,), ListCodec("string")),
+    (pa.list_(pa.float32(), 2), "float32", (2,), ListCodec("float")),
+    (pa.list_(pa.list_(pa.int32())), object, (), NestedCodec({"list": {"list": "int"}})),
+    (pa.struct([("a", pa.int64())]), object, (), NestedCodec({"struct": {"a": "bigint"}})),
+    (pa.map_(pa.string(), pa.int64()), object, (), NestedCodec({"map": ["string", "bigint"]})),
+    (pa.list_(pa.struct([("a", pa.date32())])), object, (), NestedCodec({"list": {"struct": {"a": "date"}}})),
+    (pa.null(), object, (), NestedCodec("void")),
 ]
-if int(pa.__version__.partition(".")[0]) < 23:  # which does not write string_view, and does not read nulls of fixed_size_list
-    INFERRED = [each for each in INFERRED if str(each[0]).partition("<")[0] not in ("string_view", "fixed_size_list")]
 
 
-@pytest.mark.parametrize(("type_", "dtype", "shape", "codec", "values"), INFERRED, ids=[str(each[0]) for each in INFERRED])
-def test_every_type_of_arrow_is_inferred_and_its_values_come_back_exactly(
-    type_: pa.DataType, dtype: Any, shape: Any, codec: Any, values: list[Any]
-) -> None:
-    is_zoned = pa.types.is_timestamp(type_) and type_.tz is not None
-    plain = values
-    if pa.types.is_time(type_) or is_zoned:
-        plain = [values[0].astype(np.int64).item(), None]
-    elif pa.types.is_date(type_):
-        plain = [values[0].astype(object), None]
-    if pa.types.is_nested(type_) and "date32" in str(type_):
-        plain = [[{"a": datetime.date(2024, 1, 2)}], None]
-    cells = pa.array(plain, type_.value_type if pa.types.is_dictionary(type_) else type_).cast(type_)
-    file = io.BytesIO()
-    pq.write_table(pa.table({"x": cells}), file)
+@pytest.mark.parametrize(("type_", "dtype", "shape", "codec"), INFERRED, ids=[str(each[0]) for each in INFERRED])
+def test_every_type_of_arrow_is_inferred(type_: pa.DataType, dtype: Any, shape: Any, codec: Any) -> None:
+    assert list(infer_schema(pa.schema([("x", type_)]))) == [Field("x", dtype, shape, codec, True)]
 
-    (field,) = infer_schema(pq.ParquetFile(file).schema_arrow)
-    column = field.cells.column(field, pq.read_table(file).column("x").combine_chunks(), has_nulls=True)
 
-    assert (field.dtype, field.shape) == (Field("x", dtype, shape, codec or NestedCodec("int")).dtype, shape)
-    assert codec is None or field.codec == codec
-    assert field.nullable
-    found = column.take(np.arange(len(values)))
-    assert found.dtype == object
-    as_plain = [each.tolist() if isinstance(each, np.ndarray) and each.dtype.kind != "M" else each for each in found]
-    for value, expected in zip(as_plain, values, strict=True):
-        np.testing.assert_equal(value, np.array(expected, value.dtype) if isinstance(value, np.ndarray) else expected)
+#: Before pyarrow 23, which writes no views, and reads no nulls of lists of one size.
+UNKNOWN = ("string_view", "binary_view", "fixed_size_list") if int(pa.__version__.partition(".")[0]) < 23 else ()
+
+
+@pytest.mark.parametrize("type_", [each for each in ALL if not str(each).startswith(UNKNOWN)], ids=str)
+@compared
+@given(data=st.data())
+def test_values_of_every_type_of_arrow_come_back_exactly(type_: pa.DataType, data: st.DataObject) -> None:
+    stored = pa.table({"x": cells(data.draw(st.lists(st.none() | ALL[type_], max_size=5)), type_)})
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(stored, f"{folder}/a.parquet")
+        stored, found = pq.read_table(f"{folder}/a.parquet"), ParquetDataset(folder)
+
+        assert exact_rows(found.to_arrow()) == exact_rows(stored)
+        assert [value is None for value in found.read_column("x")] == stored["x"].is_null().to_pylist()
 
 
 def test_extension_types_are_what_they_hold() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,53 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from frame_rows import SCHEMA, row
 from PIL import Image
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import (
-    CompressedNdarrayCodec,
     Field,
     JpegCodec,
-    NdarrayCodec,
     ParquetDataset,
     ParquetWriter,
     PngCodec,
-    ScalarCodec,
     Schema,
 )
 from data_stack.testing.iterators import assert_same
-
-SCHEMA = Schema(
-    "frames",
-    [
-        Field("id", "int64"),
-        Field("text", str, nullable=True),
-        Field("image", "uint8", (None, None, 3), PngCodec()),
-        Field("vector", "float32", (3,)),
-        Field("ragged", "int32", (None,), NdarrayCodec(), nullable=True),
-        Field("zipped", "float64", (2, None), CompressedNdarrayCodec()),
-        Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True),
-        Field("day", "datetime64[D]"),
-        Field("is_good", bool),
-        Field("more", object, (), "json"),
-    ],
-)
-
-
-def row(number: int) -> dict[str, Any]:
-    return {
-        "id": number,
-        "text": None if number % 3 == 1 else f"é {number}",
-        "image": np.full((2 + number % 2, 4, 3), number % 256, np.uint8),
-        "vector": np.array([number, 0.5, -1], np.float32),
-        "ragged": None if number % 4 == 0 else np.arange(number % 5, dtype=np.int32),
-        "zipped": np.full((2, number % 3), number, np.float64),
-        "price": None if number % 5 == 0 else Decimal(number) / 8,
-        "day": np.datetime64("2024-01-01") + number,
-        "is_good": number % 2 == 0,
-        "more": {"number": number},
-    }
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -119,7 +85,7 @@ def test_values_may_be_changed_after_they_were_appended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "why"),
-    [("id", 2**63, "int64|int too big|out of"), ("id", None, "null"), ("text", "\ud800", "surrogate"), ("more", {1, 2}, "")],
+    [("id", 2**63, "int64|int too big|out of"), ("id", None, "null"), ("name", "\ud800", "surrogate"), ("more", {1, 2}, "")],
 )
 def test_a_value_that_does_not_fit_is_refused_with_field_and_row(tmp_path: Path, field: str, value: Any, why: str) -> None:
     with ParquetWriter(tmp_path, SCHEMA) as writer:

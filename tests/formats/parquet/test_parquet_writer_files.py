@@ -13,15 +13,7 @@ import pytest
 from sizes import FULL
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.formats.parquet import (
-    Field,
-    NdarrayCodec,
-    ParquetDataset,
-    ParquetManifest,
-    ParquetWriter,
-    Schema,
-    writer_part,
-)
+from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, Schema, writer_part
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import (
     FileStorageConnector,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ import granular
 import numpy as np
 import pytest
 from granular_fixtures import expected_of, fixture_folder
-from granular_peer import OldGranular
+from granular_peer import read_by_old_granular
+from process_harness import flip_file
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
@@ -65,9 +65,7 @@ def test_damage_is_found_where_the_manifest_covers(tmp_path: Path, file: str, of
     folder = write(tmp_path / "data")
     with RecordReader(folder, mapped=mapped) as reader:
         assert_same(list(reader), [sample(i) for i in range(55)])
-    data = bytearray((folder / file).read_bytes())
-    data[offset] ^= 1
-    (folder / file).write_bytes(data)
+    flip_file(folder / file, 8 * offset)
 
     for read in (lambda reader: reader.read_batch(range(25, 35)), lambda reader: reader[17], RecordReader.verify):
         with pytest.raises(DatasetFileCorruptError, match=rf"{file} is damaged.* differs from its checksum"):
@@ -137,33 +135,6 @@ def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool)
 # ---------------------------------------------------------------------- programs of Granular
 
 
-EVERY_SPEC = {
-    "blob": "bytes",
-    "count": "int",
-    "id": "i64",
-    "mask": "u64",
-    "text": "utf8",
-    "tree": "tree",
-    "x": "array",
-    "y": "msgpack",
-}
-
-
-def every_sample(i: int) -> dict[str, Any]:
-    """With values that Granular's own codecs write rightly."""
-    rng = np.random.default_rng(i)
-    return {
-        "blob": rng.bytes(i % 7),
-        "count": i % 100,
-        "id": i - 5,
-        "mask": 2**63 + i,
-        "text": "ä€😀"[: i % 4],
-        "tree": {"a": [1, "b", rng.integers(0, 9, (2, i % 3))], "b": None},
-        "x": rng.random((i % 4, 3)).astype(np.float32),
-        "y": [i, {"k": b"v" * (i % 3)}, 1.5],
-    }
-
-
 def files(folder: Path) -> dict[str, bytes]:
     """All files that Granular has too."""
     return {
@@ -173,63 +144,30 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture(scope="module")
-def old_granular() -> Iterator[OldGranular]:
-    with OldGranular() as peer:
-        yield peer
+@pytest.mark.parametrize("name", ["small_new", "small_old", "sharded"])
+def test_a_dataset_of_granular_that_is_written_again_has_its_bytes(tmp_path: Path, name: str) -> None:
+    with records.open(fixture_folder(name), codecs={"jpg": None, "png": None}) as reader:  # images stay files
+        samples, spec = list(reader), reader.spec
+
+    with ShardedRecordWriter(tmp_path, spec, shardlen=7) if name == "sharded" else RecordWriter(tmp_path, spec) as writer:
+        for each in samples[:5]:
+            writer.append(each)
+        writer.extend({column: [each[column] for each in samples[5:]] for column in spec})
+
+    assert files(tmp_path) == files(fixture_folder(name))
 
 
-# ---------------------------------------------------------------------- bag + idx, by 0.24.2
-
-
-def test_our_files_are_granulars_byte_for_byte(tmp_path: Path) -> None:
-    samples = [every_sample(i) for i in range(40)]
-    for writer in (
-        granular.DatasetWriter(tmp_path / "theirs", EVERY_SPEC, granular.encoders),
-        RecordWriter(tmp_path / "ours", EVERY_SPEC),
-    ):
-        with writer:
+def test_old_granular_reads_empty_records_and_many(tmp_path: Path) -> None:
+    """It refuses to write empty ones itself; the numbers of 300 records have one, two and three bytes."""
+    written = {}
+    for first in (b"", b"a"):
+        samples = [{"blob": blob, "parts": [first, b"", b"c"]} for blob in (first, b"", b"b", b"") * 75]
+        written[tmp_path / f"first {first!r}"] = samples
+        with RecordWriter(tmp_path / f"first {first!r}", {"blob": "bytes", "parts": "bytes[]"}) as writer:
             for each in samples:
                 writer.append(each)
 
-    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-
-
-# ---------------------------------------------------------------------- sequences, by 0.21.2
-
-SEQUENCES = {"frames": "array[]", "id": "i64", "names": "utf8[]", "text": "utf8"}
-
-
-def sequence_sample(i: int) -> dict[str, Any]:
-    return {
-        "frames": [np.full((2, k + 1), i % 256, np.uint8) for k in range(i % 4)],
-        "id": i,
-        "names": [f"name {i} {k}" for k in range((i * 7) % 3)],
-        "text": f"text {i}",
-    }
-
-
-def test_our_sequences_are_granulars_byte_for_byte(tmp_path: Path, old_granular: OldGranular) -> None:
-    samples = [sequence_sample(i) for i in range(300)]  # numbers of records of one, two and three bytes
-    old_granular.write(tmp_path / "theirs", SEQUENCES, samples)
-
-    with RecordWriter(tmp_path / "ours", SEQUENCES) as writer:
-        for each in samples[:100]:
-            writer.append(each)
-        writer.extend({name: [each[name] for each in samples[100:]] for name in SEQUENCES})
-
-    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-
-
-@pytest.mark.parametrize("first", [b"", b"a"])
-def test_old_granular_reads_empty_records(tmp_path: Path, old_granular: OldGranular, first: bytes) -> None:
-    """It refuses to write them itself."""
-    samples = [{"blob": blob, "parts": [first, b"", b"c"]} for blob in (first, b"", b"b", b"")]
-
-    with RecordWriter(tmp_path / "ours", {"blob": "bytes", "parts": "bytes[]"}) as writer:
-        for each in samples:
-            writer.append(each)
-
-    assert old_granular.read(tmp_path / "ours")[1] == samples
-    with RecordReader(tmp_path / "ours") as reader:
-        assert [reader[i] for i in range(len(reader))] == samples
+    assert read_by_old_granular(*written) == [*written.values()]
+    for folder, samples in written.items():
+        with RecordReader(folder) as reader:
+            assert [reader[i] for i in range(len(reader))] == samples
