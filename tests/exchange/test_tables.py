@@ -12,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from datasets.table import InMemoryTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_strategies import TEXT
@@ -91,6 +92,18 @@ def test_types_survive_choosing_rows_and_columns_and_a_second_process() -> None:
 
     assert {name: str(dtype) for name, dtype in back.dtypes.items()} == {"b": "category", "z": "UInt32"}
     assert back["b"].tolist() == ["x", "y"]
+
+
+def test_rows_of_a_slice_have_their_own_arrays() -> None:
+    """pyarrow's take() overlooks where lists of fixed size within such lists begin."""
+    matrices = pa.array([[[number] * 3] * 2 for number in range(4)], pa.list_(pa.list_(pa.uint8(), 3), 2))
+    table = pa.table({"a": matrices, "b": pa.StructArray.from_arrays([matrices], ["c"])}).slice(2)
+
+    for iterator in (data_stack.from_arrow(table), data_stack.from_huggingface(datasets.Dataset(InMemoryTable(table)))):
+        for rows in (None, [1, 0]):
+            numbers = [2 + row for row in rows or [0, 1]]
+            assert iterator.read_column("a", rows)[:, 0, 0].tolist() == numbers
+            assert [each["c"][0][0] for each in iterator.read_column("b", rows)] == numbers
 
 
 def test_values_tell_the_types_of_other_iterators() -> None:

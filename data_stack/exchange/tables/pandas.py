@@ -21,7 +21,6 @@ except ImportError as error:
 
 _OBJECT = np.dtype(object)
 _DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)
-#: Nullable dtypes whose names differ from numpy's.
 
 
 def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:

@@ -39,6 +39,15 @@ def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
 # --- combined ------------------------------------------------------------------------------------------------------
 
 
+def test_combined_iterators_without_samples_keep_their_columns() -> None:
+    empty = SequenceDatasetIterator([np.ones((5, 3), np.uint8), list("abcde")]).take(0)
+
+    combined = empty.combine(empty)
+
+    assert [column.shape for column in combined.read_batch([])] == [(0, 3), (0,)]
+    assert [combined.read_column(key).dtype.name for key in (0, 1)] == ["uint8", "object"]
+
+
 # --- in memory -----------------------------------------------------------------------------------------------------
 
 
