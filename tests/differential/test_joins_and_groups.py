@@ -27,7 +27,8 @@ def rows_of(table: pa.Table) -> tuple[Any, pd.DataFrame]:
             table = table.set_column(number, field, table.column(number).fill_null(0.5))
     iterator = data_stack.from_arrow(table)
     columns = {name: iterator.read_column(name) for name in table.column_names}
-    return iterator, pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in columns.items()})
+    dtypes = {name: object if values.dtype == object else None for name, values in columns.items()}  # None stays None
+    return iterator, pd.DataFrame({name: pd.Series(values, dtype=dtypes[name]) for name, values in columns.items()})
 
 
 def rows(iterator: Any) -> list[int]:

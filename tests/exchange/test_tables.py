@@ -94,6 +94,15 @@ def test_types_survive_choosing_rows_and_columns_and_a_second_process() -> None:
     assert back["b"].tolist() == ["x", "y"]
 
 
+def test_nan_within_arrays_of_a_frame_stays_nan() -> None:
+    frame = pd.DataFrame({"x": pd.Series([np.array([np.nan, 1.5]), None, np.nan], dtype=object)})
+
+    values = data_stack.from_pandas(frame).read_column("x")
+
+    assert (values[0].dtype, values[0].tolist()[1]) == (np.float64, 1.5)
+    assert [*np.isnan(values[0]), *values[1:]] == [True, False, None, None]
+
+
 def test_rows_of_a_slice_have_their_own_arrays() -> None:
     """pyarrow's take() overlooks where lists of fixed size within such lists begin."""
     matrices = pa.array([[[number] * 3] * 2 for number in range(4)], pa.list_(pa.list_(pa.uint8(), 3), 2))
