@@ -43,8 +43,9 @@ def test_combined_iterators_without_samples_keep_their_columns() -> None:
     empty = SequenceDatasetIterator([np.ones((5, 3), np.uint8), list("abcde")]).take(0)
 
     combined = empty.combine(empty)
+    batch: Any = combined.read_batch([])
 
-    assert [column.shape for column in combined.read_batch([])] == [(0, 3), (0,)]
+    assert [column.shape for column in batch] == [(0, 3), (0,)]
     assert [combined.read_column(key).dtype.name for key in (0, 1)] == ["uint8", "object"]
 
 
