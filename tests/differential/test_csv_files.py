@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from decimal import Decimal
 from typing import Any
 
@@ -55,6 +56,8 @@ def columns_of_cells(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 def written(columns: dict[str, list[str]], **dialect: Any) -> bytes:
+    if "\r" in "".join(itertools.chain(*columns.values())):  # Python quotes it only beside lines that end with it
+        dialect["quoting"] = csv.QUOTE_ALL
     text = io.StringIO(newline="")
     writer = csv.writer(text, **dialect)
     writer.writerow(columns)
@@ -125,8 +128,8 @@ def test_a_table_that_pandas_or_polars_wrote_comes_back_by_its_types(table: pa.T
     table = table.append_column("row", pa.array([1] * len(table), pa.int8()))
     dtypes = {each.name: each.type for each in table.schema}
     names = {name: _name_of(type_) for name, type_ in dtypes.items()}
-    of_pandas = table.to_pandas(types_mapper=pd.ArrowDtype).to_csv(index=False).encode()
-    written = [of_pandas]
+    of_pandas = table.to_pandas(types_mapper=pd.ArrowDtype).to_csv(index=False, lineterminator="\r\n")  # so that it quotes "\r"
+    written = [of_pandas.encode()]
     if not any(map(pa.types.is_decimal256, dtypes.values())):
         frame: Any = pl.from_arrow(table)
         written.append(frame.write_csv().encode())

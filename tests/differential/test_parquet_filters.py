@@ -156,9 +156,7 @@ def test_rows_are_those_that_duckdb_selects(case: Case) -> None:
 
 
 @compared
-@given(
-    tables([each for each in ALL if each not in (pa.time32("s"), pa.timestamp("s"), pa.timestamp("s", "-07:30"))])
-)  # become ms
+@given(tables(KEPT))
 def test_what_is_written_is_read_by_pyarrow_and_by_us_as_it_was(table: pa.Table) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with ParquetWriter(folder, infer_schema(table.schema), rows_per_file=4) as writer:

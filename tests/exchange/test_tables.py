@@ -12,6 +12,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from datasets.table import InMemoryTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_strategies import TEXT
 
 import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -104,6 +108,27 @@ def test_a_table_without_rows_that_is_kept_has_its_columns_types_and_meta(storag
         assert (each.read_column("n").dtype, each.select("n")[:].read_batch([])["n"].dtype) == (np.int32, np.int32)
     with pytest.raises(ConfigError, match="no column 'm'"):
         kept.read_column("m")
+
+
+def test_nan_within_arrays_of_a_frame_stays_nan() -> None:
+    frame = pd.DataFrame({"x": pd.Series([np.array([np.nan, 1.5]), None, np.nan], dtype=object)})
+
+    values = data_stack.from_pandas(frame).read_column("x")
+
+    assert (values[0].dtype, values[0].tolist()[1]) == (np.float64, 1.5)
+    assert [*np.isnan(values[0]), *values[1:]] == [True, False, None, None]
+
+
+def test_rows_of_a_slice_have_their_own_arrays() -> None:
+    """pyarrow's take() overlooks where lists of fixed size within such lists begin."""
+    matrices = pa.array([[[number] * 3] * 2 for number in range(4)], pa.list_(pa.list_(pa.uint8(), 3), 2))
+    table = pa.table({"a": matrices, "b": pa.StructArray.from_arrays([matrices], ["c"])}).slice(2)
+
+    for iterator in (data_stack.from_arrow(table), data_stack.from_huggingface(datasets.Dataset(InMemoryTable(table)))):
+        for rows in (None, [1, 0]):
+            numbers = [2 + row for row in rows or [0, 1]]
+            assert iterator.read_column("a", rows)[:, 0, 0].tolist() == numbers
+            assert [each["c"][0][0] for each in iterator.read_column("b", rows)] == numbers
 
 
 def test_values_tell_the_types_of_other_iterators() -> None:

@@ -44,7 +44,8 @@ def _floats(width: Any) -> st.SearchStrategy[float]:
 def _times(unit: str) -> st.SearchStrategy[int]:
     """Ticks since 1970: of the years 1 to 9999, those of nanoseconds from 1677 to 2262."""
     factor = _UNITS[unit]
-    lowest, highest = max(_FIRST * factor, 1 - 2**63), min((_LAST + 1) * factor - 1, 2**63 - 1)
+    # not the first nanoseconds, whose full second is out of range: pyarrow cannot read their text
+    lowest, highest = max(_FIRST * factor, 10**9 - 2**63), min((_LAST + 1) * factor - 1, 2**63 - 1)
     return st.sampled_from([0, -1, 1, 1_582_934_400 * factor, lowest, highest]) | st.integers(lowest, highest)
 
 

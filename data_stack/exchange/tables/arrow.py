@@ -35,7 +35,9 @@ _UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowEr
 
 
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
-    """The rows of a table of Arrow as dict samples; nothing is copied, and values are made when they are read.
+    """The rows of a table of Arrow as dict samples; values are made when they are read.
+
+    Nothing is copied, except lists of fixed size within such lists if the table is a slice.
 
     Numbers, bools, dates and times keep their dtype; a time with a zone is the instant in UTC. Text, bytes, decimals, structs
     (dicts) and lists of lists become Python objects. A list of numbers is an array; a tensor or list of fixed size is an array of
@@ -101,8 +103,7 @@ def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = No
 
 def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Table:
     cells = {name: cells_of(values, name, origins.get(name)) for name, values in columns.items()}
-    fields = {name: getattr(origins.get(name), "field", None) for name in cells}
-    metadata = {name: getattr(field, "metadata", None) for name, field in fields.items()}
+    metadata = {name: getattr(getattr(origins.get(name), "field", None), "metadata", None) for name in cells}
     return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]))
 
 

@@ -13,7 +13,7 @@ from data_stack.codecs.images import decode_image, pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, Origin, TableIterator, cells_of
+from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, Origin, TableIterator, cells_of, unshifted
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import Column
 
@@ -75,7 +75,7 @@ class _FeatureColumn(ArrowColumn):
         return self._values(self._take(indices))
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
-        return self._dataset[slice(None) if indices is None else indices.tolist() or slice(0)].column(0)
+        return unshifted(self._dataset[slice(None) if indices is None else indices.tolist() or slice(0)].column(0))
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> Column:
         if self._image is None:

@@ -21,7 +21,6 @@ except ImportError as error:
 
 _OBJECT = np.dtype(object)
 _DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)
-#: Nullable dtypes whose names differ from numpy's.
 
 
 def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
@@ -53,8 +52,9 @@ def _column(name: str, series: Any, is_target: bool) -> ArrowColumn | PlainColum
         return PlainColumn(series.to_numpy())
     if dtype == _OBJECT and any(np.ndim(value) > 1 for value in series if isinstance(value, np.ndarray)):
         return PlainColumn(stack_values(series.tolist()))
+    given = series.where(series.notna(), None) if dtype == _OBJECT else series  # pyarrow would replace NaN in arrays, too
     try:
-        cells: Any = pa.array(series, from_pandas=True)
+        cells: Any = pa.array(given, from_pandas=dtype != _OBJECT)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"column {name!r:.80} of dtype {dtype} holds values of several types: {error!s:.200}") from error
     chunked = cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
@@ -84,16 +84,15 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
         cells = cells_of(values, name, origin)
     except ConfigError:  # a column of pandas holds any objects
         return pd.Series(values, dtype=object)
-    types = pa.types
-    if dtype is None and (types.is_nested(cells.type) or types.is_decimal(cells.type) or types.is_null(cells.type)):
+    if dtype is None and (pa.types.is_nested(cells.type) or pa.types.is_decimal(cells.type) or pa.types.is_null(cells.type)):
         return pd.Series(values, dtype=object)
-    numbers = types.is_boolean(cells.type) or types.is_integer(cells.type) or types.is_floating(cells.type)
+    numbers = pa.types.is_boolean(cells.type) or pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
     if dtype is None and cells.null_count and numbers:
         known = np.dtype(cells.type.to_pandas_dtype()).name
         dtype = pd.api.types.pandas_dtype({"bool": "boolean", "float16": "Float32"}.get(known, known.title().replace("Ui", "UI")))
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
-    if types.is_dictionary(cells.type) and cells.type.index_type == pa.uint32():  # of polars; pyarrow 18 does not convert it
+    if pa.types.is_dictionary(cells.type) and cells.type.index_type == pa.uint32():  # of polars; pyarrow 18 does not convert it
         cells = cells.cast(pa.dictionary(pa.int64(), cells.type.value_type))
     made = cells.to_pandas(date_as_object=dtype == _OBJECT)
     return made if dtype is None else made.astype(dtype)

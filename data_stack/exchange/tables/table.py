@@ -85,6 +85,13 @@ def _fixed_shape(type_: pa.DataType) -> tuple[int, ...]:
 # ---------------------------------------------------------------------- reading
 
 
+def unshifted(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The cells, copied if pyarrow might take wrong ones: it overlooks where lists of fixed size within such lists begin."""
+    is_slice = (each.nbytes < each.get_total_buffer_size() for each in cells.chunks)
+    is_at_risk = str(cells.type).count("fixed_size_list") > 1 and any(is_slice)
+    return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in cells.chunks]) if is_at_risk else cells
+
+
 def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, ...] = (), lent: bool = False) -> _Array:
     """Values of a column, shape ``(n, ...)``.
 
@@ -220,7 +227,7 @@ class ArrowColumn(Column):
         self, cells: pa.ChunkedArray, field: pa.Field, *, as_codes: bool = False, kind: Any = None, shape: tuple[int, ...] = ()
     ) -> None:
         categories: Any = None
-        cells = cells.cast(_VIEWS[cells.type]) if cells.type in _VIEWS else cells
+        cells = unshifted(cells.cast(_VIEWS[cells.type]) if cells.type in _VIEWS else cells)
         if pa.types.is_dictionary(cells.type):
             cells = cells.unify_dictionaries()
             categories = cells.chunk(0).dictionary if cells.num_chunks else pa.array([], cells.type.value_type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import re
@@ -29,7 +30,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class TypedColumns(dict[str, npt.NDArray[Any]]):
-    """Columns with the stored types of those that are instants (times with a zone, here in UTC) or times of day.
+    """Columns with the stored types of instants (times with a zone, here in UTC), times of day, and maps.
 
     Args:
         columns: as in :data:`Columns`.
@@ -128,14 +129,11 @@ def is_instant(type_: pa.DataType) -> bool:
 
 
 def is_seen_otherwise(type_: pa.DataType) -> bool:
-    """Whether expressions may see values of a type in several ways, see :func:`_ways_to_see`."""
-    return is_instant(type_) or pa.types.is_time(type_)
+    """Whether pyarrow does not infer a type from its values. Some are seen in several ways, see :func:`_ways_to_see`."""
+    return is_instant(type_) or pa.types.is_time(type_) or "map<" in str(type_)
 
 
-_See = Callable[[pa.DataType], pa.DataType]
-
-
-def _ways_to_see(bound: pc.Expression) -> list[_See]:
+def _ways_to_see(bound: pc.Expression) -> list[Callable[[pa.DataType], pa.DataType]]:
     """Types to try for instants and times of day.
 
     pyarrow compares instants of different zones or different units, but not both. A time of day is also a duration, as it is in
@@ -144,16 +142,13 @@ def _ways_to_see(bound: pc.Expression) -> list[_See]:
     with pa.ipc.open_file(bound.__reduce__()[1][0]) as file:
         zones = re.findall(r"timestamp\[\w+, tz=(.+?)\]", file.schema.to_string(show_schema_metadata=False))
 
-    def way(zone: str | None, unit: str | None, is_span: bool) -> _See:
-        def see(type_: pa.DataType) -> pa.DataType:
-            if pa.types.is_time(type_):
-                return pa.duration(type_.unit) if is_span else type_
-            return pa.timestamp(unit or type_.unit, zone) if pa.types.is_timestamp(type_) else type_
-
-        return see
+    def see(type_: pa.DataType, zone: str | None, unit: str | None, is_span: bool) -> pa.DataType:
+        if pa.types.is_time(type_):
+            return pa.duration(type_.unit) if is_span else type_
+        return pa.timestamp(unit or type_.unit, zone) if pa.types.is_timestamp(type_) else type_
 
     forms = [(None, None), *((zone, None) for zone in dict.fromkeys([*zones, "UTC"])), ("UTC", "us")]
-    return [way(zone, unit, is_span) for is_span in (False, True) for zone, unit in forms]
+    return [functools.partial(see, zone=zone, unit=unit, is_span=is_span) for is_span in (False, True) for zone, unit in forms]
 
 
 def _seen_as(times: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -184,14 +179,14 @@ class ArrowPredicate(Predicate):
             raise ConfigError(f"{shorten(expression)} uses no column: it is the same for all rows")
 
     def mask(self, columns: Columns) -> Bools:
-        types = columns.types if isinstance(columns, TypedColumns) else None
-        ways = _ways_to_see(self.bound) if types is None or types else [lambda type_: type_]
+        types: Mapping[str, Any] = columns.types if isinstance(columns, TypedColumns) else dict.fromkeys(self.fields)
+        ways = _ways_to_see(self.bound) if types else [lambda type_: type_]
         problem: Exception | None = None
         for see, type_of_nulls in itertools.product(ways, _TYPES_OF_NULLS):
             try:
-                seen = {name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields}
-                for name in self.fields if types is None else types.keys() & {*self.fields}:
-                    seen[name] = _seen_as(seen[name], see(seen[name].type if types is None else types[name]))
+                seen = {name: _arrow_array(column_of(columns, name), type_of_nulls, types.get(name)) for name in self.fields}
+                for name in types.keys() & seen.keys():
+                    seen[name] = _seen_as(seen[name], see(types[name] or seen[name].type))
                 return np.asarray(_evaluate(self.bound, seen).fill_null(False), bool)
             except _UNSUITABLE as error:
                 problem = problem or error
@@ -252,9 +247,10 @@ def suits_bounds_of_floats(bound: pc.Expression) -> bool:
         return False
 
 
-def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType) -> pa.Array:
+def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType, type_: pa.DataType | None) -> pa.Array:
     column = as_times(column)
-    array = pa.array(list(column) if column.ndim > 1 or column.dtype == object else column)
+    values = list(column) if column.ndim > 1 or column.dtype == object else column
+    array = pa.array(values, type_ if type_ and pa.types.is_nested(type_) else None)
     return array.cast(type_of_nulls) if pa.types.is_null(array.type) else array
 
 

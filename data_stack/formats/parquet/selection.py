@@ -120,9 +120,8 @@ def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
 
 
 def _times(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
-    """The types of the columns of a predicate that are instants or times of day."""
-    types = {name: schema[name].arrow_type() for name in predicate.fields}
-    return {name: type_ for name, type_ in types.items() if selecting.is_seen_otherwise(type_)}
+    """The types of the columns of a predicate whose values do not tell them."""
+    return {name: type_ for name in predicate.fields if selecting.is_seen_otherwise(type_ := schema[name].arrow_type())}
 
 
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
@@ -135,10 +134,9 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         ConfigError: the predicate failed.
     """
     n_rows = groups.footers.n_rows[chosen]
+    chosen, n_rows = chosen[n_rows > 0], n_rows[n_rows > 0]
     if predicate is None:
-        kept = n_rows > 0
-        return Selection(chosen[kept], (None,) * int(kept.sum()), n_rows[kept])
-    chosen = chosen[n_rows > 0]
+        return Selection(chosen, (None,) * len(chosen), n_rows)
     if predicate.bound is not None:
         with_floats = selecting.suits_bounds_of_floats(predicate.bound)
         types = _types_of(groups.schema, predicate)

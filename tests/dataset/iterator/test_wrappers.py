@@ -33,6 +33,19 @@ def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     assert DatasetIteratorView(source, np.array([4, 2])).indices.tolist() == [4, 2]
 
 
+# --- combined ------------------------------------------------------------------------------------------------------
+
+
+def test_combined_iterators_without_samples_keep_their_columns() -> None:
+    empty = SequenceDatasetIterator([np.ones((5, 3), np.uint8), list("abcde")]).take(0)
+
+    combined = empty.combine(empty)
+    batch: Any = combined.read_batch([])
+
+    assert [column.shape for column in batch] == [(0, 3), (0,)]
+    assert [combined.read_column(key).dtype.name for key in (0, 1)] == ["uint8", "object"]
+
+
 # --- sequences -----------------------------------------------------------------------------------------------------
 
 

@@ -150,6 +150,12 @@ def test_filters_see_the_nulls(tmp_path: Path) -> None:
     assert ParquetDataset(tmp_path, filters=col("x").is_null(), nulls="mask")[1] == {"x": 0, "x_is_null": True, "y": 4}
 
 
+def test_filters_see_the_nulls_of_maps(tmp_path: Path) -> None:
+    write(tmp_path, pairs=pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())), y=[1, 2])
+
+    assert ParquetDataset(tmp_path, ["y"], col("pairs").is_null()).read_column("y").tolist() == [2]
+
+
 def test_the_columns_of_the_files_are_chosen_and_masks_follow_theirs(tmp_path: Path) -> None:
     write(tmp_path, x=pa.array([1, None]), y=pa.array([None, 2.5]))
 
