@@ -13,9 +13,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from datasets.table import InMemoryTable
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from table_strategies import TEXT
 
 import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator

@@ -151,7 +151,8 @@ def test_an_empty_table_is_written_with_its_columns(tmp_path: Path, kind: str, s
 
     assert (report.n_samples, report.columns) == (0, {"at": "npy", "n": "i64", "text": "utf8", "x": "array"})
     for folder in "ab":
-        found: Any = data_stack.load(str(tmp_path / folder)).read_batch([])
+        opened: Any = data_stack.load(str(tmp_path / folder))
+        found: Any = opened.read_batch([])
         shown = {name: (str(column.dtype), *column.shape) for name, column in found.items()}
         assert shown == {"at": ("timedelta64[s]", 0), "n": ("int32", 0), "text": ("object", 0), "x": ("float32", 0, 2)}
 

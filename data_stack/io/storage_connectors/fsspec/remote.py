@@ -208,10 +208,12 @@ class RemoteFiles:
 
     def now(self) -> float:
         """The time of the file system, in seconds since 1970: that of a new file."""
-        path = f"{TEMPORARIES}/clock-{secrets.token_hex(8)}"
+        path = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
         self.put(path, b"")
-        info = self.info(path)
-        self.delete(path)
+        try:
+            info = self.info(path)
+        finally:
+            self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
