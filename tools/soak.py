@@ -22,6 +22,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import secrets
 import sys
 import tempfile
@@ -374,6 +375,7 @@ class Soak:
                     connector.collect_garbage(0)
                     left = [*map(str, connector.collect_garbage(0, dry_run=True)), *self._kinds[store].left_over(description)]
                     left = [each for each in left if not each.startswith("lease")]  # ended; the server removes it in minutes
+                    left = _not_of_the_living(left, [worker.process.pid for worker in self._workers if worker.lasting])
                     entries = self._ledger.entries.items()
                     present = {name for (where, name), entry in entries if where == store and None not in entry.allowed}
                     left += [each for each in connector.list_resources() if not {each, each.split("/")[0]} & present]
@@ -420,6 +422,13 @@ class Soak:
         except Exception as error:  # noqa: BLE001  # whatever it is, without a fault it is wrong
             self._ledger.report(f"{operation}: {type(error).__name__}", text=traceback.format_exc())
             return None
+
+
+def _not_of_the_living(left: list[str], pids: list[int | None]) -> list[str]:
+    """What is left but for what these processes could not clean up when a server was gone: it goes when they end."""
+    theirs = [each for each in left if any(f"-{pid}-" in each for pid in pids)]
+    marks = {*theirs, *re.findall(r"ObjectId\('(\w+)'\)", " ".join(theirs))}
+    return [each for each in left if not any(mark in each for mark in marks)]
 
 
 def _count_marked(mark: bytes) -> int:
