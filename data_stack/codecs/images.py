@@ -41,17 +41,13 @@ from data_stack.util.request_limit import check_request
 MAX_PIXELS = 89_478_485
 _MAY_BE_TURNED = (b"Exif", b"Orientation", b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 
+#: Remembers, since a search takes as long as a small picture.
+_find_spec = functools.cache(find_spec)
+
 
 def pillow(module: str = "Image") -> ModuleType:
     """A module of Pillow."""
     return import_optional(f"PIL.{module}", "a column of images", "Pillow", "images")
-
-
-@functools.cache
-def _check_pillow() -> None:
-    """Pillow is imported when it is used: another decoder may do without it."""
-    if find_spec("PIL") is None:
-        pillow()  # which raises the error
 
 
 def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
@@ -127,7 +123,8 @@ class ImageCodec(Codec):
     _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
     def __post_init__(self) -> None:
-        _check_pillow()
+        if _find_spec("PIL") is None:
+            pillow()  # which raises the error: another decoder may do without it, so it is imported when it is used
         if self.mode not in (None, "L", "RGB", "RGBA"):
             raise ConfigError(f"mode must be 'L', 'RGB', 'RGBA' or None, got {self.mode!r:.60}")
         check_range("max_pixels", self.max_pixels, 1)

@@ -7,6 +7,7 @@ import itertools
 import math
 import mmap
 import os
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from data_stack.formats.remote import RemoteAccess
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile, map_file, most_open_files
-from data_stack.util.forks import ForkLock
+from data_stack.util.forks import fork_lock
 from data_stack.values.stacked_values import python_values, stack_values
 from data_stack.values.stacking import SampleForm, all_columns, take_runs
 
@@ -231,7 +232,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
 
     #: The columns and the process that opened them.
     _opened: tuple[int, list[Column]] | None
-    _lock: ForkLock
+    _lock: threading.Lock
 
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         sources = columns.values() if isinstance(columns, Mapping) else columns
@@ -292,7 +293,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
 
     def _start_afresh(self) -> None:
         self._opened = None
-        self._lock = ForkLock()
+        self._lock = fork_lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock")}

@@ -32,7 +32,7 @@ from data_stack.formats.records.writer import RecordWriter
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import store_at
-from data_stack.util.forks import ForkLock
+from data_stack.util.forks import fork_lock
 from data_stack.util.logger import logger
 from data_stack.util.polling import polls
 
@@ -134,7 +134,7 @@ class _StoredCacheAccess(KeepingAccess):
         self._source, self._storage, self._folder, self._version = source, storage, identifier or "caches", version
         self.n_samples = self.below.n_samples
         self._stored: SampleAccess | None = None
-        self._opening = ForkLock()
+        self._opening = fork_lock()
 
     identifier = property(lambda self: f"{self._folder}/{self.fingerprint}.records", doc="The folder of the records.")
 

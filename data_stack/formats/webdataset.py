@@ -11,6 +11,7 @@ from __future__ import annotations
 import bisect
 import functools
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Union
@@ -29,7 +30,7 @@ from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location, is_path, location_of
-from data_stack.util.forks import ForkLock
+from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
@@ -142,7 +143,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     _keeps_access = False
 
     _index: _Index | None
-    _lock: ForkLock
+    _lock: threading.Lock
 
     def __init__(self, shards: Any, *, fields: Sequence[str] | None = None, types: Mapping[str, FieldType] | None = None) -> None:
         is_one = isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
@@ -243,7 +244,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     def _start_afresh(self) -> None:
         shards, types = self._shards, self._types
-        self._index, self._lock = None, ForkLock()
+        self._index, self._lock = None, fork_lock()
         self._codec = functools.cache(lambda field: codec_of_field(field, types))
         self._open = functools.lru_cache(_MAX_OPEN)(lambda number: StoredFile(shards[number].folder, shards[number].name, None))
 

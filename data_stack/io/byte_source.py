@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from data_stack.util.forks import ForkLock
+from data_stack.util.forks import fork_lock
 
 
 class ByteSource(ABC):
@@ -79,7 +79,7 @@ class LazySource(ByteSource):
     def __init__(self, open_source: Callable[[], ByteSource]) -> None:
         self._open_source = open_source
         self._opened: ByteSource | None = None
-        self._lock = ForkLock()
+        self._lock = fork_lock()
 
     size = property(lambda self: (self._opened or self._open()).size)
     sha256 = property(lambda self: (self._opened or self._open()).sha256)

@@ -269,15 +269,16 @@ def _end_all() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _server, _lock
-    _lock = threading.RLock()
+    global _server
     for server in list(_servers):
         server.forget()
     _servers.clear()
     _server = None
 
 
-os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_after_fork_in_child)
+# in C, where Ctrl-C cannot come between and leave it locked
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 atexit.register(_end_all)
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from data_stack.util.forks import ForkLock
+from data_stack.util.forks import fork_lock
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -26,7 +26,7 @@ class ByteCache(Generic[_Key, _Value]):
     def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]) -> None:
         self._max_bytes, self._size_of = max_bytes, size_of
         self._values: OrderedDict[_Key, _Value] = OrderedDict()
-        self.n_bytes, self._lock = 0, ForkLock()
+        self.n_bytes, self._lock = 0, fork_lock()
 
     def __len__(self) -> int:
         """The number of values."""

@@ -10,6 +10,7 @@ from typing import Any
 
 #: Objects and their methods, by the id of the weak reference.
 _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def call_in_forks(method: Callable[[], Any]) -> None:
@@ -25,21 +26,14 @@ def call_in_forks(method: Callable[[], Any]) -> None:
     _methods[id(reference)] = reference, method.__func__  # type: ignore[attr-defined]  # likewise
 
 
-class ForkLock:
-    """A lock that is free in a forked process, even if a thread of the parent held it."""
+def fork_lock() -> threading.Lock:
+    """A lock that is free in a forked process, even if a thread of the parent held it.
 
-    def __init__(self) -> None:
-        self._renew()
-        call_in_forks(self._renew)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
+    It is the interpreter's own: ``with`` takes and gives it back in C, where Ctrl-C cannot come between.
+    """
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
 
 
 def _forget(reference: weakref.ref[Any], methods: dict[int, Any] = _methods) -> None:  # at the end of Python globals may be gone
@@ -47,6 +41,8 @@ def _forget(reference: weakref.ref[Any], methods: dict[int, Any] = _methods) -> 
 
 
 def _call_all() -> None:
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # as the standard library renews its own
     for reference, function in list(_methods.values()):
         owner = reference()
         if owner is not None:

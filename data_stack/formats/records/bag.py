@@ -18,7 +18,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.layout import MAX_RECORDS
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.util.forks import ForkLock
+from data_stack.util.forks import fork_lock
 
 _ENTRY_BYTES = 8
 
@@ -194,7 +194,7 @@ class SampleReferences:
     def __init__(self, open_bag: Callable[[], Bag], types: Mapping[str, str]) -> None:
         self._open_bag, self._names = open_bag, list(types)
         self._opened: Bag | None = None
-        self._opening = ForkLock()
+        self._opening = fork_lock()
         self._are_sequences = [kind.endswith("[]") for kind in types.values()]
 
     def __len__(self) -> int:

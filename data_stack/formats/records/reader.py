@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -28,7 +29,7 @@ from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.positional import most_open_files
 from data_stack.util.executor import n_threads_here
-from data_stack.util.forks import ForkLock
+from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import stack_values
@@ -116,7 +117,7 @@ class RecordReader(RecordsIterator):
         #: The readers that have open files, of those that share a limit.
         self._siblings: weakref.WeakSet[RecordReader] | None = None
         self._opened: dict[str, ValueColumn] = {}
-        self._opening: dict[str, ForkLock] = {}
+        self._opening: dict[str, threading.Lock] = {}
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         manifest, references = self._files.manifest, self._files.references()
         if manifest is not None and manifest.count > MAX_RECORDS:
@@ -290,7 +291,7 @@ class RecordReader(RecordsIterator):
                     for each in list(siblings):
                         each.release()
                 siblings.add(self)
-            with self._opening.setdefault(name, ForkLock()):  # of two threads, one fetches the index
+            with self._opening.setdefault(name, fork_lock()):  # of two threads, one fetches the index
                 opened = self._opened
                 if (column := opened.get(name)) is None:
                     n_records = None if self._files.has_references else self._n_stored

@@ -25,7 +25,7 @@ from pymongo.write_concern import WriteConcern
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageError, StorageFullError, StorageUnavailableError
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS
 from data_stack.io.url import parse_option
-from data_stack.util.forks import ForkLock, call_in_forks
+from data_stack.util.forks import call_in_forks, fork_lock
 
 Documents: TypeAlias = "Collection[dict[str, Any]]"
 
@@ -140,7 +140,7 @@ class Connection:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._lock = ForkLock()
+        self._lock = fork_lock()
         self._is_prepared = self._is_replica_set = self._is_reached = False
         self._client: MongoClient[dict[str, Any]] | None = None
         self._closing: weakref.finalize[Any, Any] | None = None
@@ -280,4 +280,4 @@ def _close(client: MongoClient[dict[str, Any]]) -> None:
 #: Clients inherited by a fork: neither used nor closed here.
 _INHERITED: Final[list[Any]] = []
 _CONNECTIONS: Final[weakref.WeakValueDictionary[Settings, Connection]] = weakref.WeakValueDictionary()
-_LOOKING: Final = ForkLock()
+_LOOKING: Final = fork_lock()
