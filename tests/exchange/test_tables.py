@@ -41,7 +41,8 @@ def test_categories_of_polars_come_back(dtype: Any) -> None:
     frame = pl.DataFrame({"x": ["a", None, "b"]}, schema={"x": dtype})
 
     assert data_stack.from_polars(frame).to_polars().equals(frame)
-    assert data_stack.from_polars(frame.clear()).to_polars().schema == frame.schema
+    kept: Any = pl.from_arrow(frame.to_arrow())  # old polars makes another type of an Enum
+    assert data_stack.from_polars(frame.clear()).to_polars().schema == kept.schema
 
 
 def test_a_dataset_of_hugging_face_comes_back_with_its_features() -> None:
