@@ -145,15 +145,6 @@ class TestUsing:
 
 
 class TestReadiness:
-    def test_other_sources_are_prepared_anew(self, words: Words, connector: FileStorageConnector, source: Path) -> None:
-        words(connector).prepare()
-        source.write_bytes(b"w\nx\ny\nz\n")
-
-        class Republished(WordsFactory):
-            sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(b"w\nx\ny\nz\n").hexdigest()),)
-
-        assert samples(Republished(connector).get_dataset_iterator({"split": "test"})[0]) == ["z"]
-
     def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
         self, words: Words, connector: FileStorageConnector
     ) -> None:

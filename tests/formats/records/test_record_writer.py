@@ -79,6 +79,17 @@ def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str
         assert files(Path(folder) / "parts") == files(Path(folder) / "whole")
 
 
+def test_a_sample_counts_from_the_start_and_is_seen_once_it_is_flushed(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        for each, flush in zip(rows(2), (True, False), strict=True):
+            writer.append(each, flush=flush)
+            with RecordReader(tmp_path / "a") as reader:
+                assert len(reader) == 1
+        size = writer.size
+        writer.flush()
+        assert (len(writer), writer.size) == (2, size)
+
+
 # ---------------------------------------------------------------------- what is refused
 
 

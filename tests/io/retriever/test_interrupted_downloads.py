@@ -8,11 +8,12 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from process_harness import start_python, until
+from process_harness import n_bytes_read, start_python, until
 
 from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
@@ -72,8 +73,10 @@ def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it
     url = interrupted_for_ever(server, then)
 
     interrupt(store, url)
+    n_read = n_bytes_read()
     fetch(store, url)
 
+    assert then is not GOOD or n_bytes_read() - n_read < len(BODY)  # what is taken up, once
     assert stored(store) == BODY
     assert server.requests[-1].headers["if-range"] == '"one"'
     assert CUT - 1024 < offset_of(server, -1) <= CUT
@@ -100,27 +103,41 @@ def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, serv
     assert partials(tmp_path) == []
 
 
-def test_what_was_damaged_meanwhile_is_found_and_fetched_anew_once(
-    store: StorageConnector, server: ScriptedServer, tmp_path: Path
+def replace_by_pipe(partial: Path) -> None:
+    partial.unlink()
+    os.mkfifo(partial)
+
+
+@pytest.mark.parametrize(
+    ("harm", "resumed"),
+    [
+        (lambda partial: partial.write_bytes(bytes(1000) + partial.read_bytes()[1000:]), [True, False]),
+        (lambda partial: partial.rename(f"{partial}".rpartition("-")[0] + "-").write_bytes(bytes(2 * len(BODY))), [False]),
+        (replace_by_pipe, [False]),
+        (lambda partial: os.link(partial, partial.with_name("second")), [False]),
+    ],
+    ids=["overwritten", "without version", "pipe", "second name"],
+)
+def test_what_was_harmed_meanwhile_is_found_and_fetched_anew_once(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path, harm: Callable[[Path], object], resumed: list[bool]
 ) -> None:
     url = interrupted_for_ever(server, GOOD)
     interrupt(store, url)
     (partial,) = partials(tmp_path)
-    with open(partial, "r+b") as file:
-        file.write(bytes(1000))
+    harm(partial)
     before = len(server.requests)
 
     fetch(store, url)
 
     assert stored(store) == BODY
-    assert [offset_of(server, number) > 0 for number in range(before, len(server.requests))] == [True, False]
+    assert [offset_of(server, number) > 0 for number in range(before, len(server.requests))] == resumed
     assert partials(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("headers", "sha256"),
-    [({"ETag": '"one"'}, None), ({"ETag": 'W/"one"'}, SHA256), ({}, SHA256)],
-    ids=["digest", "weak", "none"],
+    [({"ETag": '"one"'}, None), ({"ETag": 'W/"one"'}, SHA256), ({"ETag": f'"{"1" * 300}"'}, SHA256), ({}, SHA256)],
+    ids=["digest", "weak", "long", "none"],
 )
 def test_nothing_is_kept_that_could_not_be_verified(
     store: StorageConnector, server: ScriptedServer, tmp_path: Path, headers: dict[str, str], sha256: str | None
@@ -139,7 +156,9 @@ def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: Scrip
     assert collect_garbage(store, DAY_SECONDS, dry_run=False) == []
     assert [garbage.size for garbage in collect_garbage(store, 0.0, dry_run=True)] == [partial.stat().st_size]
     os.utime(partial, (time.time() - DAY_SECONDS - 1,) * 2)
+    n_open = len(os.listdir("/dev/fd"))
     (garbage,) = collect_garbage(store, DAY_SECONDS, dry_run=False)
+    assert len(os.listdir("/dev/fd")) == n_open
 
     assert garbage.reason == "an interrupted download"
     assert not partial.exists()
