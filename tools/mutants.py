@@ -68,7 +68,7 @@ TARGETS: dict[str, list[str]] = {
     "formats/records/reader": [f"{_RECORDS}_reader.py", f"{_RECORDS}_reader_damage.py"],
     "loader/plan": [f"{_LOADER}_plan.py", f"{_LOADER}_iteration.py", f"{_LOADER}_orders.py"],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
-    "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py"],
+    "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
     "loader/session": [f"{_LOADER}_state.py", f"{_LOADER}_inline.py", f"{_LOADER}_iteration.py", f"{_LOADER}_threads.py"],
     "browse/server": ["tests/browse/test_guard.py", "tests/browse/test_browser_api.py"],
 }
@@ -222,7 +222,7 @@ class Runner:
         print("tests that pass in a fork:", len(self.usual), "of", len(self.items))
         self.functions: dict[tuple[str, int], list[types.FunctionType]] = defaultdict(list)
         for each in gc.get_objects():
-            if isinstance(each, types.FunctionType) and each.__code__.co_filename == str(self.path):
+            if type(each) is types.FunctionType and each.__code__.co_filename == str(self.path):
                 self.functions[each.__code__.co_name, each.__code__.co_firstlineno].append(each)
         self._run_mutants(list(reversed(self.mutants)))
         return True

@@ -61,6 +61,8 @@ class NumbersFactory(DatasetFactory):
 
 
 Numbers: TypeAlias = type[NumbersFactory]
+Files: TypeAlias = FileStorageConnector
+Log: TypeAlias = pytest.LogCaptureFixture
 
 
 def contents(split: str) -> bytes:
@@ -106,12 +108,12 @@ def numbers(folder: Path) -> Numbers:
 
 
 @pytest.fixture
-def connector(tmp_path: Path) -> FileStorageConnector:
+def connector(tmp_path: Path) -> Files:
     return FileStorageConnector(tmp_path / "store")
 
 
 @pytest.fixture
-def dataset(numbers: Numbers, connector: FileStorageConnector) -> NumbersFactory:
+def dataset(numbers: Numbers, connector: Files) -> NumbersFactory:
     return numbers(connector)
 
 
@@ -143,7 +145,7 @@ def go_on(dataset: DatasetFactory, **how: Any) -> list[str]:
 class TestResuming:
     @pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError("no room"), RetrievalError("raw", [])], ids=repr)
     def test_it_goes_on_at_the_step_that_was_interrupted(
-        self, dataset: NumbersFactory, folder: Path, caplog: pytest.LogCaptureFixture, error: BaseException
+        self, dataset: NumbersFactory, folder: Path, caplog: Log, error: BaseException
     ) -> None:
         first = interrupt(dataset, "valid", error)
         for path in folder.iterdir():
@@ -196,7 +198,7 @@ class TestResuming:
         ids=["overwritten", "deleted"],
     )
     def test_a_step_whose_resource_was_harmed_since_is_done_again(
-        self, dataset: NumbersFactory, connector: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
+        self, dataset: NumbersFactory, connector: Files, harm: Callable[[StorageConnector, Path], object]
     ) -> None:
         interrupt(dataset, "test", KeyboardInterrupt())
         harm(connector, Path(connector.root_path, "numbers/1.0.0/preprocessed/valid.json"))
@@ -204,7 +206,7 @@ class TestResuming:
         assert go_on(dataset) == ["valid", "test"]
         assert samples(dataset, "valid") == expected("valid")
 
-    def test_a_preprocessing_that_makes_nothing_is_an_error(self, numbers: Numbers, connector: FileStorageConnector) -> None:
+    def test_a_preprocessing_that_makes_nothing_is_an_error(self, numbers: Numbers, connector: Files) -> None:
         factory: DatasetFactory = type("Idle", (numbers,), {"preprocess": lambda self, raw, prepared: None})(connector)
 
         with pytest.raises(PreparationError, match="created nothing"):
@@ -214,9 +216,7 @@ class TestResuming:
 class TestCode:
     """The issue's case: a step that was done by code that has changed since is not published."""
 
-    def test_a_step_of_code_that_has_changed_since_is_done_again(
-        self, dataset: NumbersFactory, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_step_of_code_that_has_changed_since_is_done_again(self, dataset: NumbersFactory, caplog: Log) -> None:
         interrupt(dataset, "valid", KeyboardInterrupt())
         dataset.factor = 2
 
@@ -226,9 +226,7 @@ class TestCode:
         assert "is prepared again: its preparation has not finished; its steps were done by other code" in caplog.text
         assert "mixes" not in caplog.text
 
-    def test_a_step_is_taken_over_where_the_author_asks_for_it(
-        self, dataset: NumbersFactory, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_step_is_taken_over_where_the_author_asks_for_it(self, dataset: NumbersFactory, caplog: Log) -> None:
         interrupt(dataset, "valid", Interrupted("no"), keep_steps=True)
         assert caplog.text == ""
         dataset.factor = 2
@@ -257,7 +255,7 @@ class TestCode:
         assert go_on(many, keep_steps=True) == ["139"]
 
     def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
-        self, dataset: NumbersFactory, connector: FileStorageConnector, folder: Path
+        self, dataset: NumbersFactory, connector: Files, folder: Path
     ) -> None:
         dataset.prepare()
         for path in folder.iterdir():
@@ -310,7 +308,7 @@ class TestOpening:
 
         assert dataset.is_ready() is not isinstance(error, StorageError)  # a package may be on other machines
 
-    def test_samples_must_have_the_declared_columns(self, numbers: Numbers, connector: FileStorageConnector) -> None:
+    def test_samples_must_have_the_declared_columns(self, numbers: Numbers, connector: Files) -> None:
         with pytest.raises(PreparationError, match="cannot be opened"):
             type("Wrong", (numbers,), {"columns": ("a", "b", "c")})(connector).prepare()
 
@@ -341,7 +339,7 @@ class TestWithoutPreprocessing:
         assert store.stored["raw/1/raw/a"] == b"xyz"
         assert not Raw(store).is_ready()
 
-    def test_without_sources_too_there_is_nothing(self, connector: FileStorageConnector) -> None:
+    def test_without_sources_too_there_is_nothing(self, connector: Files) -> None:
         attributes = {"preprocess": DatasetFactory.preprocess, "prepared_resources": ALL}
 
         with pytest.raises(PreparationError, match="has neither sources nor preprocess"):
@@ -358,7 +356,7 @@ class TestAdopting:
         return AdoptingNumbersFactory
 
     @pytest.fixture
-    def legacy(self, tmp_path: Path) -> FileStorageConnector:
+    def legacy(self, tmp_path: Path) -> Files:
         """A store as the original left it: prepared files, and nothing else."""
         folder = tmp_path / "legacy"
         for split in SPLITS:
@@ -368,7 +366,7 @@ class TestAdopting:
         return FileStorageConnector(folder)
 
     def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
-        self, adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+        self, adopting: Numbers, legacy: Files, caplog: Log
     ) -> None:
         with caplog.at_level(logging.INFO, "data_stack"):
             report = adopting(legacy).prepare()
@@ -384,13 +382,13 @@ class TestAdopting:
         assert adopting(legacy).verify() == []
         assert adopting(legacy).prepare().already_ready
 
-    def test_one_that_cannot_be_written_is_used_without_a_manifest(self, adopting: Numbers, legacy: FileStorageConnector) -> None:
+    def test_one_that_cannot_be_written_is_used_without_a_manifest(self, adopting: Numbers, legacy: Files) -> None:
         dataset = adopting(UnwritableConnector(Path(legacy.root_path)))
 
         assert dataset.prepare().adopted
         assert (samples(dataset, "valid"), dataset.manifest()) == ([-1, -2], None)
 
-    def test_one_that_cannot_be_read_whole_is_not_adopted(self, adopting: Numbers, legacy: FileStorageConnector) -> None:
+    def test_one_that_cannot_be_read_whole_is_not_adopted(self, adopting: Numbers, legacy: Files) -> None:
         class Unreadable(FileStorageConnector):
             def verify_resource(self, identifier: str, sha256: str | None = None) -> Any:
                 raise StorageError("input/output error")
@@ -399,7 +397,7 @@ class TestAdopting:
 
     @pytest.mark.parametrize("damage", [b"", b"[-1, "])
     def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
-        self, adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
+        self, adopting: Numbers, legacy: Files, caplog: Log, damage: bytes
     ) -> None:
         Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
 
@@ -411,7 +409,7 @@ class TestAdopting:
 
     @pytest.mark.parametrize("error", [PreparationError, KeyboardInterrupt])
     def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
-        self, adopting: Numbers, connector: FileStorageConnector, caplog: pytest.LogCaptureFixture, error: type[BaseException]
+        self, adopting: Numbers, connector: Files, caplog: Log, error: type[BaseException]
     ) -> None:
         class Late(adopting):  # type: ignore[valid-type,misc]  # a class from a fixture
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
@@ -431,9 +429,7 @@ class TestAdopting:
 
 
 class TestBesideOthers:
-    def test_the_second_one_waits_and_finds_the_work_of_the_first(
-        self, numbers: Numbers, connector: FileStorageConnector
-    ) -> None:
+    def test_the_second_one_waits_and_finds_the_work_of_the_first(self, numbers: Numbers, connector: Files) -> None:
         has_begun, may_go_on, done = threading.Event(), threading.Event(), list[str]()
 
         def before(split: str) -> None:
@@ -455,7 +451,7 @@ class TestBesideOthers:
 
     @pytest.mark.parametrize("is_own", [True, False])
     def test_what_died_before_its_last_step_is_cleaned_up_unless_another_one_is_under_way(
-        self, dataset: NumbersFactory, connector: FileStorageConnector, is_own: bool
+        self, dataset: NumbersFactory, connector: Files, is_own: bool
     ) -> None:
         temporary = Path(connector.root_path, f"numbers/1.0.0/.~{this_machine()}-1-0-deadbeef")
         temporary.parent.mkdir(parents=True)
@@ -486,9 +482,7 @@ class TestBesideOthers:
         assert not any(name.startswith(STAGED) for name in names_of(dataset))
         assert samples(dataset, "test") == expected("test")
 
-    def test_an_overtaken_preparation_stops_and_uses_the_other(
-        self, numbers: Numbers, connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_an_overtaken_preparation_stops_and_uses_the_other(self, numbers: Numbers, connector: Files, caplog: Log) -> None:
         started: list[str] = []
 
         class Overtaken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
@@ -510,7 +504,7 @@ class TestBesideOthers:
         assert "another process has prepared it" in caplog.text
 
     def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
-        self, dataset: NumbersFactory, connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+        self, dataset: NumbersFactory, connector: Files, caplog: Log
     ) -> None:
         with connector.lease("numbers/1.0.0/manifest.json") as lease:
             assert lease.acquire()
@@ -521,7 +515,7 @@ class TestBesideOthers:
         assert samples(dataset, "test") == expected("test")
 
     def test_a_process_that_keeps_overwriting_the_dataset_is_an_error(
-        self, numbers: Numbers, connector: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
+        self, numbers: Numbers, connector: Files, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(preparation, "_ATTEMPTS", 2)  # it waits in between
 

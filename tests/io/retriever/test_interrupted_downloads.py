@@ -103,20 +103,14 @@ def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, serv
     assert partials(tmp_path) == []
 
 
-def replace_by_pipe(partial: Path) -> None:
-    partial.unlink()
-    os.mkfifo(partial)
-
-
 @pytest.mark.parametrize(
     ("harm", "resumed"),
     [
         (lambda partial: partial.write_bytes(bytes(1000) + partial.read_bytes()[1000:]), [True, False]),
         (lambda partial: partial.rename(f"{partial}".rpartition("-")[0] + "-").write_bytes(bytes(2 * len(BODY))), [False]),
-        (replace_by_pipe, [False]),
         (lambda partial: os.link(partial, partial.with_name("second")), [False]),
     ],
-    ids=["overwritten", "without version", "pipe", "second name"],
+    ids=["overwritten", "without version", "second name"],
 )
 def test_what_was_harmed_meanwhile_is_found_and_fetched_anew_once(
     store: StorageConnector, server: ScriptedServer, tmp_path: Path, harm: Callable[[Path], object], resumed: list[bool]
