@@ -66,7 +66,7 @@ TARGETS: dict[str, list[str]] = {
     "io/storage_connectors/writer": [*_FILE, *_OTHERS_OF_WRITER],
     "formats/records/writer": [f"{_RECORDS}_writer.py"],
     "formats/records/reader": [f"{_RECORDS}_reader.py", f"{_RECORDS}_reader_damage.py"],
-    "loader/plan": [f"{_LOADER}_plan.py", f"{_LOADER}_iteration.py", f"{_LOADER}_orders.py"],
+    "loader/plan": [f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
     "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
     "loader/session": [f"{_LOADER}_state.py", f"{_LOADER}_inline.py", f"{_LOADER}_iteration.py", f"{_LOADER}_threads.py"],
