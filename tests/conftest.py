@@ -116,6 +116,15 @@ def store(tmp_path: Path) -> FileStorageConnector:
 
 
 @pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where ``sharded_dataset`` notes which shards it prepares."""
+    path = tmp_path / "attempts.log"
+    path.touch()
+    monkeypatch.setenv("SHARDED_LOG", str(path))
+    return path
+
+
+@pytest.fixture
 def server() -> Iterator[ScriptedServer]:
     """An HTTP server that answers as the test says."""
     with ScriptedServer() as server:

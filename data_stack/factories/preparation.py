@@ -95,7 +95,6 @@ class Preparation:
             advice = "use a folder or a server, or no engine"
             raise ConfigError(f"{type(self.engine).__name__} prepares in other processes, {problem}: {advice}")
         self._timings: list[tuple[str, float]] = []
-        self._was_damaged = False  # then the sources may be damaged, too
 
     def run(self, lease_timeout_seconds: float) -> tuple[Manifest, PreparationReport]:
         """Make the dataset ready if it is not.
@@ -111,7 +110,7 @@ class Preparation:
         if self.again:
             self.stored.outdated, manifest = manifest, None
         if manifest is not None:
-            self.tidy_up()
+            self._tidy_up(manifest)
             return manifest, PreparationReport((), manifest.adopted, already_ready=True)
         with self._connector.lease(self.stored.identifier(MANIFEST)) as lease:
             manifest = self._wait_for(lease, lease_timeout_seconds)
@@ -119,7 +118,7 @@ class Preparation:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._connector.remove_abandoned(f"{self._definition.folder}/")
             readiness = self.stored.readiness(None if self.keep_steps else lambda: code_digest(self.factory))
-            self._was_damaged = readiness.is_damaged
+            self._was_damaged = readiness.is_damaged  # then the sources may be damaged, too
             if readiness.reason is not None and not readiness.resumes:
                 copy = "; if that fails, bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE " + self._name
                 why = readiness.reason + copy * readiness.is_damaged
@@ -138,12 +137,13 @@ class Preparation:
         problem = f"but each time another process replaced a part of it in {self._connector!r}"
         raise PreparationError(f"dataset {self._name!r} was prepared {_ATTEMPTS} times, {problem}; {advice}")
 
-    def tidy_up(self) -> None:
+    def _tidy_up(self, manifest: Manifest) -> None:
         """Clean up after a preparation that died between its last two operations, the manifest and the end of the journal."""
         journal = self.stored.journal()
-        manifest = self.stored.manifest() if journal is not None else None
-        if journal is not None and manifest is not None and journal.fingerprint == self._fingerprint(manifest.sources):
-            self._end()
+        if journal is not None and journal.fingerprint == self._fingerprint(manifest.sources):
+            with self._connector.lease(self.stored.identifier(MANIFEST)) as lease:
+                if lease.acquire():  # else another process prepares it again, and needs both
+                    self._end()
 
     def _end(self) -> None:
         """Remove temporary resources, and the journal last."""
@@ -220,9 +220,9 @@ class Preparation:
         try:
             if self._definition.has_preprocess:
                 raw = self._run_preprocess(sources, raw, journal)
-            if (problem := self._incompleteness(raw)) is not None:
-                what = f"{self._name!r} {self._definition.card.version} of {self._definition.factory}"
-                raise PreparationError(f"could not prepare dataset {what}: {problem}")
+            elif not raw:
+                problem = f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
+                raise PreparationError(f"could not prepare dataset {self._name!r} of {self._definition.factory}: {problem}")
             self._check_opens(raw)
             manifest = self.stored.ready_manifest()
             is_superseded = manifest is not None
@@ -338,9 +338,7 @@ class Preparation:
                 self.stored.delete(name)
 
     def _incompleteness(self, made: list[ResourceRecord]) -> str | None:
-        """Which resources are missing, if any."""
-        if not self._definition.has_preprocess:
-            return None if made else f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
+        """Which resources are missing that ``preprocess()`` should have made, if any."""
         names = {record.identifier for record in made}
         if missing := [name for name in self._definition.prepared_resources or () if name not in names]:
             return f"preprocess() has not created {', '.join(missing)}, which prepared_resources declares"

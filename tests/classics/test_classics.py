@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 import soundfile
+from archives import tar_of
 from data_stack_classics.classic import ClassicFactory
 from idx_files import write_idx
 from scipy.io import savemat
@@ -74,16 +75,6 @@ def twice(images: Any, labels: Any) -> list[Any]:
 def idx(array: Any) -> bytes:
     file = io.BytesIO()
     write_idx(file, array)
-    return file.getvalue()
-
-
-def tar_gz(files: Mapping[str, bytes]) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
     return file.getvalue()
 
 
@@ -160,7 +151,7 @@ def make_cifar10(name: str) -> Files:
         files[f"{batch}.bin"] = b"".join(bytes([label]) + planes.tobytes() for label, planes in records)
         samples.setdefault("train" if number else "test", []).extend(twice(images, labels))
     members = {f"cifar-10-batches-bin/{file}": files[file] for file in sorted(files, reverse=True)}
-    return Files({"raw/archive.tar.gz": tar_gz(members)}, {split: samples[split] for split in ("train", "test")})
+    return Files({"raw/archive.tar.gz": tar_of(members)}, {split: samples[split] for split in ("train", "test")})
 
 
 @makes("cifar100")
@@ -172,7 +163,7 @@ def make_cifar100(name: str) -> Files:
         records = [bytes([group, label]) + image.transpose(2, 0, 1).tobytes() for image, group, label in rows]
         files[f"cifar-100-binary/{split}.bin"] = b"".join(records)
         samples[split] = [(image, int(label), int(group)) for image, group, label in rows]
-    return Files({"raw/archive.tar.gz": tar_gz(files)}, samples)
+    return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
 @makes("svhn")
@@ -195,7 +186,7 @@ def make_stl10(name: str) -> Files:
         if split != "unlabeled":
             files[f"stl10_binary/{split}_y.bin"] = bytes((labels + 1).tolist())
         samples[split] = twice(images, labels if split != "unlabeled" else [-1, -1])
-    return Files({"raw/archive.tar.gz": tar_gz(files)}, samples)
+    return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
 @makes("imdb-reviews")
@@ -206,7 +197,7 @@ def make_imdb(name: str) -> Files:
             text = f"Amélie, {folder} {part}<br /><br />\n"
             files[f"aclImdb/{folder}/{part}/0_9.txt"] = text.encode()
             samples.setdefault(split, []).append({"label": label, "text": text})
-    return Files({"raw/archive.tar.gz": tar_gz(files)}, samples)
+    return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
 @makes("20-newsgroups")
@@ -217,7 +208,7 @@ def make_newsgroups(name: str) -> Files:
             text = f"From: José ({split})\nNewsgroups: {group}\n\n> quoted\n\xa0\x80"
             files[f"20news-bydate-{split}/{group}/{9000 + label}"] = text.encode("latin-1")
             samples.setdefault(split, []).append({"label": label, "text": text})
-    archive = tar_gz(files)
+    archive = tar_of(files)
     for split in samples:
         bunch = fetch_by_sklearn("twenty_newsgroups", archive, subset=split, shuffle=False)
         assert sorted(zip(bunch.target, bunch.data, strict=True)) == [(each["label"], each["text"]) for each in samples[split]]
@@ -284,7 +275,7 @@ def make_titanic(name: str) -> Files:
 @makes("california-housing")
 def make_california(name: str) -> Files:
     lines = "-122.23,37.88,41,880,129,322,126,8.3252,452600\n-122.22,37.86,21,7099,1106,2401,1138,8.3014,358500\n"
-    archive = tar_gz({"CaliforniaHousing/cal_housing.domain": b"-", "CaliforniaHousing/cal_housing.data": lines.encode()})
+    archive = tar_of({"CaliforniaHousing/cal_housing.domain": b"-", "CaliforniaHousing/cal_housing.data": lines.encode()})
     bunch = fetch_by_sklearn("california_housing", archive)
     samples = [(row, float(price), float(price)) for row, price in zip(bunch.data, bunch.target, strict=True)]
     assert FACTORIES[name].feature_names == tuple(bunch.feature_names)
@@ -319,7 +310,7 @@ def make_speech(name: str) -> Files:
         label = (FACTORIES[name].class_names or ()).index(word)
         samples[split] = [{"label": label, "sound": samples_of_word, "speaker": f"a{number}"}]
     files |= {"./testing_list.txt": b"zero/a1_nohash_0.wav\n", "./validation_list.txt": b"wow/a2_nohash_0.wav\n"}
-    return Files({"raw/archive.tar.gz": tar_gz(files)}, samples)
+    return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
 # ---------------------------------------------------------------------- the tests
@@ -413,7 +404,7 @@ def change_tar(data: bytes, change: Callable[[dict[str, bytes]], Any]) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         files = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]  # a file
     change(files)
-    return tar_gz(files)
+    return tar_of(files)
 
 
 def wave(rate: int) -> bytes:

@@ -28,19 +28,6 @@ from data_stack.testing import EngineContract
 Result = TypeVar("Result")
 
 
-@pytest.fixture
-def connector(tmp_path: Path) -> FileStorageConnector:
-    return FileStorageConnector(tmp_path / "store")
-
-
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "attempts.log"
-    path.touch()
-    monkeypatch.setenv("SHARDED_LOG", str(path))
-    return path
-
-
 @pytest.fixture(scope="module")
 def in_turn(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResourceRecord, ...]:
     """What the shards give one after the other."""
@@ -110,8 +97,8 @@ class ThreadEngine(PreparationEngine):
             thread.join()
 
 
-def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(connector: StorageConnector, log: Path) -> None:
-    factory, engine = Random(connector), ThreadEngine()
+def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(store: StorageConnector, log: Path) -> None:
+    factory, engine = Random(store), ThreadEngine()
 
     records = prepared(factory, engine)
     engine.join()
@@ -123,25 +110,31 @@ def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(conn
     assert_nothing_left(factory)
 
 
+@pytest.mark.parametrize("keep_steps", [True, False])
 def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
-    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
+    store: FileStorageConnector,
+    in_turn: tuple[ResourceRecord, ...],
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keep_steps: bool,
 ) -> None:
     monkeypatch.setenv("SHARDED_FAIL", "7")
-    factory = Sharded(connector)
+    factory = Sharded(store)
 
     with pytest.raises(PreparationError) as caught:
-        prepared(factory, ProcessEngine(1, attempts=2), keep_steps=True)
+        prepared(factory, ProcessEngine(1, attempts=2), keep_steps=keep_steps)
 
     said = 'shard {"part": 7} failed in each of 2 attempts; the last one raised ValueError: part 7 cannot be read'
     assert said in str(caught.value)
     assert isinstance(caught.value.__cause__, TaskError)
     assert not factory.is_ready()
+    assert any("preparing@" in name for name in store.list_resources()) is keep_steps
     before = attempts(log)
     monkeypatch.delenv("SHARDED_FAIL")
 
     assert prepared(factory, ProcessEngine(2)) == in_turn
 
-    assert attempts(log) - before == {"part-7": 1}
+    assert attempts(log) - before == ({"part-7": 1} if keep_steps else {f"part-{part}": 1 for part in range(N_SHARDS)})
     assert_nothing_left(factory)
 
 

@@ -140,16 +140,6 @@ def test_a_dataset_without_sources_and_preprocessing_needs_no_store(words: Words
         words().get_dataset_iterator()
 
 
-def test_other_sources_are_prepared_anew(words: Words, store: FileStorageConnector, source: Path) -> None:
-    words(store).prepare()
-    source.write_bytes(b"w\nx\ny\nz\n")
-
-    class Republished(WordsFactory):
-        sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(b"w\nx\ny\nz\n").hexdigest()),)
-
-    assert samples(Republished(store).get_dataset_iterator({"split": "test"})[0]) == ["z"]
-
-
 def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
     words: Words, store: FileStorageConnector
 ) -> None:

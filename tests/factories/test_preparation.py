@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
+from plain_connector import MinimalConnector, UnwritableConnector
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import PreparationError
+from data_stack.exception import MissingDependencyError, PreparationError, RetrievalError, StorageError
 from data_stack.factories import preparation
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.manifest import STAGED, Journal
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors.owners import this_machine
 
 SPLITS = ("train", "valid", "test")
-#: What happens in each step; not on the class, for what is set there belongs to the code that is resumed or not.
-HOOKS: dict[str, Callable[[str], None]] = {}
+#: What happens in each step, and when a split is opened; not on the class, for what is set there belongs to the code.
+HOOKS: dict[str, Callable[..., Any]] = {}
 ALL = [f"preprocessed/{split}.json" for split in SPLITS]
+SOURCES = {f"{split}.txt" for split in SPLITS}
+#: The files of a prepared dataset.
+WHOLE = {"manifest.json", *SOURCES, *(f"{split}.json" for split in SPLITS)}
 
 
 class Interrupted(Exception):
@@ -29,11 +38,11 @@ class Interrupted(Exception):
 
 
 class NumbersFactory(DatasetFactory):
-    """Three splits, a step each; the hook ``"before"`` is called with each step's name and may raise."""
+    """Three splits, a step each; hooks are called with its name before and after its resource is complete, and may raise."""
 
     card = DatasetCard(name="numbers", version="1.0.0")
     splits = SPLITS
-    factor: ClassVar[int] = 1
+    factor: int = 1
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         for split in prepared.steps(self.splits):
@@ -43,13 +52,16 @@ class NumbersFactory(DatasetFactory):
                 file.write(json.dumps(values)[:3].encode())
                 HOOKS["before"](split)
                 file.write(json.dumps(values)[3:].encode())
+            HOOKS["after"](split)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         with prepared[f"preprocessed/{split}.json"] as resource:
-            return SequenceDatasetIterator([json.loads(resource.read())])
+            opened: DatasetIteratorIF = HOOKS["open"](split, [json.loads(resource.read())])
+        return opened
 
 
 Numbers: TypeAlias = type[NumbersFactory]
+Log: TypeAlias = pytest.LogCaptureFixture
 
 
 def contents(split: str) -> bytes:
@@ -65,66 +77,115 @@ def expected(split: str, factor: int = 1) -> list[int]:
     return [factor * int(value) for value in contents(split).split()]
 
 
+def names_of(dataset: DatasetFactory) -> set[str]:
+    """The names of all files in its store but notes and leases."""
+    store: Any = dataset.storage_connector
+    return {path.name for path in Path(store.root_path, "numbers").rglob("*") if path.is_file()}
+
+
+def source(path: Path, data: bytes) -> ResourceDefinition:
+    """A source, which is written."""
+    path.write_bytes(data)
+    return ResourceDefinition(f"raw/{path.name}", path.as_uri(), sha256=hashlib.sha256(data).hexdigest())
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "sources"
     folder.mkdir()
-    for split in SPLITS:
-        folder.joinpath(f"{split}.txt").write_bytes(contents(split))
     return folder
 
 
 @pytest.fixture
 def numbers(folder: Path) -> Numbers:
     class SourcedNumbersFactory(NumbersFactory):
-        sources = tuple(
-            ResourceDefinition(
-                f"raw/{split}.txt", (folder / f"{split}.txt").as_uri(), sha256=hashlib.sha256(contents(split)).hexdigest()
-            )
-            for split in SPLITS
-        )
+        sources = tuple(source(folder / f"{split}.txt", contents(split)) for split in SPLITS)
 
-    HOOKS["before"] = lambda split: None
+    HOOKS["before"] = HOOKS["after"] = lambda split: None
+    HOOKS["open"] = lambda split, columns: SequenceDatasetIterator(columns)
     return SourcedNumbersFactory
 
 
-def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[[str], None]:
-    def before(split: str) -> None:
-        if split == failing:
+@pytest.fixture
+def dataset(numbers: Numbers, store: FileStorageConnector) -> NumbersFactory:
+    return numbers(store)
+
+
+def interrupt(dataset: DatasetFactory, at: str, error: BaseException, *, hook: str = "before", **how: Any) -> list[str]:
+    """Prepare up to an error in a step; the steps that were done before."""
+    done: list[str] = []
+
+    def stop(split: str) -> None:
+        if split == at:
             raise error
         done.append(split)
 
-    return before
+    usual, HOOKS[hook] = HOOKS[hook], stop
+    with pytest.raises(PreparationError if isinstance(error, Interrupted) else type(error)):
+        dataset.prepare(**how)
+    HOOKS[hook] = usual
+    return done
 
 
-def test_it_goes_on_at_the_step_that_was_interrupted(numbers: Numbers, store: FileStorageConnector, folder: Path) -> None:
-    first: list[str] = []
-    HOOKS["before"] = failing_at("valid", first, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        numbers(store).prepare()
+def go_on(dataset: DatasetFactory, **how: Any) -> list[str]:
+    """Prepare to the end; the steps that were done."""
+    done: list[str] = []
+    HOOKS["before"] = done.append
+    report = dataset.prepare(**how)
+    assert [name for name, _ in report.steps if name not in ("retrieve", "preprocess")] == done
+    return done
+
+
+# ---------------------------------------------------------------------- it goes on where it failed
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError("no room"), RetrievalError("raw", [])], ids=repr)
+def test_it_goes_on_at_the_step_that_was_interrupted(
+    dataset: NumbersFactory, folder: Path, caplog: Log, error: BaseException
+) -> None:
+    first = interrupt(dataset, "valid", error)
     for path in folder.iterdir():
         path.unlink()  # nothing may be fetched twice
-    second: list[str] = []
-    HOOKS["before"] = failing_at("", second, Interrupted("no"))
 
-    report = numbers(store).prepare()
+    assert first + go_on(dataset) == list(SPLITS)
 
-    assert first + second == list(SPLITS)
-    assert [name for name, _ in report.steps] == ["retrieve", *second, "preprocess"]
-    assert not report.already_ready
-    assert all(samples(numbers(store), split) == expected(split) for split in SPLITS)
-    assert not store.has_resource("numbers/1.0.0/journal.json")
+    assert "again" not in caplog.text
+    assert all(samples(dataset, split) == expected(split) for split in SPLITS)
+    assert names_of(dataset) == WHOLE
 
 
-def test_the_error_names_dataset_and_step_and_has_the_cause(numbers: Numbers, store: FileStorageConnector) -> None:
-    HOOKS["before"] = failing_at("valid", [], Interrupted("the cause"))
+def test_so_it_does_while_earlier_resources_are_in_use(dataset: NumbersFactory, folder: Path) -> None:
+    dataset.prepare()
+    changed = (source(folder / "train.txt", b"7 8"), *type(dataset).sources[1:])
+    renewed: DatasetFactory = type("Renewed", (type(dataset),), {"sources": changed})(dataset.storage_connector)
+    interrupt(renewed, "valid", KeyboardInterrupt(), hook="after")
+    assert samples(dataset, "train") == expected("train")
+    assert len([name for name in names_of(dataset) if name.startswith(STAGED)]) == 1  # of the finished step
 
+    assert go_on(renewed) == ["valid", "test"]
+
+    assert samples(renewed, "train") == [7, 8]
+    assert names_of(dataset) == WHOLE
+
+
+def test_the_error_names_dataset_and_step_and_has_the_cause(dataset: NumbersFactory) -> None:
     with pytest.raises(PreparationError) as caught:
-        numbers(store).get_dataset_iterator()
+        HOOKS["before"] = lambda split: int("the cause" if split == "valid" else 1)
+        dataset.get_dataset_iterator()
 
-    assert isinstance(caught.value.__cause__, Interrupted)
+    assert isinstance(caught.value.__cause__, ValueError)
     message = str(caught.value)
-    assert all(part in message for part in ("'numbers' 1.0.0", "step 'valid'", "Interrupted: the cause", "sources are kept"))
+    assert all(part in message for part in ("'numbers' 1.0.0", "step 'valid'", "ValueError: invalid", "sources are kept"))
+
+
+@pytest.mark.parametrize("kind", [FileStorageConnector, lambda folder: MinimalConnector()], ids=["file", "minimal"])
+def test_what_failing_code_made_is_not_used(numbers: Numbers, tmp_path: Path, kind: Any) -> None:
+    dataset = numbers(kind(tmp_path / "store"))
+    interrupt(dataset, "test", Interrupted("the cause"))
+    if kind is FileStorageConnector:
+        assert names_of(dataset) == {"journal.json", *SOURCES}
+
+    assert go_on(dataset) == list(SPLITS)
 
 
 @pytest.mark.parametrize(
@@ -137,66 +198,114 @@ def test_the_error_names_dataset_and_step_and_has_the_cause(numbers: Numbers, st
     ids=["overwritten", "deleted"],
 )
 def test_a_step_whose_resource_was_harmed_since_is_done_again(
-    numbers: Numbers, store: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
+    dataset: NumbersFactory, store: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
 ) -> None:
-    HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        numbers(store).prepare()
+    interrupt(dataset, "test", KeyboardInterrupt())
     harm(store, Path(store.root_path, "numbers/1.0.0/preprocessed/valid.json"))
-    done: list[str] = []
-    HOOKS["before"] = failing_at("", done, Interrupted("no"))
 
-    numbers(store).prepare()
-
-    assert done == ["valid", "test"]
-    assert samples(numbers(store), "valid") == expected("valid")
+    assert go_on(dataset) == ["valid", "test"]
+    assert samples(dataset, "valid") == expected("valid")
 
 
-def test_a_preprocessing_that_makes_nothing_is_an_error(numbers: Numbers, store: FileStorageConnector) -> None:
-    factory: DatasetFactory = type("Idle", (numbers,), {"preprocess": lambda self, raw, prepared: None})(store)
-
-    with pytest.raises(PreparationError, match="created nothing"):
-        factory.prepare()
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"preprocess": lambda self, raw, prepared: None}, "created nothing"),
+        ({"columns": ("a", "b", "c")}, "cannot be opened"),
+        ({"preprocess": DatasetFactory.preprocess, "sources": (), "prepared_resources": ALL}, "neither sources nor preprocess"),
+    ],
+)
+def test_what_makes_nothing_or_other_columns_is_an_error(
+    numbers: Numbers, store: FileStorageConnector, attributes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PreparationError, match=said):
+        type("Wrong", (numbers,), attributes)(store).prepare()
 
 
 def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
-    numbers: Numbers, store: FileStorageConnector, folder: Path
+    dataset: NumbersFactory, store: FileStorageConnector, folder: Path
 ) -> None:
-    numbers(store).prepare()
+    dataset.prepare()
     for path in folder.iterdir():
         path.unlink()  # the sources are kept
-    numbers.factor = 3
-    assert numbers(store).prepare().already_ready
-    HOOKS["before"] = failing_at("test", [], Interrupted("no"))
-    with pytest.raises(PreparationError):
-        numbers(store).prepare(again=True)
-    assert samples(numbers(store), "train") == expected("train")
-    HOOKS["before"] = lambda split: None
+    dataset.factor = 3
+    assert dataset.prepare().already_ready
+    interrupt(dataset, "test", Interrupted("no"), again=True)
+    assert samples(dataset, "train") == expected("train")
+    other = type(dataset)(FileStorageConnector(store.root_path))
+    HOOKS["after"] = lambda split: other.prepare()  # finds it ready, and leaves what is being made
 
-    report = numbers(store).prepare(again=True)
+    assert go_on(dataset, again=True) == list(SPLITS)
 
-    assert not report.already_ready
-    assert samples(numbers(store), "train") == expected("train", 3)
+    assert samples(dataset, "train") == expected("train", 3)
 
 
 # ---------------------------------------------------------------------- what cannot be opened is not ready
 
 
-def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready(numbers: Numbers, store: FileStorageConnector) -> None:
+@pytest.mark.parametrize("unread", [0, 2])
+def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready_or_lost(dataset: NumbersFactory, unread: int) -> None:
     class Unread(SequenceDatasetIterator):
         def __getitem__(self, index: Any) -> Any:
-            return super().__getitem__(index if index < len(self) - 1 else 1 // 0)
+            return super().__getitem__(index if index != unread else 1 // 0)
 
-    class Broken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-            opened: DatasetIteratorIF = super().open(split, prepared)
-            return Unread([list(range(3))]) if split == "valid" else opened
-
+    right = HOOKS["open"]
+    HOOKS["open"] = lambda split, columns: Unread([[1, 2, 3]]) if split == "valid" else right(split, columns)
     with pytest.raises(PreparationError, match=r"split 'valid' cannot be opened.*ZeroDivisionError") as caught:
-        Broken(store).prepare()
-
+        dataset.prepare()
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert not Broken(store).is_ready()
+    assert not dataset.is_ready()
+    HOOKS["open"] = right
+
+    assert [name for name, _ in dataset.prepare().steps] == ["retrieve"]
+
+
+@pytest.mark.parametrize("error", [StorageError("no line"), MissingDependencyError("it", "h5py", "hdf5"), None], ids=repr)
+def test_a_failing_store_a_missing_package_and_no_samples_are_no_errors_of_open(
+    dataset: NumbersFactory, error: Exception | None
+) -> None:
+    def opening(split: str, columns: Any) -> DatasetIteratorIF:
+        if error is not None:
+            raise error
+        return SequenceDatasetIterator([[]])
+
+    HOOKS["open"] = opening
+    with pytest.raises(StorageError) if isinstance(error, StorageError) else contextlib.nullcontext():
+        dataset.prepare()
+
+    assert dataset.is_ready() is not isinstance(error, StorageError)  # a package may be on other machines
+
+
+# ---------------------------------------------------------------------- without preprocessing
+
+
+def test_sizes_and_digests_are_those_of_the_sources_and_it_is_not_ready_while_they_are_replaced(folder: Path) -> None:
+    class Raw(DatasetFactory):
+        card = DatasetCard("raw", "1")
+        splits = ("a", "b")
+        sources = [ResourceDefinition(f"raw/{name}", (folder / name).as_uri()) for name in "ab"]
+
+        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+            return SequenceDatasetIterator([list(prepared[f"raw/{split}"].read())])
+
+    store = MinimalConnector()  # knows no digests
+    new = [source(folder / "a", b"abc"), source(folder / "b", b"")]
+    Raw(store).prepare()
+    Raw(store).prepare(again=True)  # what is stored is not fetched
+
+    manifest = Raw(store).manifest()
+    assert manifest is not None
+    assert [(each.size, each.sha256) for each in manifest.sources] == [(3, new[0].sha256), (0, new[1].sha256)]
+    assert [(each.size, each.sha256) for each in manifest.prepared] == [(3, new[0].sha256), (0, new[1].sha256)]
+    new = [source(folder / "a", b"xyz"), source(folder / "b", b"d")]
+    (folder / "b").unlink()
+    with pytest.raises(RetrievalError):
+        type("New", (Raw,), {"sources": new})(store).prepare()
+    assert store.stored["raw/1/raw/a"] == b"xyz"
+    assert not Raw(store).is_ready()
+
+
+# ---------------------------------------------------------------------- what the original left is adopted
 
 
 @pytest.fixture
@@ -220,26 +329,41 @@ def legacy(tmp_path: Path) -> FileStorageConnector:
 
 
 def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
-    adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    adopting: Numbers, legacy: FileStorageConnector, caplog: Log
 ) -> None:
     with caplog.at_level(logging.INFO, "data_stack"):
         report = adopting(legacy).prepare()
 
-    assert (report.adopted, report.already_ready) == (True, False)
+    assert (report.adopted, report.already_ready, [name for name, _ in report.steps]) == (True, False, ["adopt"])
     assert samples(adopting(legacy), "valid") == [-1, -2]
     assert "adopted" in caplog.text
     manifest = adopting(legacy).manifest()
     assert manifest is not None
-    assert manifest.adopted
+    assert (manifest.adopted, manifest.seconds) == (True, None)
     assert [record.size for record in manifest.prepared] == [8, 8, 8]
     assert not any(source.verified for source in manifest.sources)
     assert adopting(legacy).verify() == []
     assert adopting(legacy).prepare().already_ready
 
 
+def test_one_that_cannot_be_written_is_used_without_a_manifest(adopting: Numbers, legacy: FileStorageConnector) -> None:
+    dataset = adopting(UnwritableConnector(Path(legacy.root_path)))
+
+    assert dataset.prepare().adopted
+    assert (samples(dataset, "valid"), dataset.manifest()) == ([-1, -2], None)
+
+
+def test_one_that_cannot_be_read_whole_is_not_adopted(adopting: Numbers, legacy: FileStorageConnector) -> None:
+    class Unreadable(FileStorageConnector):
+        def verify_resource(self, identifier: str, sha256: str | None = None) -> Any:
+            raise StorageError("input/output error")
+
+    assert not adopting(Unreadable(legacy.root_path)).prepare().adopted
+
+
 @pytest.mark.parametrize("damage", [b"", b"[-1, "])
 def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
-    adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
+    adopting: Numbers, legacy: FileStorageConnector, caplog: Log, damage: bytes
 ) -> None:
     Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
 
@@ -250,57 +374,110 @@ def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
     assert samples(adopting(legacy), "test") == expected("test")
 
 
-def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(adopting: Numbers, store: FileStorageConnector) -> None:
+@pytest.mark.parametrize("error", [PreparationError, KeyboardInterrupt])
+def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
+    adopting: Numbers, store: FileStorageConnector, caplog: Log, error: type[BaseException]
+) -> None:
     class Late(adopting):  # type: ignore[valid-type,misc]  # a class from a fixture
         def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
             for split in self.splits:  # no steps: the journal stays empty
                 with prepared.create(f"preprocessed/{split}.json") as file:
                     file.write(b"[0]")
-            raise Interrupted("everything is there, but not right")
+            raise error("everything is there, but not right")
 
-    with pytest.raises(PreparationError):
+    with pytest.raises(error):
         Late(store).prepare()
 
+    assert "damaged" not in caplog.text  # there was nothing to adopt
     assert samples(adopting(store), "train") == expected("train")
     manifest = adopting(store).manifest()
     assert manifest is not None
     assert not manifest.adopted
 
 
-def test_an_overtaken_preparation_stops_and_uses_the_other(
-    numbers: Numbers, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
-) -> None:
-    started: list[str] = []
+# ---------------------------------------------------------------------- beside other processes
 
+
+def test_the_second_one_waits_and_finds_the_work_of_the_first(numbers: Numbers, store: FileStorageConnector) -> None:
+    has_begun, may_go_on, done = threading.Event(), threading.Event(), list[str]()
+
+    def before(split: str) -> None:
+        has_begun.set()
+        may_go_on.wait(60)
+        done.append(split)
+
+    HOOKS["before"] = before
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(numbers(store).prepare)
+        has_begun.wait(60)
+        second = threads.submit(numbers(FileStorageConnector(store.root_path)).prepare)
+        ended = wait([first, second], timeout=0.3).done
+        may_go_on.set()
+
+    assert not ended
+    assert [each.result().already_ready for each in (first, second)] == [False, True]
+    assert done == list(SPLITS)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_what_died_before_its_last_step_is_cleaned_up_unless_another_one_is_under_way(
+    dataset: NumbersFactory, store: FileStorageConnector, is_own: bool
+) -> None:
+    temporary = Path(store.root_path, f"numbers/1.0.0/.~{this_machine()}-1-0-deadbeef")
+    temporary.parent.mkdir(parents=True)
+    temporary.write_bytes(b"half")
+    journals: list[bytes] = []
+    HOOKS["before"] = lambda split: journals.append(store.get_resource("numbers/1.0.0/journal.json").read())
+    dataset.prepare()
+    assert names_of(dataset) == WHOLE
+    store.set_resource("numbers/1.0.0/journal.json", journals[-1] if is_own else Journal("ab" * 32).to_json())
+    store.set_resource(f"numbers/1.0.0/{STAGED}1", b"[0]")
+    temporary.write_bytes(b"half")
+
+    assert dataset.prepare().already_ready
+
+    assert names_of(dataset) == (WHOLE if is_own else {*WHOLE, "journal.json", f"{STAGED}1", temporary.name})
+
+
+@pytest.mark.parametrize(("again", "at"), [(False, "train"), (True, "test")])
+def test_an_overtaken_preparation_stops_leaves_nothing_and_uses_the_other(
+    numbers: Numbers, store: FileStorageConnector, caplog: Log, again: bool, at: str
+) -> None:
     class Overtaken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
         def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-            for split in self.splits:
+            for split in prepared.steps(self.splits):
                 started.append(split)
                 try:
                     with prepared.create(f"preprocessed/{split}.json") as file:
                         file.write(b"[0]")
-                        if split == "train":  # meanwhile, a process that never heard of leases:
-                            numbers(FreeConnector(store.root_path)).prepare()
+                        if split == at:  # meanwhile, a process that never heard of leases:
+                            numbers(FreeConnector(store.root_path)).prepare(again=again)
                 except Exception as error:  # an author may be careless
                     raise AssertionError("being overtaken is no error of the author's") from error
 
-    with caplog.at_level(logging.INFO, "data_stack"):
-        got = samples(Overtaken(store), "train")
+    started: list[str] = []
+    if again:
+        numbers(store).prepare()
 
-    assert (got, started) == (expected("train"), ["train"])
+    with caplog.at_level(logging.INFO, "data_stack"):
+        Overtaken(store).prepare(again=again)
+
+    assert samples(Overtaken(store), "train") == expected("train")
+    assert started == list(SPLITS[: SPLITS.index(at) + 1])
     assert "another process has prepared it" in caplog.text
+    assert names_of(numbers(store)) == WHOLE
 
 
 def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
-    numbers: Numbers, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    dataset: NumbersFactory, store: FileStorageConnector, caplog: Log
 ) -> None:
     with store.lease("numbers/1.0.0/manifest.json") as lease:
         assert lease.acquire()
-        report = numbers(store).prepare(lease_timeout_seconds=0.2)
+        report = dataset.prepare(lease_timeout_seconds=0.2)
 
     assert not report.already_ready
     assert "another process" in caplog.text
-    assert samples(numbers(store), "test") == expected("test")
+    assert samples(dataset, "test") == expected("test")
 
 
 def test_a_process_that_keeps_overwriting_the_dataset_is_an_error(

@@ -25,14 +25,6 @@ from data_stack.factories.code_digest import code_digest, find_changed_module, m
 from data_stack.io.storage_connectors import FileStorageConnector
 
 
-@pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "attempts.log"
-    path.touch()
-    monkeypatch.setenv("SHARDED_LOG", str(path))
-    return path
-
-
 def started(store: Path, what: str, **environment: str) -> subprocess.Popen[str]:
     return start_python(sharded_dataset.__file__, store, what, **environment)
 
@@ -150,11 +142,15 @@ def first_label(write: Write, store: FileStorageConnector, label: str, test: str
     return factory.get_dataset_iterator()[0][0][0]
 
 
-def test_a_step_of_code_that_has_changed_since_is_done_again(write: Write, store: FileStorageConnector) -> None:
+def test_a_step_of_code_that_has_changed_since_is_done_again(
+    write: Write, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         first_label(write, store, "wrong", "raise KeyboardInterrupt")
 
     assert first_label(write, store, "right", "pass") == b"right"
+    assert "is prepared again: its preparation has not finished; its steps were done by other code" in caplog.text
+    assert "mixes" not in caplog.text
 
 
 def test_a_step_is_taken_over_where_the_author_asks_for_it(
@@ -162,9 +158,10 @@ def test_a_step_is_taken_over_where_the_author_asks_for_it(
 ) -> None:
     with pytest.raises(PreparationError, match="all finished steps and shards are kept"):
         first_label(write, store, "old", "raise RuntimeError", keep_steps=True)
-    assert "mixes" not in caplog.text
+    assert caplog.text == ""
 
     assert first_label(write, store, "new", "pass", keep_steps=True) == b"old"
+    assert "is prepared again" not in caplog.text
     assert "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in caplog.text
     assert "data-stack prepare labels --again" in caplog.text
 

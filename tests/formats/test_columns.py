@@ -65,11 +65,6 @@ def make(kind: str, store: StorageConnector) -> DatasetIteratorIF:
     return NumpyDatasetIterator([features, targets, targets])
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> FileStorageConnector:
-    return FileStorageConnector(tmp_path / "store")
-
-
 @pytest.fixture(params=FORMATS)
 def iterator(request: pytest.FixtureRequest, store: FileStorageConnector) -> DatasetIteratorIF:
     return make(request.param, store)

@@ -15,18 +15,13 @@ from sizes import sized
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import InMemoryStorageConnector, StorageConnector
 
 
 def stored(store: StorageConnector, fill: Callable[[h5py.File], Any], **options: Any) -> Any:
     with store.create("data.h5") as file, h5py.File(file, "w", **options) as h5:
         fill(h5)
     return store.get_resource("data.h5")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> StorageConnector:
-    return FileStorageConnector(tmp_path / "store")
 
 
 @pytest.mark.parametrize("dtype", [h5py.string_dtype(), h5py.string_dtype(length=20)])

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from archives import tar_of
 from far_store import FarStorageConnector
 from process_harness import flipped
 
@@ -38,11 +39,7 @@ def sample(i: int) -> dict[str, Any]:
 
 
 def write_tar(path: Path, files: Mapping[str, bytes], layout: int = tarfile.USTAR_FORMAT) -> Path:
-    with tarfile.open(path, "w", format=layout) as tar:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    path.write_bytes(tar_of(files, "w", layout))
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import sys
@@ -69,6 +70,7 @@ def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
     assert Shuffled().indices(np.array([10**17]), 10**18, -5, 0).tolist() == [100611722893020488]
     assert whole(BlockShuffled(block_lengths=3, window=2), 10, 7, 3).tolist() == [1, 2, 9, 0, 4, 3, 5, 8, 6, 7]
     assert whole(BlockShuffled(block_lengths=[4, 0, 1, 5], window=2), 10, 7).tolist() == [2, 1, 4, 0, 3, 7, 6, 5, 8, 9]
+    assert whole(Bucketed(LENGTHS[:11], chunk=2, window=6), 11, 8).tolist() == [10, 4, 2, 7, 9, 8, 0, 5, 1, 3, 6]
     large = BlockShuffled(block_lengths=[40_000, 1, 50_000, 30_000], window=2)
     assert large.indices(np.array([0, 9, 40_000, 99_999]), 120_001, 7, 3).tolist() == [113174, 6668, 97552, 78739]  # two windows
     assert large.indices(np.arange(4), 120_001, 7, 3).tolist() == [113174, 29166, 9950, 101905]  # one, which is written out
@@ -79,6 +81,7 @@ ORDERS = [
     InOrder(),
     Shuffled(),
     BlockShuffled(block_lengths=8, window=3),
+    BlockShuffled(block_lengths=8, window=3, blocks=False),
     BlockShuffled(block_lengths=[10, 20, 10], window=2),
     Bucketed(LENGTHS[:40], chunk=5, window=3),
 ]
@@ -92,6 +95,7 @@ def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order:
 
     assert np.array_equal(whole(copy, 40, 1, 1), before)
     assert copy.content() == order.content() == json.loads(json.dumps(order.content()))
+    assert [each for each in ORDERS if each.content() == order.content()] == [order]
 
 
 @pytest.mark.parametrize(
@@ -273,6 +277,16 @@ def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> No
         for other in range(rank):
             assert len(seen[rank] & seen[other]) <= 2  # a window of two blocks may lie across the border
     assert [len(blocks) for blocks in blocks_of] == [len(blocks_of[0])] * world
+
+
+def test_the_batches_of_lanes_come_in_turn_from_equal_stretches_and_what_is_left_comes_once() -> None:
+    for n, lanes, size in itertools.product(range(1, 40), range(1, 5), range(1, 5)):
+        found = whole(Lanes(InOrder(), lanes=lanes, batch_size=size), n).tolist()
+
+        assert sorted(found) == list(range(n))
+        for batch in range(n // lanes // size * lanes):
+            start = batch % lanes * (n // lanes) + batch // lanes * size
+            assert found[batch * size : (batch + 1) * size] == list(range(start, start + size))
 
 
 # --------------------------------------------------------------------------------------------------------------- by length

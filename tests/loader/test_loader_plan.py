@@ -56,6 +56,7 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     assert max(n_steps) - min(n_steps) <= allowed
     assert max(n_samples) - min(n_samples) <= allowed
     assert n_steps == sorted(n_steps, reverse=True)  # rank 0 has the most
+    assert n_samples == [sum(map(len, batches(plan, position))) for plan in plans]
     assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
 
 
@@ -79,6 +80,7 @@ def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewe
     ("arguments", "said"),
     [
         ({"batch_size": 0}, "batch_size"),
+        ({"n_samples": -1}, "n_samples"),
         ({"rank": 2, "world": 2}, "in a world of 2 must be at most 1"),
         ({"uneven": "repeat"}, "'pad', 'drop' or 'keep'"),
     ],

@@ -54,7 +54,8 @@ def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> N
 # -------------------------------------------------------------------------------------------------------------------- content
 
 
-def test_a_state_is_plain_json_data_even_of_numpys_arguments() -> None:
+@pytest.mark.parametrize(("n_received", "epoch", "position"), [(2, 0, 32), (4, 1, 0), (5, 1, 16)])
+def test_a_state_is_plain_json_data_even_of_numpys_arguments(n_received: int, epoch: int, position: int) -> None:
     loader = loader_of(
         numbers_to(64),
         np.int64(8),
@@ -63,12 +64,13 @@ def test_a_state_is_plain_json_data_even_of_numpys_arguments() -> None:
         shard=np.array([0, 2]),
         shuffle=BlockShuffled(block_lengths=np.array([32, 32]), window=np.int8(1)),
     )
-    numbers_given(loader, 2)
+    numbers_given(loader, n_received)
 
     state = loader.state_dict()
 
     assert json.loads(json.dumps(state)) == state
-    assert (state["seed"], state["epoch"], state["position"], state["first_epoch"], state["n_samples"]) == (3, 0, 32, 0, 64)
+    names = ("seed", "epoch", "position", "first_epoch", "n_samples")
+    assert tuple(state[name] for name in names) == (3, epoch, position, 0, 64)
 
 
 # -------------------------------------------------------------------------------------------------------------------- refusals

@@ -53,11 +53,6 @@ class TestMNIST(DatasetContract):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FileStorageConnector:
-    return FileStorageConnector(tmp_path / "store")
-
-
-@pytest.fixture
 def factory(store: FileStorageConnector, tmp_path: Path) -> MNISTFactory:
     """Its files are in a folder, as a mirror has them."""
     factory, definitions = MNISTFactory(store), {}

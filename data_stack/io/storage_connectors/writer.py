@@ -85,23 +85,20 @@ class Partial:
         """Rename it to the validator of the bytes to come."""
         encoded = base64.urlsafe_b64encode((validator or "").encode("latin-1")).decode().replace("-", "~")
         name = f"{PARTIAL}{self._key}-{encoded}"
-        if len(name) > 200:
-            self.keep(None)
-            return
         if name != self.name:
             # Not by rename(), which would replace the file of a faster process.
             try:
                 os.link(self.name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
-            except OSError:  # it exists, or the file system has no links
+            except OSError:  # it exists or is too long, or the file system has no links
                 validator, name = None, self.name
             else:
                 old, self.name = self.name, name
                 os.unlink(old, dir_fd=self._folder)
         self.validator = validator
 
-    def end(self, error: BaseException | None) -> None:
+    def end(self, error: BaseException) -> None:
         """Remove it, unless another process can resume it after this error. All writes must be flushed."""
-        is_useless = error is None or isinstance(error, (ChecksumMismatchError, StorageFullError))
+        is_useless = isinstance(error, (ChecksumMismatchError, StorageFullError))
         with contextlib.suppress(OSError):
             if is_useless or self.validator is None or not os.stat(self.name, dir_fd=self._folder).st_size:
                 os.unlink(self.name, dir_fd=self._folder)
@@ -174,8 +171,7 @@ class ResourceWriter(io.BufferedIOBase):
         return len(view)
 
     def take_up(self) -> Iterator[bytes]:
-        """Yield the bytes of a resumed file; each piece counts as written."""
-        self.seek(0)
+        """Yield the bytes of a resumed file, of which nothing was read or written; each piece counts as written."""
         while data := self.read(COPY_BYTES):
             self.digest.update(data)
             yield data
@@ -189,7 +185,7 @@ class ResourceWriter(io.BufferedIOBase):
                 self.digest.update(chunk)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        return bytes(self._call(self._file.read, -1 if size is None else size))
+        return bytes(self._call(self._file.read, size))
 
     def read1(self, size: int = -1, /) -> bytes:
         return self.read(size)

@@ -79,6 +79,19 @@ def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str
         assert files(Path(folder) / "parts") == files(Path(folder) / "whole")
 
 
+def test_a_sample_counts_from_the_start_and_is_seen_once_it_is_flushed(tmp_path: Path) -> None:
+    first, second, third = rows(3)
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.append(first)
+        size = writer.size
+        writer.flush()
+        assert writer.size == size
+        writer.append(second, flush=True)
+        writer.append(third)
+        with RecordReader(tmp_path / "a") as reader:
+            assert (len(writer), len(reader)) == (3, 2)
+
+
 # ---------------------------------------------------------------------- what is refused
 
 

@@ -12,11 +12,12 @@ import signal
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from process_harness import start_python, until
+from process_harness import n_bytes_read, start_python, until
 from web_server import ScriptedServer
 
 from data_stack.exception import RetrievalError, SeveralRetrievalErrors
@@ -354,8 +355,10 @@ def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it
     url = interrupted_for_ever(server, then)
 
     interrupt(store, url)
+    n_read = n_bytes_read()
     resume(store, url)
 
+    assert then is not GOOD or n_bytes_read() - n_read < len(LONG)  # what is taken up, once
     assert content(store, "raw/data") == LONG
     assert server.requests[-1].headers["if-range"] == '"one"'
     assert CUT - 1024 < offset_of(server, -1) <= CUT
@@ -382,27 +385,35 @@ def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, serv
     assert partials(tmp_path) == []
 
 
-def test_what_was_damaged_meanwhile_is_found_and_fetched_anew_once(
-    store: StorageConnector, server: ScriptedServer, tmp_path: Path
+@pytest.mark.parametrize(
+    ("harm", "resumed"),
+    [
+        (lambda partial: partial.write_bytes(bytes(1000) + partial.read_bytes()[1000:]), [True, False]),
+        (lambda partial: partial.rename(f"{partial}".rpartition("-")[0] + "-").write_bytes(bytes(2 * len(LONG))), [False]),
+        (lambda partial: os.link(partial, partial.with_name("second")), [False]),
+    ],
+    ids=["overwritten", "without version", "second name"],
+)
+def test_what_was_harmed_meanwhile_is_found_and_fetched_anew_once(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path, harm: Callable[[Path], object], resumed: list[bool]
 ) -> None:
     url = interrupted_for_ever(server, GOOD)
     interrupt(store, url)
     (partial,) = partials(tmp_path)
-    with open(partial, "r+b") as file:
-        file.write(bytes(1000))
+    harm(partial)
     before = len(server.requests)
 
     resume(store, url)
 
     assert content(store, "raw/data") == LONG
-    assert [offset_of(server, number) > 0 for number in range(before, len(server.requests))] == [True, False]
+    assert [offset_of(server, number) > 0 for number in range(before, len(server.requests))] == resumed
     assert partials(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("headers", "sha256"),
-    [({"ETag": '"one"'}, None), ({"ETag": 'W/"one"'}, LONG_SHA256), ({}, LONG_SHA256)],
-    ids=["digest", "weak", "none"],
+    [(ETAG, None), ({"ETag": 'W/"one"'}, LONG_SHA256), ({"ETag": f'"{"1" * 300}"'}, LONG_SHA256), ({}, LONG_SHA256)],
+    ids=["digest", "weak", "long", "none"],
 )
 def test_nothing_is_kept_that_could_not_be_verified(
     store: StorageConnector, server: ScriptedServer, tmp_path: Path, headers: dict[str, str], sha256: str | None
@@ -421,7 +432,9 @@ def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: Scrip
     assert collect_garbage(store, DAY_SECONDS, dry_run=False) == []
     assert [garbage.size for garbage in collect_garbage(store, 0.0, dry_run=True)] == [partial.stat().st_size]
     os.utime(partial, (time.time() - DAY_SECONDS - 1,) * 2)
+    n_open = len(os.listdir("/dev/fd"))
     (garbage,) = collect_garbage(store, DAY_SECONDS, dry_run=False)
+    assert len(os.listdir("/dev/fd")) == n_open
 
     assert garbage.reason == "an interrupted download"
     assert not partial.exists()

@@ -46,6 +46,18 @@ STORES: dict[str, Callable[[Callable[[str], Any]], StorageConnector]] = {
 }
 
 
+def test_what_is_created_is_whole_in_a_store_that_does_not_rewind() -> None:
+    class Forward(MinimalConnector):
+        def set_resource(self, identifier: str, resource: Any) -> None:
+            self.stored[identifier] = resource.read()
+
+    store = Forward()
+    with store.create("a") as writer:
+        writer.write(b"abc")
+
+    assert store.stored == {"a": b"abc"}
+
+
 class Stores(StorageConnectorContract):
     @pytest.fixture
     def connector(self, store: str, request: pytest.FixtureRequest) -> Iterator[StorageConnector]:

@@ -53,6 +53,8 @@ def test_a_store_in_a_folder_of_a_group_is_the_group_s(store: FileStorageConnect
     root.chmod(0o2770)
 
     store.set_resource("d/1/x", DATA)
+    with store.create_resumable("d/1/y", "key") as writer:
+        writer.write(DATA)
     with store.lease("d/1") as lease:
         assert lease.acquire()
         modes = {path.relative_to(root): stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*")}
@@ -63,10 +65,16 @@ def test_a_store_in_a_folder_of_a_group_is_the_group_s(store: FileStorageConnect
 
 
 @pytest.mark.usefixtures("private_files")
-def test_a_resource_is_a_plain_file_of_its_name(store: FileStorageConnector, root: Path) -> None:
-    store.set_resource("mnist/raw/labels.gz", io.BytesIO(b"abc"))
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
+def test_a_resource_is_a_plain_file_of_its_name(store: FileStorageConnector, root: Path, umask: int, mode: int) -> None:
+    os.umask(umask)
+    for number in range(5):
+        with store.create_resumable("mnist/raw/labels.gz", "key") if number else store.create("mnist/a") as writer:
+            writer.write(b"abc")
+            before = time.time_ns()  # the kernel's clock of files is up to 4 ms late
+        assert writer.status.st_mtime_ns >= before
+        assert stat.S_IMODE(writer.status.st_mode) == mode
 
-    assert stat.S_IMODE((root / "mnist/raw/labels.gz").stat().st_mode) == 0o600
     assert (root / "mnist/raw/labels.gz").read_bytes() == b"abc"
     assert isinstance(StorageConnectorFactory.get_file_storage_connector(str(root)), FileStorageConnector)
     assert store.root_path == str(root)
@@ -182,6 +190,7 @@ def test_a_damaged_record_only_makes_the_digest_unknown(store: FileStorageConnec
 
 def test_temporaries_of_other_machines_are_left_until_they_are_old(store: FileStorageConnector, root: Path) -> None:
     store.set_resource("a", b"x")
+    os.utime(root / "a", (0, 0))
     name = ".~0123456789ab-1-2-deadbeef"
     for folder in ("d", "e", "."):
         (root / folder).mkdir(exist_ok=True)
@@ -193,6 +202,7 @@ def test_temporaries_of_other_machines_are_left_until_they_are_old(store: FileSt
 
     assert store.remove_abandoned("d/x") == [f"d/{name}"]
     assert sorted(store.remove_abandoned()) == [name, f"e/{name}"]
+    assert store.list_resources() == ["a"]
     store.set_resource("e", b"in the place of an empty folder")
 
 
@@ -211,12 +221,33 @@ def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(store
 def test_bytes_written_in_any_order_have_the_digest_of_the_file(store: FileStorageConnector) -> None:
     # As many bytes as the file has, others than it has.
     with store.create("x") as writer:
-        for offset, piece in ((0, b"abc"), (0, b"xyz"), (6, b"def")):
-            writer.seek(offset)
+        for piece in (b"abc", b"xyz"):
+            writer.seek(0)
             assert writer.write(piece) == 3
+    with store.create("y") as cut:
+        cut.write(b"abcdef")
+        cut.truncate(3)
+        assert (cut.write(b"ghi"), cut.readable()) == (3, True)
 
-    assert content(store, "x") == b"xyz\0\0\0def"
-    assert store.stat("x").sha256 == hashlib.sha256(b"xyz\0\0\0def").hexdigest()
+    for identifier, expected in (("x", b"xyz"), ("y", b"abc\0\0\0ghi")):
+        assert content(store, identifier) == expected
+        assert store.stat(identifier).sha256 == hashlib.sha256(expected).hexdigest()
+
+
+def test_what_is_finished_takes_no_more_bytes_and_what_fails_leaves_none(store: FileStorageConnector, root: Path) -> None:
+    with store.create("x") as writer:
+        writer.write(b"abc")
+        writer.flush()
+        writer.close()
+        writer.flush()
+        assert writer.closed
+        with pytest.raises(ValueError, match="after it was finished"):
+            writer.write(b"d")
+    with pytest.raises(KeyError), store.create("x") as writer:
+        writer.write(b"half")
+        raise KeyError
+
+    assert [path.read_bytes() for path in root.iterdir() if path.is_file()] == [b"abc"]
 
 
 def test_a_prefix_never_leads_out(store: FileStorageConnector, root: Path) -> None:

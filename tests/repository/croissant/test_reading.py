@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import tarfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
+from archives import tar_of
 from croissant_documents import (
     CSV,
     check_equal,
@@ -96,16 +95,6 @@ def test_pictures_of_an_archive_get_their_labels_from_their_names(tmp_path: Path
     assert [sample["label"] for sample in samples] == ["cat", "dog"]
 
 
-def tarred(members: dict[str, bytes], mode: Literal["w", "w:gz"]) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode=mode) as tar:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return stream.getvalue()
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "tsv", "csv"])
 def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Path, kind: str) -> None:
     separator = {"tsv": "\t", "csv": ","}.get(kind)
@@ -114,7 +103,7 @@ def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Pa
     for number, rows in enumerate(parts):
         lines = [json.dumps(row) if separator is None else f"{row['n']}{separator}{row['on']}" for row in rows]
         members[f"part/{number}.{kind}"] = "\n".join([f"n{separator}on"] * (separator is not None) + lines).encode()
-    archive = tarred(members, "w:gz")
+    archive = tar_of(members)
     media = {"jsonl": "application/jsonlines", "tsv": "text/tab-separated-values", "csv": "text/csv"}[kind]
     described = document(
         [file_object("a.tgz", archive, "application/x-tar"), file_set("parts", "a.tgz", "part/*", media)],
@@ -177,7 +166,7 @@ def test_credentials_of_a_url_are_not_shown(server: ScriptedServer, store: Path)
 
 
 def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Path) -> None:
-    archive = tarred({"../evil.png": png(1)}, "w")
+    archive = tar_of({"../evil.png": png(1)}, "w")
     picture = from_file("pictures", "content", "sc:ImageObject")
     described = document(
         [file_object("a.tar", archive, "application/x-tar"), file_set("pictures", "a.tar", "*", "image/png")],
