@@ -29,6 +29,7 @@ from data_stack_classics.classic import ClassicFactory
 from idx_files import write_idx
 from scipy.io import savemat
 from web_server import ScriptedServer
+from writing import bytes_of
 
 from data_stack import FileStorageConnector
 from data_stack.exception import DatasetFileCorruptError, DataStackError, PreparationError
@@ -73,9 +74,7 @@ def twice(images: Any, labels: Any) -> list[Any]:
 
 
 def idx(array: Any) -> bytes:
-    file = io.BytesIO()
-    write_idx(file, array)
-    return file.getvalue()
+    return bytes_of(write_idx, array)
 
 
 def fetch_by_sklearn(name: str, data: bytes, **options: Any) -> Any:
@@ -408,9 +407,7 @@ def change_tar(data: bytes, change: Callable[[dict[str, bytes]], Any]) -> bytes:
 
 
 def wave(rate: int) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, np.zeros(9, np.int16), rate, "PCM_16", format="WAV")
-    return file.getvalue()
+    return bytes_of(soundfile.write, np.zeros(9, np.int16), rate, "PCM_16", format="WAV")
 
 
 def with_file(name: str, data: bytes | None) -> Callable[[bytes], bytes]:

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from writing import bytes_of, resource_of
 
 from data_stack.codecs.npy import NpyCodec
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 ARRAYS = npst.arrays(
     # names in ASCII: numpy warns of its own format 3
@@ -28,9 +28,7 @@ ARRAYS = npst.arrays(
 
 
 def written(array: npt.NDArray[Any]) -> bytes:
-    file = io.BytesIO()
-    write_npy(file, array)
-    return file.getvalue()
+    return bytes_of(write_npy, array)
 
 
 def raw_npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
@@ -47,14 +45,8 @@ def test_values_without_bytes_are_refused_and_not_made_of_what_lies_in_memory(de
         NpyCodec().decode(data)
 
 
-def resource(data: bytes) -> Any:
-    store = InMemoryStorageConnector()
-    store.set_resource("array.npy", [data])
-    return store.get_resource("array.npy")
-
-
 def check_refused(data: bytes, message: str = ".") -> None:
-    for read in (lambda: read_npy(io.BytesIO(data)), lambda: len(NumpyDatasetIterator([resource(data)]))):
+    for read in (lambda: read_npy(io.BytesIO(data)), lambda: len(NumpyDatasetIterator([resource_of(data)]))):
         with pytest.raises(DatasetFileCorruptError, match=message):
             read()
 
@@ -76,7 +68,7 @@ def test_a_file_cut_anywhere_is_refused() -> None:
     for end in range(len(data)):
         check_refused(data[:end])
     with pytest.raises(DatasetFileCorruptError, match="its header says"):
-        len(NumpyDatasetIterator([resource(data + b"\0")]))
+        len(NumpyDatasetIterator([resource_of(data + b"\0")]))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +101,7 @@ def test_an_array_in_fortran_order_gives_the_same_rows() -> None:
     file = io.BytesIO()
     np.save(file, array)
 
-    iterator = NumpyDatasetIterator([resource(file.getvalue())])
+    iterator = NumpyDatasetIterator([resource_of(file.getvalue())])
 
     assert [row.tolist() for (row,) in iterator] == array.tolist()
 

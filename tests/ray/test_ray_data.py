@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from writing import append_all
 
 import data_stack
 from data_stack.exception import ConfigError, StorageConflictError
@@ -41,9 +42,7 @@ def row(i: int) -> dict[str, Any]:
 def rows(ray_cluster: None, tmp_path: Path) -> Any:
     """60 records of :func:`row`."""
     kinds = {"id": "i64", "image": "array", "name": "utf8", "ragged": "array", "raw": "bytes", "tree": "json"}
-    with records.RecordWriter(tmp_path / "rows", kinds) as writer:
-        for i in range(N_ROWS):
-            writer.append(row(i))
+    append_all(records.RecordWriter(tmp_path / "rows", kinds), (row(i) for i in range(N_ROWS)))
     return data_stack.load(tmp_path / "rows")
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
 from process_harness import Fault, Harness
 from sizes import sized, spread
+from writing import append_all, files_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageConflictError
 from data_stack.formats import records
@@ -45,8 +46,7 @@ def columns(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "writing.lock"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    return files_of(folder, "writing.lock")
 
 
 # ---------------------------------------------------------------------- what is written
@@ -57,9 +57,7 @@ def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
         n_samples = sum(size for what, size in steps if what in ("append", "extend"))
         samples = rows(n_samples)
-        with RecordWriter(Path(folder) / "whole", SPEC) as writer:
-            for each in samples:
-                writer.append(each)
+        append_all(RecordWriter(Path(folder) / "whole", SPEC), samples)
 
         writer = RecordWriter(Path(folder) / "parts", SPEC)
         for what, size in steps:
@@ -361,8 +359,7 @@ def test_a_writer_that_is_killed_or_refused_at_any_call_is_gone_on_with(
 
 
 def test_a_folder_that_cannot_be_written_is_our_error(processes: Harness, folder: Path) -> None:
-    with RecordWriter(folder / "dataset", SPECS["columns"]) as writer:
-        writer.append(sample("columns", 0))
+    append_all(RecordWriter(folder / "dataset", SPECS["columns"]), [sample("columns", 0)])
     (folder / "dataset").chmod(0o555)
     for path in (folder / "dataset").iterdir():
         path.chmod(0o444)
