@@ -169,9 +169,9 @@ def make_cifar100(name: str) -> Files:
 def make_svhn(name: str) -> Files:
     contents, samples = {}, {}
     for split, compressed in (("train", True), ("test", False), ("extra", True)):
-        images, labels, file = draw(4, 32, 32, 3), np.array([10, 1, 9, 10], np.uint8), io.BytesIO()
-        savemat(file, {"X": images.transpose(1, 2, 3, 0), "y": labels[:, np.newaxis]}, do_compression=compressed)
-        contents[f"raw/{split}.mat"] = file.getvalue()
+        images, labels = draw(4, 32, 32, 3), np.array([10, 1, 9, 10], np.uint8)
+        arrays = {"X": images.transpose(1, 2, 3, 0), "y": labels[:, np.newaxis]}
+        contents[f"raw/{split}.mat"] = bytes_of(savemat, arrays, do_compression=compressed)
         samples[split] = twice(images, labels % 10)
     return Files(contents, samples)
 
@@ -303,9 +303,8 @@ def make_speech(name: str) -> Files:
     files, samples = {"./LICENSE": b"-", "./_background_noise_/white_noise.wav": b"-"}, dict[str, list[Any]]()
     words = {"bed": "train", "zero": "test", "wow": "validation"}
     for number, (word, split) in enumerate(words.items()):
-        samples_of_word, file = RANDOM.integers(-(2**15), 2**15, 100 + number, np.int16), io.BytesIO()
-        soundfile.write(file, samples_of_word, 16_000, "PCM_16", format="WAV")
-        files[f"./{word}/a{number}_nohash_0.wav"] = file.getvalue()
+        samples_of_word = RANDOM.integers(-(2**15), 2**15, 100 + number, np.int16)
+        files[f"./{word}/a{number}_nohash_0.wav"] = bytes_of(soundfile.write, samples_of_word, 16_000, "PCM_16", format="WAV")
         label = (FACTORIES[name].class_names or ()).index(word)
         samples[split] = [{"label": label, "sound": samples_of_word, "speaker": f"a{number}"}]
     files |= {"./testing_list.txt": b"zero/a1_nohash_0.wav\n", "./validation_list.txt": b"wow/a2_nohash_0.wav\n"}

@@ -53,11 +53,9 @@ def check_refused(data: bytes, message: str = ".") -> None:
 
 @given(ARRAYS, st.sampled_from("CF"))
 def test_what_numpy_wrote_is_read_back_bit_by_bit(array: npt.NDArray[Any], order: Any) -> None:
-    file = io.BytesIO()
-    np.save(file, np.asarray(array, order=order), allow_pickle=False)
-    file.seek(0)
+    data = bytes_of(np.save, np.asarray(array, order=order), allow_pickle=False)
 
-    read = read_npy(file)
+    read = read_npy(io.BytesIO(data))
 
     assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
@@ -98,19 +96,15 @@ def test_a_header_that_lies_or_is_none_is_refused_and_costs_no_memory(header: st
 
 def test_an_array_in_fortran_order_gives_the_same_rows() -> None:
     array = np.asfortranarray(np.arange(12).reshape(4, 3))
-    file = io.BytesIO()
-    np.save(file, array)
 
-    iterator = NumpyDatasetIterator([resource_of(file.getvalue())])
+    iterator = NumpyDatasetIterator([resource_of(bytes_of(np.save, array))])
 
     assert [row.tolist() for (row,) in iterator] == array.tolist()
 
 
 class TestNpz:
     def test_no_flipped_bit_or_cut_changes_a_value(self) -> None:
-        file = io.BytesIO()
-        np.savez_compressed(file, a=np.arange(5, dtype=np.int16))
-        data, n_refused = file.getvalue(), 0
+        data, n_refused = bytes_of(np.savez_compressed, a=np.arange(5, dtype=np.int16)), 0
 
         for position in range(len(data)):
             flipped = data[:position] + bytes([data[position] ^ 1 << position % 8]) + data[position + 1 :]
@@ -125,8 +119,7 @@ class TestNpz:
         assert n_refused > len(data)
 
     def test_a_member_that_expands_absurdly_is_refused_unless_it_is_trusted(self) -> None:
-        file = io.BytesIO()
-        np.savez_compressed(file, a=np.zeros(80 << 20, np.uint8))
+        file = io.BytesIO(bytes_of(np.savez_compressed, a=np.zeros(80 << 20, np.uint8)))
 
         with pytest.raises(DatasetFileCorruptError, match="max_expansion=None"):
             read_npz(file)

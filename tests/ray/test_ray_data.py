@@ -90,8 +90,7 @@ def test_tasks_read_whole_row_groups_that_the_filter_leaves(ray_cluster: None, t
     from data_stack_ray import from_data_stack
     from data_stack_ray.reading import _Samples
 
-    with ParquetWriter(tmp_path, row_group_rows=10) as writer:
-        writer.append_columns({"id": np.arange(100)})
+    append_all(ParquetWriter(tmp_path, row_group_rows=10), ({"id": i} for i in range(100)))
     chosen = ParquetDataset(tmp_path, filters=[("id", ">=", 70)])
 
     tasks = _Samples(chosen, None).get_read_tasks(2)

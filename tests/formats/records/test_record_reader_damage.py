@@ -184,8 +184,7 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
 
 
 def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, {"id": "i64"}) as writer:
-        writer.extend({"id": np.arange(4)})
+    append_all(RecordWriter(tmp_path, {"id": "i64"}), ({"id": i} for i in range(4)))
     manifest = records.RecordReader(tmp_path).manifest
     assert manifest is not None
     for count in (3, 5, 2**40):

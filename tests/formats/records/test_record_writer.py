@@ -196,8 +196,7 @@ def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted
 
 
 def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(4)))
+    append_all(RecordWriter(tmp_path / "a", SPEC), rows(4))
     before = files(tmp_path / "a")
 
     with pytest.raises(ConfigError, match="other columns"):
@@ -210,8 +209,7 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["id.bag", "id.idx"])
 def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_one(tmp_path: Path, name: str) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(50)))
+    append_all(RecordWriter(tmp_path / "a", SPEC), rows(50))
     os.truncate(tmp_path / "a" / name, 100)
     before = files(tmp_path / "a")
 
@@ -222,8 +220,7 @@ def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_o
 
 
 def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
-        writer.extend({"id": np.arange(50)})
+    append_all(RecordWriter(tmp_path / "a", {"id": "i64"}), ({"id": i} for i in range(50)))
     index = tmp_path / "a" / "id.idx"
     entries = np.frombuffer(index.read_bytes(), "<u8").copy()
     (tmp_path / "a" / "manifest.json").unlink()
