@@ -28,6 +28,7 @@ from sizes import FULL, SEED
 from web_server import ScriptedServer
 from xdist.scheduler.loadfile import LoadFileScheduling
 
+import data_stack
 from data_stack.io.storage_connectors import FileStorageConnector
 
 # A deadline for each example would measure the neighbours of this machine.
@@ -113,6 +114,15 @@ def spawned() -> Iterator[Pool]:
 def store(tmp_path: Path) -> FileStorageConnector:
     """An empty store on disk."""
     return FileStorageConnector(tmp_path / "store")
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> FileStorageConnector:
+    """A folder with digits and iris, prepared; nobody writes to it."""
+    connector = FileStorageConnector(tmp_path_factory.mktemp("prepared"))
+    for name in ("digits", "iris"):
+        data_stack.load(name, storage=connector)
+    return connector
 
 
 @pytest.fixture

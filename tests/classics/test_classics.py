@@ -29,6 +29,7 @@ from data_stack_classics.classic import ClassicFactory
 from idx_files import write_idx
 from scipy.io import savemat
 from web_server import ScriptedServer
+from writing import bytes_of
 
 from data_stack import FileStorageConnector
 from data_stack.exception import DatasetFileCorruptError, DataStackError, PreparationError
@@ -73,9 +74,7 @@ def twice(images: Any, labels: Any) -> list[Any]:
 
 
 def idx(array: Any) -> bytes:
-    file = io.BytesIO()
-    write_idx(file, array)
-    return file.getvalue()
+    return bytes_of(write_idx, array)
 
 
 def fetch_by_sklearn(name: str, data: bytes, **options: Any) -> Any:
@@ -170,9 +169,9 @@ def make_cifar100(name: str) -> Files:
 def make_svhn(name: str) -> Files:
     contents, samples = {}, {}
     for split, compressed in (("train", True), ("test", False), ("extra", True)):
-        images, labels, file = draw(4, 32, 32, 3), np.array([10, 1, 9, 10], np.uint8), io.BytesIO()
-        savemat(file, {"X": images.transpose(1, 2, 3, 0), "y": labels[:, np.newaxis]}, do_compression=compressed)
-        contents[f"raw/{split}.mat"] = file.getvalue()
+        images, labels = draw(4, 32, 32, 3), np.array([10, 1, 9, 10], np.uint8)
+        arrays = {"X": images.transpose(1, 2, 3, 0), "y": labels[:, np.newaxis]}
+        contents[f"raw/{split}.mat"] = bytes_of(savemat, arrays, do_compression=compressed)
         samples[split] = twice(images, labels % 10)
     return Files(contents, samples)
 
@@ -304,9 +303,8 @@ def make_speech(name: str) -> Files:
     files, samples = {"./LICENSE": b"-", "./_background_noise_/white_noise.wav": b"-"}, dict[str, list[Any]]()
     words = {"bed": "train", "zero": "test", "wow": "validation"}
     for number, (word, split) in enumerate(words.items()):
-        samples_of_word, file = RANDOM.integers(-(2**15), 2**15, 100 + number, np.int16), io.BytesIO()
-        soundfile.write(file, samples_of_word, 16_000, "PCM_16", format="WAV")
-        files[f"./{word}/a{number}_nohash_0.wav"] = file.getvalue()
+        samples_of_word = RANDOM.integers(-(2**15), 2**15, 100 + number, np.int16)
+        files[f"./{word}/a{number}_nohash_0.wav"] = bytes_of(soundfile.write, samples_of_word, 16_000, "PCM_16", format="WAV")
         label = (FACTORIES[name].class_names or ()).index(word)
         samples[split] = [{"label": label, "sound": samples_of_word, "speaker": f"a{number}"}]
     files |= {"./testing_list.txt": b"zero/a1_nohash_0.wav\n", "./validation_list.txt": b"wow/a2_nohash_0.wav\n"}
@@ -408,9 +406,7 @@ def change_tar(data: bytes, change: Callable[[dict[str, bytes]], Any]) -> bytes:
 
 
 def wave(rate: int) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, np.zeros(9, np.int16), rate, "PCM_16", format="WAV")
-    return file.getvalue()
+    return bytes_of(soundfile.write, np.zeros(9, np.int16), rate, "PCM_16", format="WAV")
 
 
 def with_file(name: str, data: bytes | None) -> Callable[[bytes], bytes]:

@@ -12,6 +12,7 @@ import pytest
 import sklearn
 from distributions import write_distribution
 from PIL import Image
+from writing import append_all
 
 from data_stack.cli.main import main
 from data_stack.formats import records
@@ -199,10 +200,8 @@ def test_a_line_is_completed_and_no_plugin_is_imported(
 
 def test_seal_covers_what_granular_appended(command: Any, tmp_path: Path) -> None:
     folder = tmp_path / "dataset"
-    with records.RecordWriter(folder, {"x": "int"}) as ours:
-        ours.append({"x": 1})
-    with granular.DatasetWriter(folder, {"x": "int"}, granular.encoders) as theirs:
-        theirs.append({"x": 2})
+    append_all(records.RecordWriter(folder, {"x": "int"}), [{"x": 1}])
+    append_all(granular.DatasetWriter(folder, {"x": "int"}, granular.encoders), [{"x": 2}])
 
     outcome = command("records", "seal", str(folder))
     again = command("records", "seal", str(folder), "--json")

@@ -26,17 +26,8 @@ from data_stack.repository.repository import default_repository
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with digits and iris, prepared once; only read."""
-    folder = tmp_path_factory.mktemp("prepared")
-    for name in ("digits", "iris"):
-        data_stack.load(name, storage=folder)
-    return folder
-
-
 @pytest.fixture
-def filled(prepared: Path, store: Path) -> Path:
+def filled(prepared: FileStorageConnector, store: Path) -> Path:
     """The default store with digits and iris in it."""
     data_stack.copy_datasets(prepared, store)
     return store

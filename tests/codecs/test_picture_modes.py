@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image, ImageOps
+from writing import image_bytes
 
 from data_stack.codecs import codec_of
 from data_stack.codecs.codec import type_of_bytes
@@ -62,15 +63,7 @@ IMAGES: dict[str, tuple[str, Image.Image]] = {
 TYPES = {"1": "bool", "I;16": "uint16", "I": "int32", "F": "float32"}
 
 
-def file_of(name: str) -> bytes:
-    """An image file."""
-    stream = io.BytesIO()
-    kind, image = IMAGES[name]
-    image.save(stream, kind)
-    return stream.getvalue()
-
-
-FILES: Mapping[str, bytes] = {name: file_of(name) for name in IMAGES}
+FILES: Mapping[str, bytes] = {name: image_bytes(image, kind) for name, (kind, image) in IMAGES.items()}
 
 
 def expected(name: str) -> _Array:
@@ -121,11 +114,11 @@ def test_an_image_is_turned_as_its_file_says(kind: str, orientation: int | None,
         options["exif"] = exif = Image.Exif()
         exif[0x112] = orientation
     picture = Image.fromarray(BYTES[..., :3]).resize((61, 47), Image.Resampling.BICUBIC)
-    picture.save(stream := io.BytesIO(), kind, **options)
+    data = image_bytes(picture, kind, **options)
 
-    found = decode_image(stream.getvalue())
+    found = decode_image(data)
 
-    wanted = np.asarray(ImageOps.exif_transpose(Image.open(stream)))
+    wanted = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
     assert found.shape == ((61, 47, 3) if orientation in (6, 8) else (47, 61, 3))
     assert (found == wanted).all()
 

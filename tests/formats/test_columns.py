@@ -16,6 +16,7 @@ import torch
 from far_store import FarStorageConnector
 from idx_files import write_idx
 from process_harness import in_fork
+from writing import append_all
 
 from data_stack import formats
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -147,9 +148,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with ParquetWriter(root / "parquet") as writer:
         writer.append_columns({"y": Y})
     os.rename(root / "parquet" / "part-000000.parquet", root / "y.parquet")
-    with WebDatasetWriter(root / "shards", shardlen=10) as shards:
-        for y in Y:
-            shards.append({"y.cls": int(y)})
+    append_all(WebDatasetWriter(root / "shards", shardlen=10), ({"y.cls": int(y)} for y in Y))
     os.rename(next((root / "shards").glob("*.tar")), root / "y.tar")
     return root
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from writing import append_all, image_bytes
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
@@ -55,9 +55,7 @@ NAMES = {"webdataset": "out.tar", "hdf5": "out.h5", "npz": "out.npz", "torch": "
 
 
 def jpg(seed: int, size: tuple[int, int] = (6, 7)) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8)).save(file, "JPEG")
-    return file.getvalue()
+    return image_bytes(np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8), "JPEG")
 
 
 def sample(i: int) -> dict[str, Any]:
@@ -80,9 +78,7 @@ def sample(i: int) -> dict[str, Any]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    with records.RecordWriter(tmp_path / "source", SPEC) as writer:
-        for i in range(N):
-            writer.append(sample(i))
+    append_all(records.RecordWriter(tmp_path / "source", SPEC), (sample(i) for i in range(N)))
     return tmp_path / "source"
 
 

@@ -10,23 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from writing import resource_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.csv import CSVDatasetIterator, read_csv, read_csv_matrix
 from data_stack.formats.idx import read_idx
 from data_stack.io.resources import StreamedTextResource
-from data_stack.io.storage_connectors import InMemoryStorageConnector
-
-
-def stored(data: bytes) -> Any:
-    store = InMemoryStorageConnector()
-    store.set_resource("data.csv", [data])
-    return store.get_resource("data.csv")
 
 
 def test_a_decompressing_stream_and_a_text_stream_are_read_and_left_open() -> None:
     zipped = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(b"1,2\n3,4\n")))
-    text = StreamedTextResource.from_streamed_resource(stored("ä,b\n1,2\n".encode("latin-1")), encoding="latin-1", newline="")
+    stored = resource_of("ä,b\n1,2\n".encode("latin-1"))
+    text = StreamedTextResource.from_streamed_resource(stored, encoding="latin-1", newline="")
 
     matrix, columns = read_csv_matrix(zipped, np.uint8), read_csv(text, {"ä": np.int64})
 
@@ -86,7 +81,7 @@ def test_unknown_values_become_nan_where_they_are_named() -> None:
 
 
 def test_without_a_target_samples_are_features() -> None:
-    iterator = CSVDatasetIterator(stored(b"1,2\n3,4\n"), header=False, target=None)
+    iterator = CSVDatasetIterator(resource_of(b"1,2\n3,4\n"), header=False, target=None)
 
     (features,) = iterator[1]
 
@@ -96,7 +91,7 @@ def test_without_a_target_samples_are_features() -> None:
 @pytest.mark.parametrize(("target", "header"), [(2, True), (-3, True), ("b", False)])
 def test_a_target_that_cannot_be_is_refused(target: str | int, header: bool) -> None:
     with pytest.raises(ConfigError):
-        len(CSVDatasetIterator(stored(b"a,b\n1,2\n"), target=target, header=header))
+        len(CSVDatasetIterator(resource_of(b"a,b\n1,2\n"), target=target, header=header))
 
 
 # ---------------------------------------------------------------------- IDX

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -11,19 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from writing import image_bytes
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
 from data_stack.formats.image_folder import ImageFolderIterator, write_image_folder
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (6, 5, 4, 3), dtype=np.uint8)
-
-
-def png(pixels: Any) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
 
 
 FILES = {"dog/2.png": 0, "cat/10.PNG": 1, "cat/9.png": 2, "ant/deep/1.png": 3}
@@ -35,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     for name, number in FILES.items():
         path = tmp_path / "pets" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(png(PIXELS[number]))
+        path.write_bytes(image_bytes(PIXELS[number]))
     (tmp_path / "pets" / "README.txt").write_text("not an image")
     return tmp_path / "pets"
 
@@ -117,17 +110,16 @@ def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: 
 
 
 def test_images_are_written_into_a_folder_for_each_class(tmp_path: Path) -> None:
-    jpg = io.BytesIO()
-    Image.fromarray(PIXELS[1]).save(jpg, "JPEG")
+    jpg = image_bytes(PIXELS[1], "JPEG")
     samples = [
         {"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)},
-        {"image": jpg.getvalue(), "class": "cat", "score": 1},
+        {"image": jpg, "class": "cat", "score": 1},
     ]
 
     assert write_image_folder(tmp_path / "out", samples) == 2
 
     assert sorted(os.listdir(tmp_path / "out")) == ["cat", "dog", "metadata.jsonl"]
-    assert (tmp_path / "out/cat/000001.jpg").read_bytes() == jpg.getvalue()
+    assert (tmp_path / "out/cat/000001.jpg").read_bytes() == jpg
     assert [(each["class"], each["score"]) for each in ImageFolderIterator(tmp_path / "out")] == [("dog", 0.5), ("cat", 1)]
     assert ImageFolderIterator(tmp_path / "out", metadata=False).class_names == ("cat", "dog")
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from writing import bytes_of, resource_of
 
 from data_stack.codecs.npy import NpyCodec
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 ARRAYS = npst.arrays(
     # names in ASCII: numpy warns of its own format 3
@@ -28,9 +28,7 @@ ARRAYS = npst.arrays(
 
 
 def written(array: npt.NDArray[Any]) -> bytes:
-    file = io.BytesIO()
-    write_npy(file, array)
-    return file.getvalue()
+    return bytes_of(write_npy, array)
 
 
 def raw_npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
@@ -47,25 +45,17 @@ def test_values_without_bytes_are_refused_and_not_made_of_what_lies_in_memory(de
         NpyCodec().decode(data)
 
 
-def resource(data: bytes) -> Any:
-    store = InMemoryStorageConnector()
-    store.set_resource("array.npy", [data])
-    return store.get_resource("array.npy")
-
-
 def check_refused(data: bytes, message: str = ".") -> None:
-    for read in (lambda: read_npy(io.BytesIO(data)), lambda: len(NumpyDatasetIterator([resource(data)]))):
+    for read in (lambda: read_npy(io.BytesIO(data)), lambda: len(NumpyDatasetIterator([resource_of(data)]))):
         with pytest.raises(DatasetFileCorruptError, match=message):
             read()
 
 
 @given(ARRAYS, st.sampled_from("CF"))
 def test_what_numpy_wrote_is_read_back_bit_by_bit(array: npt.NDArray[Any], order: Any) -> None:
-    file = io.BytesIO()
-    np.save(file, np.asarray(array, order=order), allow_pickle=False)
-    file.seek(0)
+    data = bytes_of(np.save, np.asarray(array, order=order), allow_pickle=False)
 
-    read = read_npy(file)
+    read = read_npy(io.BytesIO(data))
 
     assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
@@ -76,7 +66,7 @@ def test_a_file_cut_anywhere_is_refused() -> None:
     for end in range(len(data)):
         check_refused(data[:end])
     with pytest.raises(DatasetFileCorruptError, match="its header says"):
-        len(NumpyDatasetIterator([resource(data + b"\0")]))
+        len(NumpyDatasetIterator([resource_of(data + b"\0")]))
 
 
 @pytest.mark.parametrize(
@@ -106,19 +96,15 @@ def test_a_header_that_lies_or_is_none_is_refused_and_costs_no_memory(header: st
 
 def test_an_array_in_fortran_order_gives_the_same_rows() -> None:
     array = np.asfortranarray(np.arange(12).reshape(4, 3))
-    file = io.BytesIO()
-    np.save(file, array)
 
-    iterator = NumpyDatasetIterator([resource(file.getvalue())])
+    iterator = NumpyDatasetIterator([resource_of(bytes_of(np.save, array))])
 
     assert [row.tolist() for (row,) in iterator] == array.tolist()
 
 
 class TestNpz:
     def test_no_flipped_bit_or_cut_changes_a_value(self) -> None:
-        file = io.BytesIO()
-        np.savez_compressed(file, a=np.arange(5, dtype=np.int16))
-        data, n_refused = file.getvalue(), 0
+        data, n_refused = bytes_of(np.savez_compressed, a=np.arange(5, dtype=np.int16)), 0
 
         for position in range(len(data)):
             flipped = data[:position] + bytes([data[position] ^ 1 << position % 8]) + data[position + 1 :]
@@ -133,8 +119,7 @@ class TestNpz:
         assert n_refused > len(data)
 
     def test_a_member_that_expands_absurdly_is_refused_unless_it_is_trusted(self) -> None:
-        file = io.BytesIO()
-        np.savez_compressed(file, a=np.zeros(80 << 20, np.uint8))
+        file = io.BytesIO(bytes_of(np.savez_compressed, a=np.zeros(80 << 20, np.uint8)))
 
         with pytest.raises(DatasetFileCorruptError, match="max_expansion=None"):
             read_npz(file)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from idx_files import write_idx
+from writing import append_all, bytes_of
 
 import data_stack
 from data_stack import formats
@@ -38,9 +39,8 @@ def picture(size: int) -> np.ndarray[Any, Any]:
 
 class TestRecords:
     def test_a_batch_of_images_that_are_small_by_themselves(self, tmp_path: Path) -> None:
-        with RecordWriter(tmp_path / "r", {"image": Column("png", "uint8", (None, None, 3))}) as writer:
-            for _ in range(5):
-                writer.append({"image": picture(400)})
+        kinds = {"image": Column("png", "uint8", (None, None, 3))}
+        append_all(RecordWriter(tmp_path / "r", kinds), [{"image": picture(400)}] * 5)
 
         with RecordReader(tmp_path / "r") as reader:
             with pytest.raises(RequestLimitError, match=rf"image.*{NAMED}"):
@@ -51,9 +51,9 @@ class TestRecords:
             assert sum(1 for _ in reader) == 5
 
     def test_compressed_records_one_in_another_and_in_a_batch(self, tmp_path: Path) -> None:
-        with RecordWriter(tmp_path / "r", {"x": "zstd(bytes)", "y": "zstd(zstd(bytes))", "n": "zstd(array)"}) as writer:
-            for _ in range(4):
-                writer.append({"x": bytes(400_000), "y": bytes(600_000), "n": np.zeros(37_500)})
+        kinds = {"x": "zstd(bytes)", "y": "zstd(zstd(bytes))", "n": "zstd(array)"}
+        row = {"x": bytes(400_000), "y": bytes(600_000), "n": np.zeros(37_500)}
+        append_all(RecordWriter(tmp_path / "r", kinds), [row] * 4)
 
         with RecordReader(tmp_path / "r") as reader:
             assert len(reader.read_column("x", [0, 1])) == 2
@@ -124,20 +124,17 @@ class TestOthers:
             iterator.read_batch(range(200))
 
     def test_numpy_and_idx_out_of_compressed_streams(self) -> None:
-        npy, idx, npz = io.BytesIO(), io.BytesIO(), io.BytesIO()
-        formats.write_npy(npy, np.zeros(200_000))
-        write_idx(idx, np.zeros(200_000))
-        np.savez_compressed(npz, x=np.zeros(200_000))
+        npy, idx = (bytes_of(write, np.zeros(200_000)) for write in (formats.write_npy, write_idx))
+        npz = bytes_of(np.savez_compressed, x=np.zeros(200_000))
 
         with pytest.raises(RequestLimitError):
-            formats.read_npy(open_decompressed(io.BytesIO(gzip.compress(npy.getvalue()))))
+            formats.read_npy(open_decompressed(io.BytesIO(gzip.compress(npy))))
         with pytest.raises(RequestLimitError):
-            formats.read_idx(open_decompressed(io.BytesIO(gzip.compress(idx.getvalue()))))
+            formats.read_idx(open_decompressed(io.BytesIO(gzip.compress(idx))))
         with pytest.raises(RequestLimitError, match=r"x\.npy"):
-            formats.read_npz(npz)
-        npy.seek(0)
-        assert formats.read_npy(npy).shape == (200_000,)
-        assert len(formats.NumpyDatasetIterator([StreamedResource("x.npy", npy)]).read_column(0)) == 200_000
+            formats.read_npz(io.BytesIO(npz))
+        assert formats.read_npy(io.BytesIO(npy)).shape == (200_000,)
+        assert len(formats.NumpyDatasetIterator([StreamedResource("x.npy", io.BytesIO(npy))]).read_column(0)) == 200_000
 
     @pytest.mark.parametrize("kind", ["images", "shards"])
     def test_files_of_images(self, tmp_path: Path, kind: str) -> None:

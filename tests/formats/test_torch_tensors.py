@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from archives import zip_of
 from hypothesis import given
 from hypothesis import strategies as st
 from sizes import sized
@@ -68,12 +69,7 @@ class Marker:
 
 
 def zipped(pickled: bytes) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("archive/data.pkl", pickled)
-        archive.writestr("archive/version", "3\n")
-        archive.writestr("archive/byteorder", "little")
-    return file.getvalue()
+    return zip_of({"archive/data.pkl": pickled, "archive/version": b"3\n", "archive/byteorder": b"little"})
 
 
 @pytest.mark.parametrize("container", [bytes, zipped])

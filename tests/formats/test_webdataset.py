@@ -16,6 +16,7 @@ import pytest
 from archives import tar_of
 from far_store import FarStorageConnector
 from process_harness import flipped
+from writing import append_all
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, UnsafeArchiveError
 from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, shard_names
@@ -45,9 +46,7 @@ def write_tar(path: Path, files: Mapping[str, bytes], layout: int = tarfile.USTA
 
 @pytest.fixture
 def shards(tmp_path: Path) -> list[str]:
-    with WebDatasetWriter(tmp_path / "train", shardlen=4) as writer:
-        for i in range(9):
-            writer.append(sample(i))
+    append_all(WebDatasetWriter(tmp_path / "train", shardlen=4), (sample(i) for i in range(9)))
     return [str(tmp_path / "train" / name) for name in shard_names(folder_of(tmp_path / "train"))]
 
 
@@ -166,9 +165,7 @@ def test_a_tar_cut_short_anywhere_and_every_flipped_header_byte_are_noticed_or_h
 
 
 def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(tmp_path: Path, shards: list[str]) -> None:
-    with WebDatasetWriter(tmp_path / "again", name="train", shardlen=4) as writer:
-        for i in range(9):
-            writer.append(sample(i))
+    append_all(WebDatasetWriter(tmp_path / "again", name="train", shardlen=4), (sample(i) for i in range(9)))
 
     for path in shards:
         assert Path(path).read_bytes() == (tmp_path / "again" / os.path.basename(path)).read_bytes()

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from granular_fixtures import expected_of
+from writing import append_all, files_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
@@ -32,10 +33,6 @@ def write(module: Any, folder: Path, spec: Mapping[str, str] = SMALL, make: Any 
     return folder
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def test_files_are_granulars_byte_for_byte_images_too(tmp_path: Path) -> None:
     expected = expected_of("small_new")
     spec = {**expected["spec"], "grey": "jpg"}
@@ -44,7 +41,7 @@ def test_files_are_granulars_byte_for_byte_images_too(tmp_path: Path) -> None:
     for module, name in ((ours, "ours"), (granular, "theirs")):
         write(module, tmp_path / name, spec, samples.__getitem__)
 
-    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+    assert files_of(tmp_path / "ours") == files_of(tmp_path / "theirs")
     with (
         ours.DatasetReader(tmp_path / "theirs", ours.decoders) as reader,
         granular.DatasetReader(tmp_path / "ours", granular.decoders) as theirs,
@@ -110,8 +107,7 @@ def test_a_reader_that_follows_sees_what_was_flushed(tmp_path: Path) -> None:
 
 def test_a_writer_goes_on_where_one_was_interrupted(tmp_path: Path) -> None:
     folder = write(ours, tmp_path / "data")
-    with granular.BagWriter(folder / "foo.bag") as ahead:
-        ahead.append(b"value5")
+    append_all(granular.BagWriter(folder / "foo.bag"), [b"value5"])
     with (folder / "bar.idx").open("ab") as torn:
         torn.write(b"\x01")
 
@@ -124,7 +120,7 @@ def test_a_writer_goes_on_where_one_was_interrupted(tmp_path: Path) -> None:
         for i in range(5, 8):
             writer.append(small(i))
 
-    assert files(folder) == files(write(granular, tmp_path / "whole", numbers=range(8)))
+    assert files_of(folder) == files_of(write(granular, tmp_path / "whole", numbers=range(8)))
     with pytest.raises(ConfigError, match="columns"):
         ours.DatasetWriter(folder, {"foo": "utf8"}, ours.encoders)
 
@@ -145,12 +141,9 @@ def test_two_writers_do_not_mix_their_records(tmp_path: Path) -> None:
 
 
 def test_what_is_appended_to_a_dataset_of_data_stack_gets_a_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with records.RecordWriter(tmp_path / "data", SMALL) as writer:
-        for i in range(5):
-            writer.append(small(i))
+    append_all(records.RecordWriter(tmp_path / "data", SMALL), (small(i) for i in range(5)))
 
-    with ours.DatasetWriter(tmp_path / "data", SMALL, ours.encoders) as appending:
-        appending.append(small(5))
+    append_all(ours.DatasetWriter(tmp_path / "data", SMALL, ours.encoders), [small(5)])
 
     with records.RecordReader(tmp_path / "data") as reader:
         assert [each["bar"] for each in reader] == list(range(6))

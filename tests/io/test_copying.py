@@ -13,7 +13,6 @@ import pytest
 from plain_connector import MinimalConnector
 from process_harness import flip_file, flipped
 
-import data_stack
 from data_stack import FileStorageConnector, InMemoryStorageConnector, StorageConnector, copy_datasets
 from data_stack.exception import (
     ConfigError,
@@ -59,15 +58,6 @@ class Watched(InMemoryStorageConnector):
     def _note(self, action: str, identifier: str) -> None:
         self.before(action, identifier)
         self.actions.append((action, identifier))
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> FileStorageConnector:
-    """A folder with digits and iris, prepared; nobody writes to it."""
-    connector = FileStorageConnector(tmp_path_factory.mktemp("prepared"))
-    for name in ("digits", "iris"):
-        data_stack.load(name, storage=connector)
-    return connector
 
 
 def contents(connector: StorageConnector) -> dict[str, bytes]:

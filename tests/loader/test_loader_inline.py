@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from layer_laws import object_column
+from layer_laws import Samples, object_column
+from writing import resource_of
 
 from data_stack.dataset.iterator import (
     Batch,
-    DatasetIterator,
     DatasetIteratorIF,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
@@ -24,8 +24,6 @@ from data_stack.dataset.iterator import (
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.records import RecordReader, RecordWriter
-from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.testing.iterators import assert_same
 
@@ -34,30 +32,18 @@ def loader(samples: Any, batch_size: int = 8, **options: Any) -> Loader:
     return Loader(samples, batch_size, **{"worker_kind": "inline", **options})
 
 
-class Answer(DatasetIterator):
+class Answer(Samples):
     """A client's class that answers a request for columns in its own way."""
 
     def __init__(self, answer: Callable[[Any], Batch], n: int = 24) -> None:
-        self.answer, self.n = answer, n
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> Any:
-        return index
+        super().__init__(range(n))
+        self.answer = answer
 
     def read_batch(self, indices: Any) -> Batch:
         return self.answer(indices)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- memory
-
-
-def resource(file: Path) -> StreamedResource:
-    store = InMemoryStorageConnector()
-    store.set_resource(file.name, [file.read_bytes()])
-    opened: StreamedResource = store.get_resource(file.name)
-    return opened
 
 
 def stored_sources(folder: Path) -> Iterator[DatasetIteratorIF]:
@@ -72,10 +58,10 @@ def stored_sources(folder: Path) -> Iterator[DatasetIteratorIF]:
     yield SequenceDatasetIterator([images, np.arange(24)]).map(lambda sample: sample).cache()
     np.save(folder / "images.npy", images)
     yield SequenceDatasetIterator([np.load(folder / "images.npy", mmap_mode="r")])
-    yield NumpyDatasetIterator([resource(folder / "images.npy")])
+    yield NumpyDatasetIterator([resource_of((folder / "images.npy").read_bytes())])
     with h5py.File(folder / "images.h5", "w") as file:
         file["images"] = images
-    yield HDF5DatasetIterator(resource(folder / "images.h5"), ["images"])
+    yield HDF5DatasetIterator(resource_of((folder / "images.h5").read_bytes()), ["images"])
     with RecordWriter(folder / "records", {"image": "array", "row": "array", "blob": "bytes"}) as writer:
         for image, row in zip(images, rows, strict=True):
             writer.append({"image": image, "row": row, "blob": row.tobytes()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from idx_files import write_idx
+from writing import bytes_of
 
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import DatasetFileCorruptError
@@ -46,10 +46,8 @@ class TestMNIST(DatasetContract):
     n_samples: ClassVar[dict[str, int]] = SIZES
 
     def make_source(self, identifier: str) -> bytes:
-        file = io.BytesIO()
         split = "train" if "train" in identifier else "test"
-        write_idx(file, images(split) if "samples" in identifier else labels(split))
-        return gzip.compress(file.getvalue(), mtime=0)
+        return gzip.compress(bytes_of(write_idx, images(split) if "samples" in identifier else labels(split)), mtime=0)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from process_harness import run_python
+from writing import append_all
 
 import data_stack
 from data_stack.cli.datasets import engine_of
@@ -153,8 +154,7 @@ def test_plugins_use_no_private_attributes_of_others() -> None:
 
 @pytest.mark.parametrize("call", ["data_stack.load({folder!r})[0]", "default_manager().provided('catalogues')['hf']"])
 def test_heavy_packages_are_not_imported_until_a_catalogue_is_used(tmp_path: Path, call: str) -> None:
-    with RecordWriter(tmp_path, {"n": "i64"}) as writer:
-        writer.append({"n": 1})
+    append_all(RecordWriter(tmp_path, {"n": "i64"}), [{"n": 1}])
     program = f"""
 import sys
 import data_stack
@@ -362,8 +362,7 @@ def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
 
 def test_a_spawned_process_reads_a_plugins_type_although_it_asks_no_plugins(site: Site, tmp_path: Path) -> None:
     site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
-    with RecordWriter(tmp_path / "records", {"text": "zstd(turned)"}) as writer:
-        writer.append({"text": b"abc"})
+    append_all(RecordWriter(tmp_path / "records", {"text": "zstd(turned)"}), [{"text": b"abc"}])
     program = "import pickle, sys; print(pickle.loads(bytes.fromhex(sys.argv[1]))[0])"
 
     with RecordReader(tmp_path / "records") as reader:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from writing import append_all
 
 import data_stack
 from data_stack.exception import ConfigError, StorageConflictError
@@ -41,9 +42,7 @@ def row(i: int) -> dict[str, Any]:
 def rows(ray_cluster: None, tmp_path: Path) -> Any:
     """60 records of :func:`row`."""
     kinds = {"id": "i64", "image": "array", "name": "utf8", "ragged": "array", "raw": "bytes", "tree": "json"}
-    with records.RecordWriter(tmp_path / "rows", kinds) as writer:
-        for i in range(N_ROWS):
-            writer.append(row(i))
+    append_all(records.RecordWriter(tmp_path / "rows", kinds), (row(i) for i in range(N_ROWS)))
     return data_stack.load(tmp_path / "rows")
 
 
@@ -91,8 +90,7 @@ def test_tasks_read_whole_row_groups_that_the_filter_leaves(ray_cluster: None, t
     from data_stack_ray import from_data_stack
     from data_stack_ray.reading import _Samples
 
-    with ParquetWriter(tmp_path, row_group_rows=10) as writer:
-        writer.append_columns({"id": np.arange(100)})
+    append_all(ParquetWriter(tmp_path, row_group_rows=10), ({"id": i} for i in range(100)))
     chosen = ParquetDataset(tmp_path, filters=[("id", ">=", 70)])
 
     tasks = _Samples(chosen, None).get_read_tasks(2)

@@ -61,10 +61,9 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _numbers(source: Path) -> Iterator[None]:
-    repository = data_stack.default_repository()
-    repository.register("numbers", numbers_class(source), replace=True)
+    register(numbers_class(source))
     yield
-    repository.remove("numbers")
+    data_stack.default_repository().remove("numbers")
 
 
 def register(factory: type[DatasetFactory]) -> None:

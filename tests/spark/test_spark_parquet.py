@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
+from writing import append_all
 
 from data_stack.formats.parquet import Field, ListCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.writer import ParquetWriter
@@ -108,9 +109,7 @@ def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> N
     ]
     fields = [field for field, _ in columns]
     rows = [{field.name: value(i) for field, value in columns} for i in range(10)]
-    with ParquetWriter(tmp_path / "t", Schema("all", fields), partition_by=["part"]) as writer:
-        for row in rows:
-            writer.append(row)
+    append_all(ParquetWriter(tmp_path / "t", Schema("all", fields), partition_by=["part"]), rows)
 
     found = sorted(spark.read.parquet(str(tmp_path / "t")).collect(), key=lambda row: row["byte"])
 

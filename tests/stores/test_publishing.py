@@ -53,10 +53,9 @@ class Rows(DatasetFactory):
 
 @pytest.fixture(scope="module", autouse=True)
 def _rows() -> Iterator[None]:
-    repository = data_stack.default_repository()
-    repository.register("rows", Rows)
+    data_stack.default_repository().register("rows", Rows)
     yield
-    repository.remove("rows")
+    data_stack.default_repository().remove("rows")
 
 
 @pytest.fixture(scope="module")

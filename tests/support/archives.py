@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from typing import Literal
 
@@ -16,4 +17,13 @@ def tar_of(files: Mapping[str, bytes], mode: Literal["w", "w:gz"] = "w:gz", layo
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def zip_of(files: Mapping[str, bytes]) -> bytes:
+    """A zip archive of files."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
     return stream.getvalue()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,9 @@ import mlcroissant
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from archives import zip_of
 from PIL import Image
+from writing import bytes_of, image_bytes
 
 from data_stack.repository.croissant.writing import CONFORMS_TO, CONTEXT
 
@@ -96,20 +96,12 @@ def check_equal(samples: Any, records: list[dict[str, Any]]) -> None:
 
 
 def parquet(rows: list[dict[str, Any]]) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), stream)
-    return stream.getvalue()
+    return bytes_of(lambda file: pq.write_table(pa.Table.from_pylist(rows), file))
 
 
 def png(shade: int, size: int = 3) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (size, 2), (shade, 1, 2)).save(stream, "PNG")
-    return stream.getvalue()
+    return image_bytes(Image.new("RGB", (size, 2), (shade, 1, 2)))
 
 
 def zipped(**members: bytes) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name.replace("__", "/") + (".png" if data[1:4] == b"PNG" else ""), data)
-    return stream.getvalue()
+    return zip_of({name.replace("__", "/") + (".png" if data[1:4] == b"PNG" else ""): data for name, data in members.items()})

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sizes import sized
 from table_strategies import DECIMALS
+from writing import bytes_of
 
 from data_stack.codecs import Codec
 from data_stack.exception import ConfigError
@@ -240,12 +241,9 @@ def test_a_list_that_does_not_fit_is_reported_with_its_row(field: Field, wrong: 
 
 def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes:
     """A cell as numpy writes it."""
-    file = io.BytesIO()
     if isinstance(codec, NdarrayCodec):
-        np.save(file, value, **options)
-    else:
-        np.savez_compressed(file, arr=value)
-    return file.getvalue()
+        return bytes_of(np.save, value, **options)
+    return bytes_of(np.savez_compressed, arr=value)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
 from process_harness import in_fork
+from writing import append_all
 
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
@@ -283,9 +284,7 @@ def test_the_rows_that_a_filter_takes_are_those_of_the_whole_dataset(wide_folder
 
 def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Path) -> None:
     schema = Schema("s", [Field("n", "int64"), Field("i", "uint8", (3, 3), PngCodec())])
-    with ParquetWriter(tmp_path, schema) as writer:
-        for n in range(20):
-            writer.append({"n": n, "i": np.full((3, 3), n, np.uint8)})
+    append_all(ParquetWriter(tmp_path, schema), ({"n": n, "i": np.full((3, 3), n, np.uint8)} for n in range(20)))
     (file,) = tmp_path.glob("part-*.parquet")
     table = pq.read_table(file)
     cells = table.column("i").to_pylist()

@@ -11,6 +11,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from sizes import FULL
+from writing import append_all
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, Schema, writer_part
@@ -40,9 +41,7 @@ def groups(path: Path) -> list[int]:
 
 
 def test_files_and_row_groups_have_the_rows_that_were_asked_for(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, SCHEMA, rows_per_file=40, row_group_rows=15) as writer:
-        for number in range(100):
-            writer.append(row(number))
+    append_all(ParquetWriter(tmp_path, SCHEMA, rows_per_file=40, row_group_rows=15), (row(number) for number in range(100)))
 
     files = [tmp_path / f"part-{number:06d}.parquet" for number in range(3)]
     assert [groups(file) for file in files] == [[15, 15, 10], [15, 15, 10], [15, 5]]
@@ -67,8 +66,7 @@ def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> No
 
 
 def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, SCHEMA) as writer:
-        writer.append(row(0))
+    append_all(ParquetWriter(tmp_path, SCHEMA), [row(0)])
     path = tmp_path / "_data_stack_manifest.parquet"
     data, manifest = path.read_bytes(), ParquetManifest.read(folder_of(tmp_path))
     assert manifest is not None
@@ -193,8 +191,7 @@ def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request:
 
 
 def test_rows_are_appended_to_a_finished_dataset_and_seen_when_it_is_finished_again(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, SCHEMA) as writer:
-        writer.append(row(0))
+    append_all(ParquetWriter(tmp_path, SCHEMA), [row(0)])
 
     with ParquetWriter(tmp_path, rows_per_file=1) as writer:
         assert len(writer) == 1
@@ -207,8 +204,7 @@ def test_rows_are_appended_to_a_finished_dataset_and_seen_when_it_is_finished_ag
 
 
 def test_nothing_that_is_there_is_overwritten_unasked(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path / "set", SCHEMA) as writer:
-        writer.append(row(0))
+    append_all(ParquetWriter(tmp_path / "set", SCHEMA), [row(0)])
     (tmp_path / "foreign").mkdir()
     pq.write_table(pq.read_table(tmp_path / "set"), tmp_path / "foreign" / "x.parquet")
     other = Schema("s", [Field("id", "int32")])
@@ -221,10 +217,8 @@ def test_nothing_that_is_there_is_overwritten_unasked(tmp_path: Path) -> None:
         ParquetWriter(tmp_path / "set", SCHEMA, resume=False)
     with pytest.raises(ConfigError, match=r"x\.parquet.* already exists"):
         ParquetWriter(tmp_path / "foreign", SCHEMA)
-    with ParquetWriter(tmp_path / "set", other, overwrite=True) as writer:
-        writer.append({"id": 7})
-    with ParquetWriter(tmp_path / "foreign", other, overwrite=True) as writer:
-        writer.append({"id": 7})
+    append_all(ParquetWriter(tmp_path / "set", other, overwrite=True), [{"id": 7}])
+    append_all(ParquetWriter(tmp_path / "foreign", other, overwrite=True), [{"id": 7}])
 
     assert list(ParquetDataset(tmp_path / "set")) == [{"id": 7}]
     assert list(ParquetDataset(tmp_path / "foreign")) == [{"id": 7}]

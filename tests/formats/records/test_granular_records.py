@@ -11,6 +11,7 @@ import pytest
 from granular_fixtures import expected_of, fixture_folder
 from granular_peer import read_by_old_granular
 from process_harness import flip_file
+from writing import append_all, files_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
@@ -28,12 +29,8 @@ def sample(i: int) -> dict[str, Any]:
 
 
 def write(folder: Path, n_ours: int = 30, n_theirs: int = 25) -> Path:
-    with RecordWriter(folder, SPEC) as writer:
-        for i in range(n_ours):
-            writer.append(sample(i))
-    with granular.DatasetWriter(folder, TYPES, granular.encoders) as theirs:
-        for i in range(n_ours, n_ours + n_theirs):
-            theirs.append(sample(i))
+    append_all(RecordWriter(folder, SPEC), (sample(i) for i in range(n_ours)))
+    append_all(granular.DatasetWriter(folder, TYPES, granular.encoders), (sample(i) for i in range(n_ours, n_ours + n_theirs)))
     return folder
 
 
@@ -41,8 +38,7 @@ def test_what_granular_appended_is_served_with_one_warning_until_it_is_sealed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = write(tmp_path / "data", 3, 2)
-    with granular.DatasetWriter(folder, TYPES, granular.encoders) as theirs:
-        theirs.append({**sample(5), "x": np.arange(4)})  # of another form than those before
+    append_all(granular.DatasetWriter(folder, TYPES, granular.encoders), [{**sample(5), "x": np.arange(4)}])
 
     for _ in range(2):
         with RecordReader(folder) as reader:
@@ -77,8 +73,7 @@ def test_damage_is_found_where_the_manifest_covers(tmp_path: Path, file: str, of
 
 def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", 5, 2)
-    with granular.BagWriter(folder / "label.bag") as ahead:
-        ahead.append((7).to_bytes(8, "little"))
+    append_all(granular.BagWriter(folder / "label.bag"), [(7).to_bytes(8, "little")])
     with (folder / "x.bag").open("ab") as torn, (folder / "text.idx").open("ab") as index, (folder / "x.idx").open("ab") as other:
         torn.write(b"torn")
         index.write(b"t")
@@ -91,11 +86,8 @@ def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) ->
 
 
 def test_shards_are_sealed_and_stores_are_not(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "shards", SPEC, shardlen=2) as writer:
-        for i in range(4):
-            writer.append(sample(i))
-    with granular.DatasetWriter(tmp_path / "shards" / "000001", TYPES, granular.encoders) as theirs:
-        theirs.append(sample(4))
+    append_all(ShardedRecordWriter(tmp_path / "shards", SPEC, shardlen=2), (sample(i) for i in range(4)))
+    append_all(granular.DatasetWriter(tmp_path / "shards" / "000001", TYPES, granular.encoders), [sample(4)])
 
     assert records.seal(tmp_path / "shards") == 5
     with records.open(tmp_path / "shards") as reader:
@@ -135,15 +127,6 @@ def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool)
 # ---------------------------------------------------------------------- programs of Granular
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """All files that Granular has too."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("manifest.json", "progress.json")
-    }
-
-
 @pytest.mark.parametrize("name", ["small_new", "small_old", "sharded"])
 def test_a_dataset_of_granular_that_is_written_again_has_its_bytes(tmp_path: Path, name: str) -> None:
     with records.open(fixture_folder(name), codecs={"jpg": None, "png": None}) as reader:  # images stay files
@@ -154,7 +137,8 @@ def test_a_dataset_of_granular_that_is_written_again_has_its_bytes(tmp_path: Pat
             writer.append(each)
         writer.extend({column: [each[column] for each in samples[5:]] for column in spec})
 
-    assert files(tmp_path) == files(fixture_folder(name))
+    notes = ("manifest.json", "progress.json")  # which Granular has not
+    assert files_of(tmp_path, *notes) == files_of(fixture_folder(name), *notes)
 
 
 def test_old_granular_reads_empty_records_and_many(tmp_path: Path) -> None:
@@ -163,9 +147,7 @@ def test_old_granular_reads_empty_records_and_many(tmp_path: Path) -> None:
     for first in (b"", b"a"):
         samples = [{"blob": blob, "parts": [first, b"", b"c"]} for blob in (first, b"", b"b", b"") * 75]
         written[tmp_path / f"first {first!r}"] = samples
-        with RecordWriter(tmp_path / f"first {first!r}", {"blob": "bytes", "parts": "bytes[]"}) as writer:
-            for each in samples:
-                writer.append(each)
+        append_all(RecordWriter(tmp_path / f"first {first!r}", {"blob": "bytes", "parts": "bytes[]"}), samples)
 
     assert read_by_old_granular(*written) == [*written.values()]
     for folder, samples in written.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from hypothesis.extra import numpy as nps
 from PIL import Image, ImageFile
 from process_harness import flipped
 from sizes import sized
+from writing import image_bytes
 
 from data_stack.codecs import FlacCodec, JpgCodec, Mp4Codec, PngCodec, WavCodec, WebmCodec, WebpCodec, codec_of, pillow_images
 
@@ -31,13 +31,6 @@ def picture(height: int = 48, width: int = 64, channels: int = 3) -> np.ndarray[
 def video(n_frames: int = 6, height: int = 32, width: int = 48) -> np.ndarray[Any, Any]:
     """A smooth picture that moves, uint8, shape ``(n_frames, height, width, 3)``."""
     return np.stack([np.roll(picture(height, width), 2 * number, axis=1) for number in range(n_frames)])
-
-
-def file_of(image: Image.Image, name: str, **options: Any) -> bytes:
-    """The bytes of an image file."""
-    stream = io.BytesIO()
-    image.save(stream, format=name, **options)
-    return stream.getvalue()
 
 
 @pytest.fixture(params=["simplejpeg", "Pillow"])
@@ -55,7 +48,7 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("shape", [(48, 64), (17, 9, 3)])
 def test_jpegs_are_decoded_as_granular_does(decoder: str, shape: tuple[int, ...], progressive: bool) -> None:
     pixels = picture(*shape[:2]) if len(shape) == 3 else picture(*shape)[:, :, 0]
-    record = file_of(Image.fromarray(pixels), "JPEG", progressive=progressive)
+    record = image_bytes(pixels, "JPEG", progressive=progressive)
 
     found = codec_of("jpg").decode(record)
 
@@ -80,7 +73,7 @@ def test_grey_jpegs_of_either_shape_are_stored_as_grey(decoder: str) -> None:
 
 def test_files_of_images_are_stored_as_they_are(decoder: str) -> None:
     for name, form in (("jpg", "JPEG"), ("png", "PNG"), ("webp", "WEBP")):
-        record = file_of(Image.fromarray(picture()), form)
+        record = image_bytes(picture(), form)
 
         assert codec_of(name).encode(record) == codec_of(name).encode(memoryview(record)) == record
         with pytest.raises(ValueError, match=r"not a \w+ image"):
@@ -92,7 +85,7 @@ def test_files_of_images_are_stored_as_they_are(decoder: str) -> None:
     [("JPEG", "optimize"), ("JPEG", "progressive"), ("PNG", "optimize"), ("WEBP", "exact"), ("WEBP", "lossless")],
 )
 def test_images_cut_short_anywhere_are_refused(decoder: str, form: str, option: str) -> None:
-    record = file_of(Image.fromarray(picture(24, 32)), form, quality=90, **{option: True})
+    record = image_bytes(picture(24, 32), form, quality=90, **{option: True})
     codec = codec_of({"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}[form])
     assert codec.decode(record).shape == (24, 32, 3)
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
@@ -106,13 +99,13 @@ def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(decoder: 
     codecs: dict[str, Any] = {"JPEG": JpgCodec, "PNG": PngCodec, "WEBP": WebpCodec}
     for name, codec in [(name, codec_class(max_pixels=3000)) for name, codec_class in codecs.items()]:
         with pytest.raises(ValueError, match=r"64 x 48 pixels exceeds max_pixels=3000"):
-            codec.decode(file_of(Image.fromarray(picture()), name))
+            codec.decode(image_bytes(picture(), name))
         with pytest.raises(ValueError, match="max_pixels=3000"):
             codec.encode(picture())
     for options in ({"lossless": True}, {"exif": b"Exif\0\0MM"}):  # which have other headers
         with pytest.raises(ValueError, match=r"64 x 48 pixels exceeds max_pixels=3000"):
-            WebpCodec(max_pixels=3000).decode(file_of(Image.fromarray(picture()), "WEBP", **options))
-    large = bytearray(file_of(Image.fromarray(picture()), "JPEG"))
+            WebpCodec(max_pixels=3000).decode(image_bytes(picture(), "WEBP", **options))
+    large = bytearray(image_bytes(picture(), "JPEG"))
     start = large.index(b"\xff\xc0")
     large[start + 5 : start + 9] = b"\xff\xdc\xff\xdc"
     with pytest.raises(ValueError, match="65500 x 65500 pixels"):
@@ -120,7 +113,7 @@ def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(decoder: 
 
 
 def test_a_jpeg_of_countless_scans_is_refused(decoder: str) -> None:
-    record = file_of(Image.fromarray(picture()), "JPEG", progressive=True)
+    record = image_bytes(picture(), "JPEG", progressive=True)
     start = record.rindex(b"\xff\xda")
     many = record[:-2] + record[start:-2] * 2000 + record[-2:]
 
@@ -152,7 +145,7 @@ def test_pngs_come_back_without_loss_and_have_granulars_bytes(pixels: np.ndarray
 def test_animations_are_refused() -> None:
     frames = [Image.fromarray(frame) for frame in video(3)]
     for name, codec in (("PNG", codec_of("png")), ("WEBP", codec_of("webp"))):
-        record = file_of(frames[0], name, save_all=True, append_images=frames[1:])
+        record = image_bytes(frames[0], name, save_all=True, append_images=frames[1:])
 
         with pytest.raises(ValueError, match="not an animation"):
             codec.decode(record)

@@ -18,6 +18,7 @@ from far_store import FarStorageConnector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
+from writing import append_all
 
 from data_stack.codecs import codec
 from data_stack.codecs.npy import NpyCodec
@@ -48,9 +49,7 @@ def samples(n: int) -> list[dict[str, Any]]:
 
 def write(folder: Any, n: int, *, manifest: bool = True) -> list[dict[str, Any]]:
     written = samples(n)
-    with RecordWriter(folder, SPEC) as writer:
-        for sample in written:
-            writer.append(sample)
+    append_all(RecordWriter(folder, SPEC), written)
     if not manifest:
         (folder / "manifest.json").unlink()
     return written
@@ -199,8 +198,7 @@ def test_a_reader_pickles_small_and_refuses_another_dataset(tmp_path: Path) -> N
     assert len(pickled) < 600
 
     assert_same(list(pickle.loads(pickled)), expected)
-    with RecordWriter(tmp_path, SPEC) as writer:
-        writer.append(expected[0])
+    append_all(RecordWriter(tmp_path, SPEC), [expected[0]])
     with pytest.raises(ResourceChangedError):
         pickle.loads(pickled)
 

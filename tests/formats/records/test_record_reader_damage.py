@@ -16,6 +16,7 @@ from fault_records import SPECS, sample
 from layer_laws import as_plain
 from process_harness import flip_file, flipped
 from sizes import sized
+from writing import append_all
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError
 from data_stack.formats import records
@@ -23,9 +24,7 @@ from data_stack.formats.records import Column, RecordReader, RecordWriter
 
 
 def write(folder: Path, kind: str) -> Path:
-    with RecordWriter(folder, SPECS[kind]) as writer:
-        for i in range(3):
-            writer.append(sample(kind, i))
+    append_all(RecordWriter(folder, SPECS[kind]), (sample(kind, i) for i in range(3)))
     return folder
 
 
@@ -138,9 +137,7 @@ def test_references_that_lead_nowhere_are_errors_that_name_the_sample(tmp_path: 
 
 
 def test_an_index_that_decreases_is_an_error_that_names_the_record(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, {"name": "utf8"}) as writer:
-        for i in range(5):
-            writer.append({"name": "x" * i})
+    append_all(RecordWriter(tmp_path, {"name": "utf8"}), ({"name": "x" * i} for i in range(5)))
     (tmp_path / "manifest.json").unlink()
     ends = np.fromfile(tmp_path / "name.idx", "<u8")
     ends[2] = 7
@@ -187,8 +184,7 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
 
 
 def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, {"id": "i64"}) as writer:
-        writer.extend({"id": np.arange(4)})
+    append_all(RecordWriter(tmp_path, {"id": "i64"}), ({"id": i} for i in range(4)))
     manifest = records.RecordReader(tmp_path).manifest
     assert manifest is not None
     for count in (3, 5, 2**40):
@@ -225,9 +221,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_common_prefix(tmp_path: Path, fault: str) -> None:
     damage, n_whole = FAULTS[fault]
-    with granular.DatasetWriter(tmp_path, SPEC, granular.encoders) as theirs:
-        for i in range(10):
-            theirs.append(numbered(i))
+    append_all(granular.DatasetWriter(tmp_path, SPEC, granular.encoders), (numbered(i) for i in range(10)))
     damage(tmp_path)
 
     with pytest.raises(DatasetFileCorruptError, match=r"'number': \d+, 'text': \d+.*RecordWriter"):
@@ -244,9 +238,7 @@ def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_comm
 def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(tmp_path: Path, column: str) -> None:
     expected = [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(6)]
     for name, n_samples in (("long", 6), ("short", 3)):
-        with RecordWriter(tmp_path / name, {"id": "i64", "words": "utf8[]"}) as writer:
-            for each in expected[:n_samples]:
-                writer.append(each)
+        append_all(RecordWriter(tmp_path / name, {"id": "i64", "words": "utf8[]"}), expected[:n_samples])
         (tmp_path / name / "manifest.json").unlink()
     shutil.copy(tmp_path / "short" / f"{column}.bag", tmp_path / "long")
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
 from process_harness import Fault, Harness
 from sizes import sized, spread
+from writing import append_all, files_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageConflictError
 from data_stack.formats import records
@@ -45,8 +46,7 @@ def columns(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "writing.lock"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    return files_of(folder, "writing.lock")
 
 
 # ---------------------------------------------------------------------- what is written
@@ -57,9 +57,7 @@ def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
         n_samples = sum(size for what, size in steps if what in ("append", "extend"))
         samples = rows(n_samples)
-        with RecordWriter(Path(folder) / "whole", SPEC) as writer:
-            for each in samples:
-                writer.append(each)
+        append_all(RecordWriter(Path(folder) / "whole", SPEC), samples)
 
         writer = RecordWriter(Path(folder) / "parts", SPEC)
         for what, size in steps:
@@ -198,8 +196,7 @@ def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted
 
 
 def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(4)))
+    append_all(RecordWriter(tmp_path / "a", SPEC), rows(4))
     before = files(tmp_path / "a")
 
     with pytest.raises(ConfigError, match="other columns"):
@@ -212,8 +209,7 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["id.bag", "id.idx"])
 def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_one(tmp_path: Path, name: str) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(50)))
+    append_all(RecordWriter(tmp_path / "a", SPEC), rows(50))
     os.truncate(tmp_path / "a" / name, 100)
     before = files(tmp_path / "a")
 
@@ -224,8 +220,7 @@ def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_o
 
 
 def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
-        writer.extend({"id": np.arange(50)})
+    append_all(RecordWriter(tmp_path / "a", {"id": "i64"}), ({"id": i} for i in range(50)))
     index = tmp_path / "a" / "id.idx"
     entries = np.frombuffer(index.read_bytes(), "<u8").copy()
     (tmp_path / "a" / "manifest.json").unlink()
@@ -361,8 +356,7 @@ def test_a_writer_that_is_killed_or_refused_at_any_call_is_gone_on_with(
 
 
 def test_a_folder_that_cannot_be_written_is_our_error(processes: Harness, folder: Path) -> None:
-    with RecordWriter(folder / "dataset", SPECS["columns"]) as writer:
-        writer.append(sample("columns", 0))
+    append_all(RecordWriter(folder / "dataset", SPECS["columns"]), [sample("columns", 0)])
     (folder / "dataset").chmod(0o555)
     for path in (folder / "dataset").iterdir():
         path.chmod(0o444)

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
 from mongodb_server import folder_in_memory
+from writing import append_all
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -39,9 +40,7 @@ def write(target: Any, lengths: list[int], prefix: str = "") -> list[dict[str, A
     written: list[dict[str, Any]] = []
     for number, length in enumerate(lengths):
         part = [sample(len(written) + i) for i in range(length)]
-        with RecordWriter(target, SPEC, prefix=f"{prefix}{number:06d}") as writer:
-            for each in part:
-                writer.append(each)
+        append_all(RecordWriter(target, SPEC, prefix=f"{prefix}{number:06d}"), part)
         written += part
     return written
 
@@ -96,8 +95,7 @@ def test_a_shard_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "copy" / "000001").mkdir()
     with pytest.raises(DatasetFileCorruptError, match="000001"):
         records.open(tmp_path / "copy")
-    with RecordWriter(tmp_path / "copy" / "000001", {"id": "i64"}, prefix="") as writer:
-        writer.append({"id": 1})
+    append_all(RecordWriter(tmp_path / "copy" / "000001", {"id": "i64"}, prefix=""), [{"id": 1}])
     with pytest.raises(DatasetFileCorruptError, match="000001 has the columns"):
         records.open(tmp_path / "copy")
 
