@@ -7,7 +7,6 @@ import itertools
 import math
 import mmap
 import os
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -232,7 +231,6 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
 
     #: The columns and the process that opened them.
     _opened: tuple[int, list[Column]] | None
-    _lock: threading.Lock
 
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         sources = columns.values() if isinstance(columns, Mapping) else columns

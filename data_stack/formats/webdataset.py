@@ -11,7 +11,6 @@ from __future__ import annotations
 import bisect
 import functools
 import operator
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Union
@@ -143,7 +142,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
     _keeps_access = False
 
     _index: _Index | None
-    _lock: threading.Lock
 
     def __init__(self, shards: Any, *, fields: Sequence[str] | None = None, types: Mapping[str, FieldType] | None = None) -> None:
         is_one = isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")

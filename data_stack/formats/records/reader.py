@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -117,7 +116,7 @@ class RecordReader(RecordsIterator):
         #: The readers that have open files, of those that share a limit.
         self._siblings: weakref.WeakSet[RecordReader] | None = None
         self._opened: dict[str, ValueColumn] = {}
-        self._opening: dict[str, threading.Lock] = {}
+        self._opening: dict[str, Any] = {}  # locks
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         manifest, references = self._files.manifest, self._files.references()
         if manifest is not None and manifest.count > MAX_RECORDS:

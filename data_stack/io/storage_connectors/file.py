@@ -30,7 +30,6 @@ from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersio
 from data_stack.io.storage_connectors.writer import Explain, Partial, ResourceWriter, binary_chunks, publishing, remove_unfinished
 from data_stack.io.storage_errors import explaining, storage_error
 from data_stack.util.group_rights import make_folder, make_folders
-from data_stack.util.interrupts import open_descriptor
 
 _OWN_FOLDER: Final = ".data_stack"
 
@@ -182,24 +181,27 @@ class FileStorageConnector(StorageConnector):
                     return check_identifier(identifier[len(root.rstrip("/")) + 1 :])
         return check_identifier(identifier)
 
-    @contextlib.contextmanager
-    def _open_folder(self, identifier: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        """A handle on the folder of a resource, and the name of its file.
+    def _open_folder(self, identifier: str, *, create: bool = False) -> tuple[int, str]:
+        """A handle on the folder of a resource, which the caller closes, and the name of its file.
 
         Each folder is opened relative to the one above, and must not be a link.
         """
         *folders, name = identifier.split("/")
         if create:
             make_folders(self.root_path, durably=True)
-        with contextlib.ExitStack() as exits:
-            handle = exits.enter_context(open_descriptor(self.root_path, os.O_DIRECTORY))
+        handle = os.open(self.root_path, os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
             for folder in folders:
                 if create:
                     with contextlib.suppress(FileExistsError):
                         make_folder(folder, handle)
                         os.fsync(handle)
-                handle = exits.enter_context(open_descriptor(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle))
-            yield handle, name
+                above, handle = handle, os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+                os.close(above)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle, name
 
     def _walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
@@ -221,25 +223,31 @@ class FileStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
-        with contextlib.ExitStack() as exits:
+        folder = -1
+        try:
             try:
-                folder, name = exits.enter_context(self._open_folder(identifier))
+                folder, name = self._open_folder(identifier)
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISREG(status.st_mode):
                     raise FileNotFoundError
             except OSError as error:
                 raise self._explain("look for", identifier)(error) from error
             yield folder, name, status
+        finally:
+            if folder >= 0:
+                os.close(folder)
 
     @contextlib.contextmanager
     def _target(self, identifier: str) -> Iterator[tuple[int, str]]:
         """The open folder of a resource, created if missing, and the name of its file."""
-        with contextlib.ExitStack() as exits:
-            with self._explaining("store", identifier):
-                folder, name = exits.enter_context(self._open_folder(identifier, create=True))
+        with self._explaining("store", identifier):
+            folder, name = self._open_folder(identifier, create=True)
+        try:
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=folder)  # an empty folder of that name
             yield folder, name
+        finally:
+            os.close(folder)
 
     def _open_file(self, identifier: str) -> OpenedFile:
         with self._locate(identifier) as (folder, name, _), self._explaining("read", identifier):

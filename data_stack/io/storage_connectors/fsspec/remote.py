@@ -210,10 +210,8 @@ class RemoteFiles:
         """The time of the file system, in seconds since 1970: that of a new file."""
         path = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
         self.put(path, b"")
-        try:
-            info = self.info(path)
-        finally:
-            self.delete(path)
+        info = self.info(path)
+        self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
