@@ -41,7 +41,7 @@ from data_stack.util.request_limit import check_request
 MAX_PIXELS = 89_478_485
 _MAY_BE_TURNED = (b"Exif", b"Orientation", b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 
-#: Remembers, since a search takes as long as a small picture.
+#: Cached: to search the path takes as long as to decode a small picture.
 _find_spec = functools.cache(find_spec)
 
 

@@ -99,7 +99,7 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
         return files
     columns = {field.name: partition_column(field, files) for field in fields}
     if len(fields) == len(predicate.fields):  # it needs partition columns only
-        mask = predicate.mask(selecting.TypedColumns(columns, _times(schema, predicate)))
+        mask = predicate.mask(selecting.TypedColumns(columns, _types_to_tell(schema, predicate)))
     elif predicate.bound is not None:
         types = _types_of(schema, predicate)
         guarantees = [
@@ -119,7 +119,7 @@ def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
     return selecting.types_seen(predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields]))
 
 
-def _times(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
+def _types_to_tell(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
     """The types of the columns of a predicate whose values do not tell them."""
     return {name: type_ for name in predicate.fields if selecting.is_seen_otherwise(type_ := schema[name].arrow_type())}
 
@@ -154,7 +154,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(selecting.TypedColumns(values, _times(groups.schema, predicate)))
+            mask = predicate.mask(selecting.TypedColumns(values, _types_to_tell(groups.schema, predicate)))
         except PredicateError as error:
             where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
             raise ConfigError(f"{where}: {error.reason}") from error
