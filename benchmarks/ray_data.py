@@ -11,7 +11,6 @@ Cases:
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import tempfile
@@ -55,11 +54,12 @@ class Sorted(DatasetFactory):
         return SequenceDatasetIterator([sorted(prepared)])
 
 
-def prepare(engine: Any, folder: Path, number: int) -> float:
+def prepare(engine: Any, folder: Path) -> float:
     """Seconds of a preparation into a new store."""
-    started = time.perf_counter()
-    Sorted(FileStorageConnector(folder / str(number))).prepare(engine=engine, progress=False)
-    return time.perf_counter() - started
+    with tempfile.TemporaryDirectory(dir=folder) as store:  # 1,000 longer shards are 4 GB
+        started = time.perf_counter()
+        Sorted(FileStorageConnector(store)).prepare(engine=engine, progress=False)
+        return time.perf_counter() - started
 
 
 def write_images(folder: Path, n_images: int) -> None:
@@ -84,7 +84,7 @@ def read(dataset: Any) -> float:
 
 def main() -> None:
     """Measure both."""
-    given, results, number = parser_of(__doc__, ["preparation", "reading"]).parse_args(), Results(), itertools.count()
+    given, results = parser_of(__doc__, ["preparation", "reading"]).parse_args(), Results()
     print(machine())
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     warnings.simplefilter("ignore")
@@ -98,7 +98,7 @@ def main() -> None:
             Sorted.n_shards = 100 if given.small else 1000
             for case, Sorted.n_numbers in (("preparation", 50_000), ("preparation, longer", 500_000)):
                 engines = {"ours: Ray": RayEngine(), "ours: processes": ProcessEngine(n_processors)}
-                ways = {way: lambda engine=engine: prepare(engine, folder, next(number)) for way, engine in engines.items()}
+                ways = {way: lambda engine=engine: prepare(engine, folder) for way, engine in engines.items()}
                 for way, figures in in_turn(case, ways, given.rounds, results).items():
                     results.keep(case, way, figures, "s")
                 results.print(case, "ours: processes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from data_stack.exception import TaskError
 from data_stack.factories.engine import PreparationEngine
 from data_stack.testing import EngineContract
 
@@ -39,6 +41,28 @@ class TestRayEngine(EngineContract):
     @pytest.fixture
     def kill_node(self, ray_nodes: Any) -> Callable[[int], None]:
         return lambda driver: ray_nodes.remove_node(next(iter(ray_nodes.worker_nodes)), allow_graceful=False)
+
+
+@pytest.mark.parametrize("n_deaths", [2, 99])
+def test_of_a_group_whose_actor_dies_each_task_is_attempted_alone(
+    engine: PreparationEngine, tmp_path: Path, n_deaths: int
+) -> None:
+    def die_at_forty(number: int) -> int:
+        if number == 40:
+            with (tmp_path / "deaths").open("a") as deaths:
+                if deaths.tell() < n_deaths:
+                    os.write(deaths.fileno(), b".")
+                    os._exit(3)
+        return number
+
+    run = engine.run(die_at_forty, {f"number {i}": i for i in range(60)}, title="quick")
+
+    if n_deaths == 2:  # with others, and alone
+        assert sorted(number for _, number in run) == list(range(60))
+    else:
+        with pytest.raises(TaskError) as caught:
+            list(run)
+        assert (caught.value.task, caught.value.n_attempts) == ("number 40", 2)
 
 
 @pytest.mark.full

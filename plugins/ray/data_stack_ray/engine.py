@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -21,18 +22,16 @@ logger = logging.getLogger("data_stack")
 
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 10.0
-#: Tasks that take less on average wait in their actor, one each: Ray takes a millisecond or two to send the next one.
-_QUICK_SECONDS = 0.1
-
-#: What an actor does, and the task that waits behind it: what it will return, and the task; None: it starts.
-_Work = deque[tuple[Any, str | None]]
+#: What a group of quick tasks takes, which an actor attempts in one call.
+_GROUP_SECONDS = 0.1
 
 
 class RayEngine(PreparationEngine):
     """Runs tasks in actors of Ray, on all nodes of a cluster.
 
     There is an actor for each processor that Ray has at the time, as long as tasks are waiting, so nodes may join, leave and die.
-    A task that raises, or whose actor or node dies, is attempted again, by another actor. Actors need data_stack, this package
+    A task that raises, or whose actor or node dies, is attempted again, by another actor. Quick tasks go to an actor in groups;
+    if it dies, those of the group are attempted one by one, and only that counts. Actors need data_stack, this package
     and the modules of the dataset at the same versions; functions and classes of a script or a notebook are sent by value. When
     the run ends early, actors that are at work are killed.
 
@@ -62,48 +61,48 @@ class RayEngine(PreparationEngine):
 
     def run(self, work: Callable[[Any], Any], tasks: Mapping[str, Any], *, title: str) -> Generator[tuple[str, Any], None, None]:
         package = pack(work)
-        waiting, failures, n_done = deque(tasks), Counter[str](), 0
+        waiting, suspects, failures = deque(tasks), set[str](), Counter[str]()
         with ray_session(self._address):
             sent = ray.put(package)
-            actors: dict[Any, _Work] = {}  # by actor
-            started, n_wanted, looked_at = time.monotonic(), 0, -_LOOK_SECONDS
+            groups: dict[Any, _Group] = {}  # by what Ray will return; each has an actor of its own
+            n_wanted, looked_at = 0, -_LOOK_SECONDS
             try:
-                while waiting or any(name is not None for work in actors.values() for _, name in work):
+                while waiting or any(group.names for group in groups.values()):
                     if time.monotonic() - looked_at >= _LOOK_SECONDS:
                         n_wanted, looked_at = self._n_wanted(), time.monotonic()
-                    n_starting = sum(work[0][1] is None for work in actors.values())
-                    for _ in range(min(n_wanted - len(actors), len(waiting) - n_starting)):
+                    n_starting = sum(not group.names for group in groups.values())
+                    for _ in range(min(n_wanted - len(groups), len(waiting) - n_starting)):
                         actor = self._actors.remote()
-                        actors[actor] = deque([(actor.wait.remote(), None)])
-                    of_actors = {work[0][0]: actor for actor, work in actors.items()}
-                    for reference in ray.wait([*of_actors], timeout=_LOOK_SECONDS)[0]:
-                        actor = of_actors[reference]
-                        _, name = actors[actor].popleft()
-                        result, failure = _end_of(reference)
-                        n_done += name is not None
-                        if failure is None:
-                            is_quick = (time.monotonic() - started) * n_wanted < _QUICK_SECONDS * n_done
-                            while waiting and len(actors[actor]) < 1 + is_quick:
-                                following = waiting.popleft()
-                                attempt = actor.attempt.options(name=f"{title}: {following}")
-                                actors[actor].append((attempt.remote(sent, tasks[following]), following))
+                        groups[actor.wait.remote()] = _Group(actor, [])
+                    for reference in ray.wait([*groups], timeout=_LOOK_SECONDS)[0]:
+                        group = groups.pop(reference)
+                        results, death = _end_of(reference)
+                        if death is None and waiting:
+                            n_most = min(group.n_next(), len(waiting) // n_wanted)
+                            names = [waiting.popleft()]
+                            while len(names) < n_most and not suspects & {names[0], waiting[0]}:
+                                names.append(waiting.popleft())
+                            attempts = group.actor.attempt.options(name=f"{title}: {names[0]}")
+                            groups[attempts.remote(sent, [tasks[name] for name in names])] = _Group(group.actor, names)
                         else:
-                            waiting.extendleft(following for _, following in actors[actor] if following is not None)
-                            actors[actor].clear()
-                        if not actors[actor]:
-                            ray.kill(actor)
-                            del actors[actor]
-                        if failure is None and name is not None:
-                            yield name, result
-                        elif failure is not None and (name is not None or waiting):
-                            name = waiting.popleft() if name is None else name  # of an actor that does not start: any task
+                            ray.kill(group.actor)
+                        if death is not None and len(group.names) > 1:
+                            suspects.update(group.names)
+                            waiting.extend(group.names)
+                        elif death is not None and (group.names or waiting):
+                            group.names = group.names or [waiting.popleft()]  # of an actor that does not start: any task
+                            results = [(None, death)]
+                        for name, (result, failure) in zip(group.names, results, strict=False):
+                            if failure is None:
+                                yield name, result
+                                continue
                             failures[name] += 1
                             if failures[name] >= self.attempts:
                                 raise failure.error(name, failures[name])
                             logger.warning("%s: attempt %d %s; trying again", name, failures[name], failure.problem)
                             waiting.append(name)
             finally:
-                _kill(actors)
+                _kill(groups)
 
     def _n_wanted(self) -> int:
         """How many actors the processors suffice for that Ray has now, on all nodes; at least one."""
@@ -111,17 +110,30 @@ class RayEngine(PreparationEngine):
         return max(1, int(n_cpus / self._n_cpus))
 
 
-def _end_of(reference: Any) -> tuple[Any, Failure | None]:
-    """Result and failure of what an actor has done; None of its start."""
+@dataclass
+class _Group:
+    """Tasks that an actor attempts in one call; none: it starts."""
+
+    actor: Any
+    names: list[str]
+    sent_at: float = field(default_factory=time.monotonic)
+
+    def n_next(self) -> int:
+        """How many tasks like these take a moment together: Ray takes a millisecond or two for each call."""
+        return int(_GROUP_SECONDS * len(self.names) / (time.monotonic() - self.sent_at))
+
+
+def _end_of(reference: Any) -> tuple[list[tuple[Any, Failure | None]], Failure | None]:
+    """Results and failures of a group's tasks, and how the group died, or None."""
     try:
-        return ray.get(reference) or (None, None)
-    except RayError as error:  # the actor or its node died, or its result cannot be sent
-        return None, Failure(f"ended in Ray: {type(error).__name__}: {error!s:.1000}")
+        return ray.get(reference) or [], None
+    except RayError as error:  # the actor or its node died, or its results cannot be sent
+        return [], Failure(f"ended in Ray: {type(error).__name__}: {error!s:.1000}")
 
 
-def _kill(actors: Mapping[Any, _Work]) -> None:
+def _kill(groups: Mapping[Any, _Group]) -> None:
     """Kill actors, and wait until Ray has lost them. Cancelling their tasks now and then ends this process (Ray 2.60)."""
-    for actor in actors:
-        ray.kill(actor)
-    if references := [reference for work in actors.values() for reference, _ in work]:
-        ray.wait(references, num_returns=len(references), timeout=_GRACE_SECONDS, fetch_local=False)
+    for group in groups.values():
+        ray.kill(group.actor)
+    if groups:
+        ray.wait([*groups], num_returns=len(groups), timeout=_GRACE_SECONDS, fetch_local=False)
