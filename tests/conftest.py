@@ -85,10 +85,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Runs the tests of a file in one process, and all tests of Spark, so that there is one Java machine, and all of Ray."""
+    """Runs the tests of a file in one process, and all tests of Spark, so that there is one Java machine, and all of Ray.
+
+    In full, a test of ``tests/faults`` takes minutes, so each runs where there is room.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
+        if FULL and file.startswith(("tests/faults/", "tests/fuzz/", "tests/differential/")):
+            return nodeid
         return next((folder for folder in ("tests/spark", "tests/ray") if file.startswith(f"{folder}/")), file)
 
 
