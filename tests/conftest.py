@@ -161,7 +161,7 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
 
 @pytest.fixture(scope="session")
 def mongodb_server() -> Iterator[MongoDBServer]:
-    """A standalone MongoDB. Not to be killed or frozen."""
+    """A standalone MongoDB. Not to be killed, nor left frozen."""
     with MongoDBServer(folder=folder_in_memory()) as server:
         yield server
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -15,25 +15,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sharded_dataset
-from process_harness import run_python, start_python, until
+from process_harness import Process, run_python, until
 from sharded_dataset import N_SHARDS, Random, Sharded
 from sizes import sized
 
 from data_stack.exception import PreparationError
 from data_stack.factories.code_digest import code_digest, find_changed_module, module_digests
 from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.processes.fork_server import ForkedProcess
 
 
-def started(store: Path, what: str, **environment: str) -> subprocess.Popen[str]:
-    return start_python(sharded_dataset.__file__, store, what, **environment)
+def started(store: Path, what: str) -> Process:
+    """A process that prepares the dataset, and says so."""
+    answer, output = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    return Process(ForkedProcess("sharded_dataset:main", [str(store), what], output=output), answer, output)
 
 
-def test_processes_that_start_at_once_do_the_work_once(tmp_path: Path, log: Path) -> None:
+def test_processes_that_start_at_once_do_the_work_once(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n_processes = sized(3, 8)
-    running = [started(tmp_path / "store", "none", SHARDED_PAUSE="0.1") for _ in range(n_processes)]
+    monkeypatch.setenv("SHARDED_PAUSE", "0.1")
+    running = [started(tmp_path / "store", "none") for _ in range(n_processes)]
 
-    outputs = [process.communicate()[0] for process in running]
+    outputs = [process.wait().output for process in running]
 
     assert sorted(outputs) == ["prepared\n"] + ["ready\n"] * (n_processes - 1)
     assert len(log.read_text().splitlines()) == N_SHARDS
@@ -48,28 +51,32 @@ def test_processes_without_leases_and_with_different_results_never_mix_them(tmp_
         return all(first == second for ((first, second),) in factory.get_dataset_iterator()[0])
 
     running = [started(tmp_path / "store", "unleased") for _ in range(sized(3, 8))]
-    while any(process.poll() is None for process in running):
+    while any(process.is_running() for process in running):
         assert not factory.is_ready() or is_right()
         time.sleep(0.005)
-    ends = [(*process.communicate(), process.returncode) for process in running]
+    ends = [process.wait() for process in running]
 
-    assert all(code == 0 for _, _, code in ends), ends
+    assert [end.status for end in ends] == [0] * len(ends), ends
     assert factory.is_ready()
     assert is_right()
 
 
-def test_a_waiting_process_takes_over_when_the_holder_of_the_lease_is_killed(tmp_path: Path, log: Path) -> None:
-    holder = started(tmp_path / "store", "none", SHARDED_PAUSE="60")
+def test_a_waiting_process_takes_over_when_the_holder_of_the_lease_is_killed(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDED_PAUSE", "60")
+    holder = started(tmp_path / "store", "none")
     assert until(lambda: log.read_text() != "")
+    monkeypatch.delenv("SHARDED_PAUSE")
     waiting = started(tmp_path / "store", "none")
-    time.sleep(2)
-    assert waiting.poll() is None
+    time.sleep(0.5)
+    assert waiting.is_running()
     assert len(log.read_text().splitlines()) == 1
 
     holder.kill()
 
-    assert waiting.communicate()[0] == "prepared\n"
-    assert holder.communicate()[0] == ""
+    assert waiting.wait().output == "prepared\n"
+    assert holder.wait().was_killed
     assert Sharded(FileStorageConnector(tmp_path / "store")).verify() == []
 
 

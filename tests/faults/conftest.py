@@ -11,7 +11,6 @@ from typing import TypeAlias
 import fault_dataset
 import pytest
 from fault_stores import CachedStores, FileStores, MongoDBStores, S3Stores, StoreKind
-from mongodb_server import MongoDBServer, folder_in_memory
 from process_harness import Harness
 from s3_server import ACCESS_KEY, SECRET_KEY
 from sizes import FULL
@@ -49,13 +48,6 @@ def sources(open_folder: Path) -> str:
     return str(fault_dataset.write_sources(folder))
 
 
-@pytest.fixture(scope="session")
-def quick_mongodb() -> Iterator[MongoDBServer]:
-    """A server whose disk and journal take no time: its clients are killed, not its power is cut."""
-    with MongoDBServer(folder=folder_in_memory(), arguments=["--journalCommitInterval", "5"]) as server:
-        yield server
-
-
 @pytest.fixture
 def s3_login(monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials of the S3 server in the environment."""
@@ -72,8 +64,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path, s3_login: None) -> St
         return CachedStores(tmp_path)
     if request.param == "s3":
         return S3Stores(request.getfixturevalue("s3_server"))
-    server: MongoDBServer = request.getfixturevalue("quick_mongodb")
-    return MongoDBStores(server.uri())
+    return MongoDBStores(request.getfixturevalue("mongodb_server").uri())
 
 
 @pytest.fixture

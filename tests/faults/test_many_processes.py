@@ -38,10 +38,10 @@ def finish(processes: Harness, running: list[Process], stores: StoreKind, store:
 def test_of_many_that_prepare_and_read_at_once_none_reads_wrong_though_some_are_killed(
     processes: Harness, stores: StoreKind, sources: str, figures: Counter[str], leases: bool
 ) -> None:
-    chance, n_kills = random.Random(SEED), sized(6, 10, cost=stores.cost)
+    chance, n_kills = random.Random(SEED), sized(4, 10, cost=stores.cost)
     for _ in range(sized(1, 5)):
         store = {**stores.new(), "leases": leases}
-        running = start(processes, sized(4, 16) // stores.slowness, store, sources)
+        running = start(processes, sized(3, 16) // stores.slowness, store, sources)
         for _ in range(n_kills):
             time.sleep(chance.uniform(0, 0.06))
             victim = running.pop(chance.randrange(len(running)))

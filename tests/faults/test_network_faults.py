@@ -18,7 +18,7 @@ from sizes import FULL, SEED, sized
 from data_stack.exception import DataStackError, StorageUnavailableError
 from data_stack.testing.storage import content
 
-TIMEOUT_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0 if FULL else 1.0
 #: What may be added to a timeout: the driver's bookkeeping, on a machine that stands still for seconds now and then.
 GRACE_SECONDS = 30.0
 OLD, NEW = version_of(1), version_of(2)
@@ -43,7 +43,7 @@ class Behind:
 
 @pytest.fixture(params=["mongodb", pytest.param("s3", marks=pytest.mark.full)])
 def behind(request: pytest.FixtureRequest, s3_login: None) -> Iterator[Behind]:
-    server = request.getfixturevalue("quick_mongodb" if request.param == "mongodb" else "s3_server")
+    server = request.getfixturevalue("mongodb_server" if request.param == "mongodb" else "s3_server")
     stores: StoreKind = MongoDBStores(server.uri()) if request.param == "mongodb" else S3Stores(server)
     with FaultyTCPProxy("127.0.0.1", server.port) as proxy:
         yield Behind(stores, server.port, proxy)

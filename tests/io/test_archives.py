@@ -42,7 +42,7 @@ FILES = {
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
-    "xz": lzma.compress,
+    "xz": lambda data: lzma.compress(data, preset=0),
     "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
 }
 
@@ -119,7 +119,7 @@ ARCHIVES = {
 
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_compressed_streams_are_read_as_one_and_zeros_behind_them_are_padding(compression: str) -> None:
-    data, compress = random.Random(1).randbytes(1 << 20) + bytes(3 << 20), COMPRESS[compression]
+    data, compress = random.Random(1).randbytes(1 << 18) + bytes(3 << 18), COMPRESS[compression]
 
     with open_decompressed(io.BytesIO(compress(data) + compress(b"") + compress(b"two") + bytes(1000))) as stream:
         assert stream.read() == data + b"two"
@@ -285,7 +285,7 @@ def test_a_special_file_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_a_bomb_gives_bounded_chunks_and_is_refused_inside_of_a_tar(compression: str) -> None:
     compress = COMPRESS[compression]
-    bomb, header = compress(bytes(40 << 20)), member("big", bytes(40 << 20))[:512]
+    bomb, header = compress(bytes(24 << 20)), member("big", bytes(24 << 20))[:512]
 
     with open_decompressed(io.BytesIO(bomb)) as stream:
         tracemalloc.start()
@@ -432,7 +432,7 @@ def test_what_is_cut_short_anywhere_is_an_error(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [*COMPRESS, "zip"])
 def test_a_flipped_bit_is_an_error_or_changes_no_content(kind: str) -> None:
-    for data in each_flip(WHOLE[kind], sized(3, 1)):
+    for data in each_flip(WHOLE[kind], sized(5, 1)):
         with contextlib.suppress(ArchiveError):
             assert read_all(kind, data) == read_all(kind, WHOLE[kind])  # a time stamp or a name
 

@@ -88,8 +88,8 @@ def test_a_function_reads_the_bytes_in_another_process() -> None:
 
 @pytest.mark.parametrize("function", ["crash", "hang"])
 def test_what_crashes_or_hangs_there_is_an_error_that_names_the_file(function: str) -> None:
-    with pytest.raises(DatasetFileCorruptError, match=r"'song.h5' cannot be read: .* crashed, or took more than 1 s"):
-        apart(function, seconds=1.0)
+    with pytest.raises(DatasetFileCorruptError, match=r"'song.h5' cannot be read: .* crashed, or took more than "):
+        apart(function, seconds=0.3)
 
     assert apart("read_all") == len(DATA)  # the next run works
 
@@ -99,15 +99,15 @@ def test_the_processor_time_of_reading_for_it_counts() -> None:
 
     def read_slowly(offset: int, size: int) -> bytes:
         begin = time.thread_time()
-        while time.thread_time() < begin + 0.05:
+        while time.thread_time() < begin + 0.02:
             pass
         spans.append(time.thread_time() - begin)
         return DATA[offset : offset + size]
 
-    with pytest.raises(DatasetFileCorruptError, match=r"took more than 1 s of processor time"):
-        apart("read_for_ever", seconds=1.0, read_at=read_slowly)
+    with pytest.raises(DatasetFileCorruptError, match=r"took more than . s of processor time"):
+        apart("read_for_ever", seconds=0.4, read_at=read_slowly)
 
-    assert sum(spans[:-1]) < 1.0
+    assert sum(spans[:-1]) < 0.4
 
 
 def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() -> None:

@@ -105,6 +105,9 @@ class Process:
         self._forked, self._answer, self._output = forked, answer, output
         self.kill = forked.kill
 
+    def is_running(self) -> bool:
+        return self._forked.poll() is None
+
     def wait(self, timeout_seconds: float = PATIENCE_SECONDS) -> Outcome:
         """Wait for its end; if that takes too long kill it, and have the stacks of its threads in ``output``."""
         status = self._forked.poll(timeout_seconds)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -94,10 +93,3 @@ def main(folder: str, engine: str) -> None:
         factory = Random(type("Unleased", (FileStorageConnector,), {"lease": StorageConnector.lease})(folder))
     report = factory.prepare(progress=False)
     print("ready" if report.already_ready else "prepared")
-
-
-if __name__ == "__main__":
-    # So that processes get the factory by its name, and those who open the dataset find the same class.
-    import sharded_dataset
-
-    sharded_dataset.main(*sys.argv[1:])

@@ -19,7 +19,7 @@ import gridfs
 import pytest
 from bson import Binary, Int64, ObjectId, Regex
 from mongodb_commands import kill_at_command, meanwhile
-from mongodb_server import MongoDBServer, folder_in_memory
+from mongodb_server import MongoDBServer
 from process_harness import frozen, run_python, until
 from pymongo.database import Database
 from sizes import FULL
@@ -237,26 +237,11 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
 LONG = hashlib.shake_128(b"content").digest(40 * CHUNK_BYTES + 1234)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MongoDBServer]:
-    """One of this module's own, to be killed and frozen."""
-    with MongoDBServer(folder=folder_in_memory()) as server:
-        yield server
-
-
-@pytest.fixture
-def database(server: MongoDBServer, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = "test_" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
-    yield name
-    with server.client() as client:
-        client.drop_database(name)
-
-
 # ---------------------------------------------------------------------- a server that hangs
 
 
-def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServer, database: str) -> None:
-    with MongoDBStorageConnector(server.uri(database), timeout_seconds=1.0, chunk_bytes=CHUNK_BYTES) as connector:
+def test_every_operation_ends_in_time_when_the_server_hangs(mongodb_server: MongoDBServer, mongodb: Database[Any]) -> None:
+    with MongoDBStorageConnector(mongodb_server.uri(mongodb.name), timeout_seconds=1.0, chunk_bytes=CHUNK_BYTES) as connector:
         connector.set_resource("large", LONG)
         resource = connector.get_resource("large")
         lease = connector.lease("lease").__enter__()
@@ -276,9 +261,10 @@ def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServe
                 operation()
             return time.monotonic() - start
 
-        with frozen(server.pid), ThreadPoolExecutor(len(operations)) as threads:
+        with frozen(mongodb_server.pid), ThreadPoolExecutor(len(operations) + 1) as threads:
+            leased = threads.submit(lease.acquire)
             seconds = list(threads.map(attempt, operations))
-            assert lease.acquire()  # who cannot write a lease works without
+            assert leased.result()  # who cannot write a lease works without
 
         assert max(seconds) < 26
         assert resource.read() == LONG  # it is there again
@@ -297,14 +283,16 @@ LOST: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fault", LOST, ids=["connection closed", "shutting down", "not replicated", "shut down after it"])
-def test_a_publication_whose_answer_is_lost_is_told_truly(server: MongoDBServer, database: str, fault: dict[str, Any]) -> None:
+def test_a_publication_whose_answer_is_lost_is_told_truly(
+    mongodb_server: MongoDBServer, mongodb: Database[Any], fault: dict[str, Any]
+) -> None:
     # the driver asks again how a server is that said it is shutting down; a real one would be away meanwhile
     with MongoDBStorageConnector(
-        server.uri(database, heartbeatFrequencyMS=500), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
+        mongodb_server.uri(mongodb.name, heartbeatFrequencyMS=500), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
     ) as connector:
         for data in (b"small", LONG):
             connector.set_resource("a", b"old")
-            server.fail(["findAndModify"], **fault)
+            mongodb_server.fail(["findAndModify"], **fault)
 
             try:
                 connector.set_resource("a", data)
@@ -314,24 +302,24 @@ def test_a_publication_whose_answer_is_lost_is_told_truly(server: MongoDBServer,
 
             found = content(connector, "a")
             assert found == data if is_told else found in (b"old", data)
-            server.fail(["findAndModify"], times=0)
+            mongodb_server.fail(["findAndModify"], times=0)
         connector.set_resource("a", b"old")
         connector.collect_garbage(0)
         assert content(connector, "a") == b"old"
 
 
-def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(server: MongoDBServer, database: str) -> None:
-    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(mongodb_server: MongoDBServer, mongodb: Database[Any]) -> None:
+    with MongoDBStorageConnector(mongodb_server.uri(mongodb.name), chunk_bytes=CHUNK_BYTES) as connector:
         connector.set_resource("a", LONG)
-        server.fail(["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack")
+        mongodb_server.fail(["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack")
 
         # The server has been asked to publish, and has not begun; the writer dies, and others sweep.
         writer = os.fork()
         if writer == 0:
             connector.set_resource("a", iter([LONG[1:]]))
             os._exit(0)
-        with server.client() as client:
-            assert until(lambda: client[database]["data_stack.files"].count_documents({}) == 2)
+        with mongodb_server.client() as client:
+            assert until(lambda: mongodb["data_stack.files"].count_documents({}) == 2)
             operations: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": {"command.findAndModify": {"$exists": True}}}]
             assert until(lambda: any(client.admin.aggregate(operations)))
             os.kill(writer, signal.SIGKILL)
@@ -344,14 +332,16 @@ def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(server: Mongo
         assert content(connector, "a") == LONG[1:]
 
 
-def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(server: MongoDBServer, database: str) -> None:
-    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
+def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(
+    mongodb_server: MongoDBServer, mongodb: Database[Any]
+) -> None:
+    with MongoDBStorageConnector(mongodb_server.uri(mongodb.name), chunk_bytes=CHUNK_BYTES) as connector:
         connector.set_resource("a", LONG)
-        fail = partial(server.fail, ["find"], times=100, errorCode=1, appName="data_stack")
+        fail = partial(mongodb_server.fail, ["find"], times=100, errorCode=1, appName="data_stack")
         with meanwhile("answered", "findAndModify .resources", fail):
             with pytest.raises(StorageUnavailableError, match="published whole"):
                 connector.set_resource("a", iter([LONG[1:]]))
-        server.fail(["find"], times=0)
+        mongodb_server.fail(["find"], times=0)
 
         assert content(connector, "a") == LONG[1:]
         connector.collect_garbage(0)
