@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -125,13 +125,19 @@ N_CHUNKS = 10 if FULL else 1
 """Processes, one after the other on each processor, so that what leaks or hoards memory in one is noticed."""
 
 
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with Harness(tmp_path_factory.mktemp("harness")) as harness:
+        yield harness
+
+
 @pytest.mark.timeout(4 * 3600 if FULL else 150)
 @pytest.mark.parametrize(("kind", "n_mutants"), [("records", 50_000 if FULL else 60), ("files", 90_000 if FULL else 100)])
 def test_a_mutant_is_the_truth_or_an_error_of_ours(
-    kind: str, n_mutants: int, tmp_path: Path, record_property: Callable[[str, object], None]
+    kind: str, n_mutants: int, processes: Harness, record_property: Callable[[str, object], None]
 ) -> None:
     chunk = n_mutants // N_CHUNKS
-    with Harness(tmp_path) as processes, ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
 
         def run(first: int) -> tuple[dict[str, int], list[str]]:
             outcome = processes.run("fuzz_child:run", kind, SEED, first, first + chunk, timeout_seconds=3600 if FULL else 140)

@@ -21,7 +21,7 @@ def slow(sample):
 
 def train():
     numbers = SequenceDatasetIterator([np.arange(100_000)]).map(slow)
-    loader = Loader(numbers, 25, worker_kind=sys.argv[1], workers=None if sys.argv[1] in ("auto", "inline") else 2)
+    loader = Loader(numbers, 5, worker_kind=sys.argv[1], workers=None if sys.argv[1] in ("auto", "inline") else 2)
     for batch in loader:
         print("batch", flush=True)
 

@@ -32,6 +32,13 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> None:
+    """What other tests left is looked through once."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     """No test leaves a process, thread, descriptor or piece of shared memory behind."""
@@ -309,7 +316,7 @@ for _ in range(ROUNDS):
 
 def test_ctrl_c_leaves_nothing_behind() -> None:
     chance = random.Random(SEED)
-    n_rounds = sized(8, 40)
+    n_rounds = sized(5, 40)
     with start_python("-u", "-W", "error", "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))) as script:
         assert script.stdout is not None
         lines = []

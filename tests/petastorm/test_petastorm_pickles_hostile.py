@@ -175,9 +175,8 @@ def test_an_index_of_anything_but_values_and_row_groups_is_refused(name: str) ->
 def test_a_deep_or_endless_tuple_as_a_key_is_never_hashed() -> None:
     for key in (b")" + b"\x85" * 100_000, LAUGHS):
         for data in (b"}(" + key + b"Nu.", b"(" + key + b"Nd.", b"\x8f(" + key + b"\x90.", b"}" + key + b"Ns."):
-            for read in READERS:
-                with pytest.raises(DatasetFileCorruptError, match="never runs a pickle"):
-                    read(b"\x80\x04" + data)
+            with pytest.raises(DatasetFileCorruptError, match="never runs a pickle"):
+                read_pickled_indexes(b"\x80\x04" + data)
 
 
 #: A set of many ordinals, in the memo.

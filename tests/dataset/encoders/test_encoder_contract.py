@@ -136,7 +136,6 @@ def damaged_states() -> list[Any]:
         *(changed(kind=kind) for kind in ("os.system", "categorical", deep)),
         *(changed(config=config) for config in configs),
         *(changed(learned=each) for each in learned),
-        changed(kind="sklearn", config={"transformer": {"sklearn": {"class": "StandardScaler"}}}),
         *({**encoder.state(), part: wrong} for encoder, part, wrong in others),
     ]
 

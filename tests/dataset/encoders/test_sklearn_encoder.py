@@ -121,7 +121,7 @@ def test_a_state_that_names_another_function_or_is_damaged_is_refused_before_it_
     state = SklearnEncoder(StandardScaler()).state()
     forged = [base64.b64encode(skops.io.dumps(FunctionTransformer(called))).decode() for called in (os.system, eval)]
 
-    for text in (*forged, None, 7, "", "no base 64", base64.b64encode(b"no archive").decode()):
+    for text in (*forged, {"class": "StandardScaler"}, None, 7, "", "no base 64", base64.b64encode(b"no archive").decode()):
         state["config"]["transformer"]["sklearn"] = text
         with pytest.raises(ConfigError):
             encoder_from_state(state)
