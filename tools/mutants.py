@@ -51,10 +51,14 @@ _FILE = [f"{_CONNECTORS}/test_file.py", f"{_CONTRACTS}::TestStoresThatFreeLeases
 _OTHERS_OF_WRITER = [f"{_IO}/retriever/test_http_retrieval.py", f"{_CONTRACTS}::TestStoresOfOneProcess"]
 _OTHERS_OF_WRITER += [f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"]
 _OTHERS_OF_WRITER += [f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"]
+_OTHERS_OF_RECORDS = ["tests/formats/records/test_sharded_records.py", "tests/formats/records/test_granular_records.py"]
+_OTHERS_OF_RECORDS += ["tests/formats/test_maps_of_decoded_samples.py", "tests/formats/test_windows_of_rows.py"]
+_OTHERS_OF_RECORDS += ["tests/loader/test_loader_remote.py"]
 _LOADER = "tests/loader/test_loader"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30", "--hypothesis-seed=0"]
-_PYTEST += ["-k", "not mongodb and not s3 and not sftp and not into_a_bucket and not TestProcessEngine"]
+_SKIPPED = "mongodb", "s3", "sftp", "into_a_bucket", "TestProcessEngine", "refused_at_any_call"
+_PYTEST += ["-k", " and ".join(f"not {each}" for each in _SKIPPED)]
 #: Module and its test files, what protects stored data first.
 TARGETS: dict[str, list[str]] = {
     "io/integrity": [f"{_IO}/test_integrity.py", f"{_IO}/test_resources.py", _FILE[0]],
@@ -64,8 +68,8 @@ TARGETS: dict[str, list[str]] = {
     "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py"],
     "io/storage_connectors/file": _FILE,
     "io/storage_connectors/writer": [*_FILE, *_OTHERS_OF_WRITER],
-    "formats/records/writer": [f"{_RECORDS}_writer.py"],
-    "formats/records/reader": [f"{_RECORDS}_reader.py", f"{_RECORDS}_reader_damage.py"],
+    "formats/records/writer": [f"{_RECORDS}_writer.py", *_OTHERS_OF_RECORDS[:2]],
+    "formats/records/reader": [f"{_RECORDS}_reader.py", f"{_RECORDS}_reader_damage.py", *_OTHERS_OF_RECORDS],
     "loader/plan": [f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
     "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],

@@ -42,6 +42,8 @@ BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
 #: Of a block, as messages name it.
 ALGORITHM: Final = "xxh3-64"
+#: Smaller pieces are hashed in the caller: passing them on takes longer.
+_MIN_THREAD_BYTES: Final = 1 << 18
 
 
 #: The digest of one block, 8 bytes.
@@ -63,7 +65,7 @@ def unseal_json(path: str) -> dict[str, Any]:
     """The JSON object in a file of :func:`seal_json`; an empty one if the file is missing, foreign or damaged."""
     with contextlib.suppress(OSError, ValueError):
         with open_descriptor(path, os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
-            data = os.read(handle, 1 << 16)
+            data = os.read(handle, BLOCK_BYTES)
         if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
             record = json.loads(data[DIGEST_BYTES:])
             if isinstance(record, dict):
@@ -149,19 +151,18 @@ class Digest:
         self._sha256, self._blocks = hashlib.sha256(), BlockDigests()
         self._task: Future[None] | None = None
 
-    def update(self, data: Any, *, is_fixed: bool | None = None) -> None:
+    def update(self, data: Any, *, is_fixed: bool = False) -> None:
         """Add the next bytes.
 
         Args:
             data: the bytes.
-            is_fixed: whether they never change, so that a thread may read them later; default: if they are ``bytes``.
+            is_fixed: whether they never change, so that a thread may read them later, as it may read ``bytes``.
         """
         view = memoryview(data).cast("B")
         self.size += len(view)
         self._blocks.update(view)
         self._wait()
-        # Smaller pieces are hashed in the caller: passing them on takes longer.
-        if len(view) >= 1 << 18 and (isinstance(data, bytes) if is_fixed is None else is_fixed):
+        if len(view) >= _MIN_THREAD_BYTES and (is_fixed or isinstance(data, bytes)):
             self._task = waiting.submit(self._sha256.update, view)
         else:
             self._sha256.update(view)
@@ -181,15 +182,15 @@ class Digest:
         """Wait until all bytes are hashed."""
         if self._task is not None:
             self._task.result()
-            self._task = None
 
 
 #: A file written so recently may change again without a change of its times.
 _RESTLESS_NS: Final = 2 * 10**9
 
 
-#: SHA-256 of local files by device, inode, size and both times.
+#: SHA-256 of local files by device, inode, size and both times; and how many are remembered, which takes some 50 MB.
 _OF_FILES: Final[dict[tuple[int, ...], str]] = {}
+_MAX_OF_FILES: Final = 1 << 17
 
 
 def content_of_resource(resource: StreamedResource) -> str:
@@ -207,8 +208,7 @@ def content_of_resource(resource: StreamedResource) -> str:
     started = time.time_ns()
     digest = _digest(resource)
     if status is not None and max(status[3:]) <= started - _RESTLESS_NS and _status(resource) == status:
-        # Limit of the files remembered, which take some 50 MB.
-        if len(_OF_FILES) >= 1 << 17:
+        if len(_OF_FILES) >= _MAX_OF_FILES:
             _OF_FILES.clear()
         _OF_FILES[status] = digest
     return digest
@@ -238,10 +238,9 @@ def _status(resource: StreamedResource) -> tuple[int, ...] | None:
 
 
 def _digest(resource: StreamedResource) -> str:
-    size = resource.size
     # Hashing this much takes a second.
-    if size >= 1 << 30:
-        logger.info("computing the SHA-256 of %r, %d bytes, which its store does not know", resource.identifier, size)
+    if resource.size >= 1 << 30:
+        logger.info("computing the SHA-256 of %r, %d bytes, which its store does not know", resource.identifier, resource.size)
     digest = hashlib.sha256()
     offset = 0
     while data := resource.read_at(offset, 1 << 20):

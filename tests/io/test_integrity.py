@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from process_harness import n_bytes_read
 from s3_server import S3Server
 
 from data_stack.io import integrity
+from data_stack.io.byte_source import ByteSource
 from data_stack.io.folder import folder_of
 from data_stack.io.integrity import (
     BLOCK_BYTES,
@@ -19,10 +21,15 @@ from data_stack.io.integrity import (
     Digest,
     block_digest,
     content_of_resource,
+    contents_of_resources,
     differing_blocks,
     digest_of_block,
     digests_of_blocks,
+    seal_json,
+    unseal_json,
 )
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
 PIECE = bytes(range(256)) * 4096  # 1 MiB
@@ -65,6 +72,66 @@ def test_one_flipped_bit_is_located(position: int) -> None:
     digests, block = digests_of_blocks(DATA), position // BLOCK_BYTES
     assert differing_blocks(digests, digests_of_blocks(damaged)) == [block]
     assert digest_of_block(digests, block) == block_digest(DATA[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES])
+
+
+def test_a_sealed_object_is_read_back_and_what_is_none_is_an_empty_one(tmp_path: Path) -> None:
+    path, sealed, others = tmp_path / "x", seal_json({"a": "ä"}), block_digest(b"[1]") + b"[1]"
+    for data, expected in ((sealed, {"a": "ä"}), (sealed[:-1], {}), (sealed[1:], {}), (others, {}), (b"", {})):
+        path.write_bytes(data)
+        assert unseal_json(str(path)) == expected
+    (tmp_path / "link").symlink_to("x")
+    assert unseal_json(str(tmp_path / "link")) == unseal_json(str(tmp_path / "missing")) == {}
+
+
+def test_files_are_read_again_if_they_are_new_or_too_many_to_remember(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integrity, "_MAX_OF_FILES", 2)
+    monkeypatch.setattr(integrity, "_OF_FILES", {})
+    folder, names = folder_of(tmp_path), ("a", "b", "c")
+    for name in names:
+        (tmp_path / name).write_bytes(PIECE + name.encode())
+
+    def n_pieces_read(*names: str) -> int:
+        before = n_bytes_read()
+        found = contents_of_resources([functools.partial(folder.open, name) for name in names])
+        assert found == [hashlib.sha256(PIECE + name.encode()).hexdigest() for name in names]
+        return (n_bytes_read() - before) // len(PIECE)
+
+    assert [n_pieces_read(*names), n_pieces_read("a")] == [3, 1]  # they may change within a step of the clock of files
+    monkeypatch.setattr(integrity, "_RESTLESS_NS", 0)
+    assert [n_pieces_read(name) for name in "aabbacab"] == [1, 0, 1, 0, 0, 1, 1, 1]
+
+
+class Claimed(ByteSource):
+    """A file that is said to have this size, and is empty."""
+
+    size, sha256 = 0, None  # which each has for itself
+
+    def __init__(self, size: int, sha256: str | None = None, tag: str | None = None) -> None:
+        self.size, self.sha256, self.tag = size, sha256, tag
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+
+def content_of(source: ByteSource) -> str:
+    return content_of_resource(StreamedResource.from_source("x", source, InMemoryStorageConnector()))
+
+
+def test_what_a_store_knows_of_the_content_is_not_read() -> None:
+    found = [content_of(Claimed(9, *known)) for known in (("ab", "v1"), ("ab", None), (None, "v1"))]
+
+    assert found == ["ab", "ab", "v1"]
+
+
+@pytest.mark.parametrize(("size", "n_said"), [((1 << 30) - 1, 0), (1 << 30, 1)])
+def test_the_log_says_what_takes_a_second_to_hash(size: int, n_said: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    assert content_of(Claimed(size)) == hashlib.sha256().hexdigest()
+
+    assert caplog.text.count("computing the SHA-256 of 'x'") == n_said
 
 
 def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,10 +236,10 @@ class RecordReader(RecordsIterator):
         """By column, the first record and the number of records of each sample; empty if record i belongs to sample i."""
         if self._references is None:
             return {}
-        self._check_open()
+        lengths = {name: len(self._column(name)) for name in names}
         entries = self._references.many(positions)
-        for name in names:
-            self._references.check(name, len(self._column(name)), positions, *entries[name])
+        for name, length in lengths.items():
+            self._references.check(name, length, positions, *entries[name])
         return {name: entries[name] for name in names}
 
     def _arguments(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class RecordReader(RecordsIterator):
             self._check_open()
             siblings = self._siblings
             if siblings is not None and self not in siblings:
-                if len(siblings) >= max(1, most_open_files() // (2 * len(self._keys) + 1)):
+                if len(siblings) >= most_open_files() // (2 * len(self._keys) + 1):
                     for each in list(siblings):
                         each.release()
                 siblings.add(self)
@@ -361,7 +361,7 @@ class RecordAccess(RemoteAccess):
         reader = self.source
         is_alone = key in reader._keys and reader._references is None and n_threads_here() == 1
         column = reader._column(str(key)) if is_alone and reader._codecs[str(key)].releases_gil else None
-        return column.each(positions.astype(np.int64, copy=False)) if isinstance(column, RaggedColumn) else None
+        return column.each(np.asarray(positions, np.int64)) if isinstance(column, RaggedColumn) else None
 
     def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
         reader = self.source
@@ -370,7 +370,7 @@ class RecordAccess(RemoteAccess):
         if reader._references is not None:
             return None
         names = reader._keys if keys is None else [str(key) for key in keys]
-        columns, first = [reader._column(name) for name in names], starts.astype(np.int64, copy=False)
+        columns, first = [reader._column(name) for name in names], np.asarray(starts, np.int64)
         found = all_columns(column.runs(first, length) for column in columns)
         return found if found is None or keys is not None else dict(zip(names, found, strict=True))
 

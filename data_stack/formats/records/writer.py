@@ -13,6 +13,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.bag import pack_references
 from data_stack.formats.records.column_writer import ColumnWriter
+from data_stack.formats.records.columns import samples_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, Part, bag_name, check_columns, parse_spec, shard_names
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
@@ -144,8 +145,8 @@ class RecordWriter(DatasetWriter):
         self._check_open()
         n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
-            for values in zip(*(columns[name] for name in self._columns), strict=True):
-                self.append(dict(zip(self._columns, values, strict=True)))
+            for sample in samples_of(list(self._columns), [columns[name] for name in self._columns]):
+                self.append(sample)
             return
         prepared = {name: writer.prepare(columns[name]) for name, writer in self._writers.items()}
         self._write()
@@ -183,7 +184,8 @@ class RecordWriter(DatasetWriter):
             self._check_open()
             self._write()
             self._target.finish()
-            self._leave("closed")
+            self._state = "closed"
+            self._release()
 
     def abandon(self) -> None:
         """Flush, and leave the dataset so that a writer can resume it. In a store nothing is published."""
@@ -193,7 +195,8 @@ class RecordWriter(DatasetWriter):
                     self._write()
                     self._target.abandon()
             finally:
-                self._leave("abandoned")
+                self._state = "abandoned"
+                self._release()
 
     # ------------------------------------------------------------------ inside
 
@@ -202,7 +205,8 @@ class RecordWriter(DatasetWriter):
         if not (rows := self._rows):
             return
         parts = {}
-        for (name, writer), records in zip(self._writers.items(), zip(*rows, strict=True), strict=True):
+        for number, (name, writer) in enumerate(self._writers.items()):
+            records = [row[number] for row in rows]
             flat = [record for each in records for record in each] if name in self._sequences else records
             parts[name] = Part.of(flat, writer.codec)
         if self._sequences:
@@ -243,11 +247,6 @@ class RecordWriter(DatasetWriter):
     def _check_open(self) -> None:
         if self._state:
             raise ConfigError(f"cannot append to {self._name!r}: its writer is {self._state}")
-
-    def _leave(self, state: str) -> None:
-        if self._release.alive:
-            self._state = state
-            self._release()
 
     def _detach_in_child(self) -> None:
         """Detach a forked child: the samples and the lock belong to its parent."""

@@ -189,14 +189,14 @@ class FileStorageConnector(StorageConnector):
         *folders, name = identifier.split("/")
         if create:
             make_folders(self.root_path, durably=True)
-        handle = os.open(self.root_path, os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = os.open(self.root_path, os.O_DIRECTORY)
         try:
             for folder in folders:
                 if create:
                     with contextlib.suppress(FileExistsError):
                         make_folder(folder, handle)
                         os.fsync(handle)
-                above, handle = handle, os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+                above, handle = handle, os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
                 os.close(above)
         except BaseException:
             os.close(handle)
@@ -215,7 +215,7 @@ class FileStorageConnector(StorageConnector):
                 for entry in os.scandir(os.path.join(self.root_path, above)):
                     path = f"{above}/{entry.name}" if above else entry.name
                     if entry.is_dir(follow_symlinks=False):
-                        if not entry.name.startswith(".") and (path.startswith(prefix) or prefix.startswith(path + "/")):
+                        if path.startswith(prefix) and not entry.name.startswith("."):
                             pending.append(path)
                     elif entry.is_file(follow_symlinks=False) and is_identifier(path):
                         yield path
@@ -251,7 +251,7 @@ class FileStorageConnector(StorageConnector):
 
     def _open_file(self, identifier: str) -> OpenedFile:
         with self._locate(identifier) as (folder, name, _), self._explaining("read", identifier):
-            handle = os.open(name, os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            handle = os.open(name, os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             # The note last: that of a successor does not match, that of a predecessor would look like damage.
             return OpenedFile(handle, self._explain("read", identifier), self._notes.read(identifier))
 

@@ -7,6 +7,7 @@ import multiprocessing
 import operator
 import pickle
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -83,6 +84,20 @@ def test_all_ways_to_the_samples_agree(
         check_all_ways_agree(reader, expected, data)
 
 
+def test_iterating_over_large_samples_takes_the_memory_of_a_few(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"blob": "bytes"}) as writer:
+        writer.extend({"blob": [bytes(1 << 18)] * 64})
+
+    with RecordReader(tmp_path) as reader:
+        tracemalloc.start()
+        n_bytes = sum(len(sample["blob"]) for sample in reader)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert n_bytes == 1 << 24
+    assert peak < 1 << 22
+
+
 # ------------------------------------------------------------------ columns
 
 
@@ -113,6 +128,7 @@ def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samp
             writer.append({"a": -number, "b": 2**63 + number, "c": number})
 
     with RecordReader(tmp_path) as reader:
+        assert {name: column.dtype for name, column in reader.schema.items()} == {"a": "int32", "b": "uint64", "c": "int16"}
         assert reader[2] == {"a": -300, "b": 2**63 + 300, "c": 300}
         batch = reader.read_batch([2, 0])
         assert {name: column.dtype for name, column in batch.items()} == {"a": np.int32, "b": np.uint64, "c": np.int16}

@@ -114,7 +114,7 @@ def test_a_missing_file_is_named(dataset: Path, tmp_path: Path) -> None:
     "record",
     [
         b"", b"\x92\x00\x90", b"\x93\x05\x90\x90", b"\x93\x00\x92\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x01\x90",
-        b"\x93\xff\x90\x90", b"\xdd\xff\xff\xff\xff\x00",
+        b"\x93\xff\x90\x90", b"\xdd\xff\xff\xff\xff\x00", b"\x93\x90\x05\x90", b"\x93\x92\x00\x09\x01\x90",
     ],
 )  # fmt: skip
 def test_references_that_lead_nowhere_are_errors_that_name_the_sample(tmp_path: Path, record: bytes) -> None:

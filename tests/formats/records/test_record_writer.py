@@ -14,6 +14,7 @@ import fault_records
 import numpy as np
 import pytest
 from fault_records import SPECS, sample
+from full_disk import files_limited
 from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
@@ -21,9 +22,10 @@ from process_harness import Fault, Harness
 from sizes import sized, spread
 from writing import append_all, files_of
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageConflictError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageConflictError, StorageFullError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import writer as record_writer
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
@@ -80,14 +82,47 @@ def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str
 def test_a_sample_counts_from_the_start_and_is_seen_once_it_is_flushed(tmp_path: Path) -> None:
     first, second, third = rows(3)
     with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.append(first)
+        assert writer.append(first) == 0
         size = writer.size
         writer.flush()
         assert writer.size == size
-        writer.append(second, flush=True)
-        writer.append(third)
+        assert (writer.append(second, flush=True), writer.append(third)) == (1, 2)
         with RecordReader(tmp_path / "a") as reader:
             assert (len(writer), len(reader)) == (3, 2)
+
+
+def test_a_writer_flushes_by_itself_after_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        writer.append(rows(1)[0], flush=True)
+        for seconds, n_seen in ((30.0, 1), (0.0, 5)):
+            monkeypatch.setattr(record_writer, "_CHECKPOINT_SECONDS", seconds)
+            writer.extend(columns(rows(2)))
+            with RecordReader(tmp_path / "a") as reader:
+                assert len(reader) == n_seen
+
+
+def test_samples_are_written_once_they_are_a_mebibyte(tmp_path: Path) -> None:
+    half, bag = bytes((1 << 19) - 8), tmp_path / "a/blob.bag"  # half a mebibyte with its entry in the index
+    with RecordWriter(tmp_path / "a", {"blob": "bytes"}) as writer:
+        written = [(writer.append({"blob": half}), writer.size, bag.stat().st_size) for _ in range(3)]
+
+    assert written == [(0, 1 << 19, 0), (1, 1 << 20, 0), (2, 3 << 19, 2 * len(half))]
+
+
+# 64 at first, then about a kibibyte, at most 16 times as many
+@pytest.mark.parametrize(("n_bytes", "n_good", "n_kept"), [(0, 1087, 64), (0, 1088, 1088), (64, 96, 96), (4096, 65, 65)])
+def test_columns_are_kept_up_to_the_piece_with_a_value_that_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_bytes: int, n_good: int, n_kept: int
+) -> None:
+    monkeypatch.setattr(record_writer, "_COLUMN_BYTES", 1 << 10)
+    good = ["n" * n_bytes] * n_good
+    with RecordWriter(tmp_path / "a", {"name": "utf8"}) as writer:
+        with pytest.raises(ConfigError, match=f"column 'name', sample {n_good}, "):
+            writer.extend({"name": [*good, 5, ""]})
+        assert len(writer) == n_kept
+
+    with RecordReader(tmp_path / "a") as reader:
+        assert list(reader) == [{"name": name} for name in good[:n_kept]]
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -112,6 +147,7 @@ MASKED = np.ma.masked_array(np.zeros((5, 3), np.float32), mask=True)
         ("extend", {"x": MASKED}),
         ("extend", {"name": ["a"] * 4}),
         ("extend", {"name": "abcde"}),
+        ("extend", {"name": np.array("abcde")}),
         ("extend", {"z": [1] * 5}),
         ("extend", {"name": ...}),
     ],
@@ -122,8 +158,10 @@ def test_values_that_do_not_fit_are_refused_with_their_samples(tmp_path: Path, w
     with RecordWriter(tmp_path / "a", SPEC) as writer:
         writer.append(rows(1)[0], flush=True)
 
-        with pytest.raises(ConfigError, match=next(iter(change))):
+        with pytest.raises(ConfigError, match=f"'{next(iter(change))}'"):
             getattr(writer, way)(given)
+        with pytest.raises(ConfigError, match="is list, not a dict of its columns"):
+            getattr(writer, way)(list(given))
 
         assert len(writer) == 1
         writer.extend(columns(rows(6)[1:]))
@@ -136,6 +174,7 @@ def test_values_that_do_not_fit_are_refused_with_their_samples(tmp_path: Path, w
 def test_a_value_that_is_no_sequence_is_refused(tmp_path: Path, sequence: Any) -> None:
     with RecordWriter(tmp_path / "a", {"id": "i64", "parts": "bytes[]"}) as writer:
         writer.append({"id": 0, "parts": [b"a", b"b"]})
+        assert writer.size == 10 + 3 * 8
 
         with pytest.raises(ConfigError, match="column 'parts', sample 1"):
             writer.append({"id": 1, "parts": sequence})
@@ -166,7 +205,7 @@ def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_af
 
     writer.close()
     for use in (lambda: writer.append({"x": x[0, 0], "z": ""}), lambda: writer.extend({"x": lent, "z": names}), writer.flush):
-        with pytest.raises(ConfigError, match="its writer is closed"):
+        with pytest.raises(ConfigError, match=f"cannot append to '{tmp_path}/a': its writer is closed"):
             use()
     with RecordReader(tmp_path / "a") as reader:
         reader.verify()
@@ -174,6 +213,20 @@ def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_af
 
 
 # ---------------------------------------------------------------------- going on
+
+
+def test_a_writer_that_a_full_disk_broke_says_so_and_the_next_goes_on(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "a", SPEC)
+    writer.append(rows(1)[0], flush=True)
+    with files_limited(1000), pytest.raises(StorageFullError):
+        writer.extend(columns(rows(500)))
+
+    for use in (lambda: writer.append(rows(1)[0]), writer.flush, writer.close):
+        with pytest.raises(ConfigError, match=r"its writer is broken by an error \(could not write .*Open the dataset again"):
+            use()
+    writer.abandon()
+    with RecordWriter(tmp_path / "a", SPEC) as writer:
+        assert len(writer) == 1
 
 
 def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted_one_begins_anew(tmp_path: Path) -> None:
@@ -382,10 +435,9 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(processes: Harness
         assert len(writer) == 1
 
 
-def test_a_fork_neither_writes_nor_unlocks(processes: Harness, folder: Path) -> None:
-    outcome = processes.run("fault_records:fork_with_an_open_writer", str(folder / "dataset"))
+def test_a_fork_neither_writes_nor_unlocks(folder: Path) -> None:
+    said, is_free, on_disk, n_samples = fault_records.fork_with_an_open_writer(str(folder / "dataset"))
 
-    said, is_free, on_disk, n_samples = outcome.value
     assert "the parent process" in said
     assert (is_free, on_disk, n_samples) == (False, 0, 6)
     with RecordReader(folder / "dataset") as reader:

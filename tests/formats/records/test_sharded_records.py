@@ -23,6 +23,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.formats.records import writer as record_writer
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.testing import DatasetIteratorContract
@@ -74,6 +75,7 @@ def test_parts_of_samples_are_read(tmp_path: Path) -> None:
                 writer.append({"id": i + 3 * number, "words": [f"{number}{i}{k}" for k in range(i)]})
 
     with records.open(tmp_path) as reader:
+        assert reader[5] == next(iter(reader[5:])) == {"id": 5, "words": ["120", "121"]}
         assert reader[5, ["id"]] == {"id": 5}
         assert reader[-1, {"words": range(1, 9)}] == {"words": ["121"]}
         assert reader.available(5) == {"id": True, "words": range(2)}
@@ -154,6 +156,15 @@ def test_the_shards_do_not_depend_on_how_samples_were_given(steps: list[tuple[st
         writer.close()
 
         assert ids(Path(folder)) == [list(range(i, min(n_samples, i + shardlen))) for i in range(0, max(1, n_samples), shardlen)]
+
+
+def test_more_samples_than_a_dataset_may_have_are_for_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_writer, "MAX_RECORDS", 5)
+    with RecordWriter(tmp_path, SPEC) as writer:
+        writer.extend({name: [sample(i)[name] for i in range(5)] for name in SPEC})
+        with pytest.raises(ConfigError, match=r"at most 5 samples; write shards"):
+            writer.append(sample(5), flush=True)
+        assert len(writer) == 5
 
 
 def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from full_disk import files_limited
+from hypothesis import given
+from hypothesis import strategies as st
+from process_census import descriptors
 from process_harness import flip_file
 
 from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceNotFoundError, StorageError
@@ -21,6 +25,7 @@ from data_stack.io.integrity import BLOCK_BYTES, seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
 from data_stack.io.storage_connectors.owners import this_machine, this_process
+from data_stack.io.storage_connectors.writer import in_pieces
 from data_stack.testing.storage import assert_same_bytes, content
 
 BLOCK = BLOCK_BYTES
@@ -102,6 +107,7 @@ def test_the_root_may_be_a_link_and_nothing_in_it_and_folders_and_pipes_are_no_r
     for name, target in links.items():
         (tmp_path / "real" / name).symlink_to(target)
     os.mkfifo(tmp_path / "real" / "pipe")
+    before = descriptors()
 
     for identifier in ("folder/file", "file", "out/secret", "out_file", "out/new", "big", "pipe"):
         assert not store.has_resource(identifier)
@@ -111,11 +117,14 @@ def test_the_root_may_be_a_link_and_nothing_in_it_and_folders_and_pipes_are_no_r
         with pytest.raises(StorageError):
             store.set_resource(identifier, b"overwritten")
     assert store.list_resources() == ["big/file"]
+    assert content(store, "big/file") == b"inside"
+    assert descriptors() == before
     assert (tmp_path / "secret").read_bytes() == b"secret"
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_swapped_for_a_link_never_leads_out(store: FileStorageConnector, root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("swapped", ["folder", "file"])
+def test_a_path_swapped_for_a_link_never_leads_out(store: FileStorageConnector, root: Path, tmp_path: Path, swapped: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "f").write_bytes(b"SECRET")
@@ -124,10 +133,16 @@ def test_a_folder_swapped_for_a_link_never_leads_out(store: FileStorageConnector
 
     def swap() -> None:
         while not stop.is_set():
-            os.rename(root / "d", root / "kept")
-            os.symlink(outside, root / "d")
-            os.unlink(root / "d")
-            os.rename(root / "kept", root / "d")
+            if swapped == "folder":
+                os.rename(root / "d", root / "kept")
+                os.symlink(outside, root / "d")
+                os.unlink(root / "d")
+                os.rename(root / "kept", root / "d")
+            else:  # each in one step
+                os.symlink(outside / "f", root / "new")
+                os.replace(root / "new", root / "d/f")
+                (root / "new").write_bytes(b"inside")
+                os.replace(root / "new", root / "d/f")
 
     thread = threading.Thread(target=swap)
     thread.start()
@@ -259,6 +274,17 @@ def test_a_prefix_never_leads_out(store: FileStorageConnector, root: Path) -> No
     assert store.list_resources("a/b/2") == ["a/b/2"]
     for prefix in ("link/", "link/b/", f"{root}/", f"{root}/a/", "/etc/", "../", "a/../a/", "missing/"):
         assert store.list_resources(prefix) == []
+    with pytest.raises(DataStackError, match="beginning of an identifier"):
+        store.list_resources("a\nb")
+
+
+@given(pieces=st.lists(st.binary(max_size=9)), piece_bytes=st.integers(1, 5))
+def test_bytes_are_cut_into_pieces_of_one_size(pieces: list[bytes], piece_bytes: int) -> None:
+    whole = b"".join(pieces)
+
+    assert [*in_pieces(pieces, piece_bytes)] == [
+        whole[start : start + piece_bytes] for start in range(0, len(whole), piece_bytes)
+    ]
 
 
 # ---------------------------------------------------------------------- damage
@@ -338,6 +364,10 @@ def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(stored: F
     stored.verify_resource("d/x", hashlib.sha256(b"new").hexdigest())
 
     assert content(stored, "d/x") == b"new"
+    with files_limited(64):  # room for the file, not for its note
+        stored.set_resource("d/x", b"next")
+    assert stored.stat("d/x").sha256 is None
+    assert stored.verify_resource("d/x").sha256 == hashlib.sha256(b"next").hexdigest()
     (root / "d/x").write_bytes(b"newer")
     stored.set_resource("d/x", io.BytesIO((root / "d/x").read_bytes()))
     assert content(stored, "d/x") == b"newer"
