@@ -52,6 +52,8 @@ _OTHERS_OF_WRITER = [f"{_IO}/retriever/test_http_retrieval.py", f"{_CONTRACTS}::
 _OTHERS_OF_WRITER += [f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"]
 _OTHERS_OF_WRITER += [f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"]
 _LOADER = "tests/loader/test_loader"
+_LAUNCHERS = f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"
+_OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30", "--hypothesis-seed=0"]
 _PYTEST += ["-k", "not mongodb and not s3 and not sftp and not into_a_bucket and not TestProcessEngine"]
@@ -61,7 +63,7 @@ TARGETS: dict[str, list[str]] = {
     "factories/manifest": _FACTORIES,
     "factories/preparation": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
-    "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py"],
+    "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py", _OTHER_OF_UPKEEP],
     "io/storage_connectors/file": _FILE,
     "io/storage_connectors/writer": [*_FILE, *_OTHERS_OF_WRITER],
     "formats/records/writer": [f"{_RECORDS}_writer.py"],
@@ -69,7 +71,7 @@ TARGETS: dict[str, list[str]] = {
     "loader/plan": [f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
     "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
-    "loader/session": [f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")],
+    "loader/session": [*(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")), _LAUNCHERS],
     "browse/server": ["tests/browse/test_guard.py", "tests/browse/test_browser_api.py"],
 }
 

@@ -96,6 +96,7 @@ def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order:
     assert np.array_equal(whole(copy, 40, 1, 1), before)
     assert copy.content() == order.content() == json.loads(json.dumps(order.content()))
     assert [each for each in ORDERS if each.content() == order.content()] == [order]
+    assert repr(ORDERS[2]) == "BlockShuffled(block_lengths=8, window=3)"
 
 
 @pytest.mark.parametrize(
@@ -239,6 +240,16 @@ def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> Non
     assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[([], 9)] * 2, (None, sys.maxsize)]
     assert InOrder().upcoming(0, 9, 0, 0) == (None, sys.maxsize)
     assert order.content() == InOrder().content()
+
+
+def test_lanes_tell_each_block_with_the_first_batch_in_it() -> None:
+    order = Lanes(InOrder(np.array([4, 4, 4, 4])), lanes=2, batch_size=2)
+
+    ahead = [order.upcoming(position, 16, 0, 0) for position in range(0, 17, 2)]
+
+    told = [(None if samples is None else samples.tolist(), until) for samples, until in ahead]
+    blocks = [[4], [12], None, None, [8], [], None, None]  # of each batch
+    assert told == [*zip(blocks, range(1, 17, 2), strict=True), (None, sys.maxsize)]
 
 
 class Masking(Order):

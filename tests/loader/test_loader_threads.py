@@ -71,6 +71,18 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         assert until(lambda: all(each() is None for each in kept))
 
 
+def test_a_block_keeps_its_threads_and_each_iteration_in_it_gives_its_own_batches() -> None:
+    n_before = threading.active_count()
+    with loader(numbers(40)) as subject:
+        next(iter(subject))  # the jobs ahead are dropped
+
+        whole, n_inside = np.concatenate(list(subject)), threading.active_count()
+    list(subject)
+
+    assert (whole.tolist(), n_inside) == ([*range(40)], n_before + 3)
+    assert until(lambda: threading.active_count() <= n_before)
+
+
 # ------------------------------------------------------------------------------------------------------------- how far ahead
 
 
