@@ -52,7 +52,8 @@ _OTHERS_OF_WRITER = [f"{_IO}/retriever/test_http_retrieval.py", f"{_CONTRACTS}::
 _OTHERS_OF_WRITER += [f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"]
 _OTHERS_OF_WRITER += [f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"]
 _LOADER = "tests/loader/test_loader"
-_LAUNCHERS = f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"
+_OF_SESSION = [f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"]
+_OF_SESSION += [f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"]
 _OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30", "--hypothesis-seed=0"]
@@ -71,7 +72,7 @@ TARGETS: dict[str, list[str]] = {
     "loader/plan": [f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
     "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
-    "loader/session": [*(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")), _LAUNCHERS],
+    "loader/session": [*(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")), *_OF_SESSION],
     "browse/server": ["tests/browse/test_guard.py", "tests/browse/test_browser_api.py"],
 }
 

@@ -160,8 +160,6 @@ class Schedule:
     @property
     def n_jobs(self) -> int:
         """The number of jobs, provided that later epochs have as many samples as the first one."""
-        if self.epoch >= self.end_epoch:
-            return 0
         plan = self.plan_of(self.epoch)
         return plan.n_steps(self.position) + (self.end_epoch - self.epoch - 1) * plan.n_steps()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import signal
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -138,17 +139,14 @@ def test_ctrl_c_while_a_batch_is_made_loses_none_and_shows_no_frames_of_ours() -
 
 
 def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made() -> None:
-    made: list[weakref.ref[Any]] = []
-    n_alive = []
+    made, n_alive = list[weakref.ref[Any]](), list[int]()
 
     def transform(batch: Any) -> Any:
         n_alive.append(sum(each() is not None for each in made))
         made.append(weakref.ref(batch[0]))
         return batch
 
-    iteration = iter(loader_of(numbers_to(16), transform=transform))
-    for _ in range(4):
-        next(iteration)
+    list(map(len, loader_of(numbers_to(16), transform=transform)))
 
     assert n_alive == [0, 0, 0, 0]
 
@@ -220,7 +218,7 @@ def test_a_pickled_loader_draws_anew_what_is_held_in_memory() -> None:
 def test_the_figures_count_what_was_handed_out() -> None:
     iterator = SequenceDatasetIterator([np.arange(20), np.zeros((20, 5), dtype=np.float32)])
     loader = loader_of(iterator, 8, transform=lambda batch: batch, collate=stack_samples)
-    before = loader.stats()
+    before, started = loader.stats(), time.perf_counter()
     for received, _ in enumerate(loader, 1):
         figures = loader.stats()
         assert (figures.n_batches, figures.n_samples) == (received, min(20, 8 * received))
@@ -231,12 +229,10 @@ def test_the_figures_count_what_was_handed_out() -> None:
     assert (after.worker_kind, after.n_workers) == ("inline", 0)
     parts = (after.read_seconds, after.collate_seconds, after.transform_seconds)
     assert min(parts) > 0 <= after.convert_seconds
-    assert sum(parts) <= after.waiting_seconds <= after.elapsed_seconds
+    assert sum(parts) + after.convert_seconds <= after.waiting_seconds <= after.elapsed_seconds <= time.perf_counter() - started
     assert 0 < after.waiting_share <= 1
     assert after == loader.stats()  # the clock has stopped
-    assert "20 samples in 3 batches" in str(after)
-    assert "; made inline: read " in str(after)
-    assert "; made threads (2): read " in str(replace(after, worker_kind="threads", n_workers=2))
+    assert all(text in str(after) for text in ("20 samples in 3 batches", "; made inline: read "))
 
 
 @pytest.mark.parametrize(
