@@ -55,6 +55,9 @@ _OTHERS_OF_RECORDS = ["tests/formats/records/test_sharded_records.py", "tests/fo
 _OTHERS_OF_RECORDS += ["tests/formats/test_maps_of_decoded_samples.py", "tests/formats/test_windows_of_rows.py"]
 _OTHERS_OF_RECORDS += ["tests/loader/test_loader_remote.py"]
 _LOADER = "tests/loader/test_loader"
+_OF_SESSION = [f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"]
+_OF_SESSION += [f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"]
+_OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30", "--hypothesis-seed=0"]
 _SKIPPED = "mongodb", "s3", "sftp", "into_a_bucket", "TestProcessEngine", "refused_at_any_call"
@@ -65,7 +68,7 @@ TARGETS: dict[str, list[str]] = {
     "factories/manifest": _FACTORIES,
     "factories/preparation": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
-    "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py"],
+    "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py", _OTHER_OF_UPKEEP],
     "io/storage_connectors/file": _FILE,
     "io/storage_connectors/writer": [*_FILE, *_OTHERS_OF_WRITER],
     "formats/records/writer": [f"{_RECORDS}_writer.py", *_OTHERS_OF_RECORDS[:2]],
@@ -73,7 +76,7 @@ TARGETS: dict[str, list[str]] = {
     "loader/plan": [f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
     "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
-    "loader/session": [f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")],
+    "loader/session": [*(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")), *_OF_SESSION],
     "browse/server": ["tests/browse/test_guard.py", "tests/browse/test_browser_api.py"],
 }
 

@@ -108,8 +108,8 @@ class Connection(H11Protocol):
     been idle for longest.
     """
 
-    _timer: asyncio.TimerHandle | None = None
-    _idle_since: float = 0.0
+    _timer: asyncio.TimerHandle  # closes the connection
+    _idle_since: float
 
     def connection_made(self, transport: Any) -> None:
         """Start waiting for a request."""
@@ -123,18 +123,18 @@ class Connection(H11Protocol):
         """Receive a part of a request."""
         super().data_received(data)
         if self._is_answering():
-            self._stop_waiting()
+            self._timer.cancel()
 
     def on_response_complete(self) -> None:
         """Start waiting for the next request, unless it has already arrived."""
         super().on_response_complete()
-        self._stop_waiting()
+        self._timer.cancel()
         if not self._is_answering():
             self._wait_for_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
-        self._stop_waiting()
+        self._timer.cancel()
         super().connection_lost(exc)
 
     def _is_answering(self) -> bool:
@@ -145,11 +145,6 @@ class Connection(H11Protocol):
     def _wait_for_request(self) -> None:
         self._idle_since = self.loop.time()
         self._timer = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 _STATIC: Final = Path(__file__).with_name("static")
@@ -237,6 +232,8 @@ class Server(uvicorn.Server):
         idle_seconds: idle connections are closed after this time.
     """
 
+    _n_reported = 0
+
     def __init__(self, browser: Browser, token: str, idle_seconds: int = 5) -> None:
         config = uvicorn.Config(
             make_app(browser, token),
@@ -253,7 +250,6 @@ class Server(uvicorn.Server):
             backlog=MAX_CONNECTIONS,
         )
         super().__init__(config)
-        self._n_reported = 0
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until Ctrl-C."""

@@ -40,8 +40,7 @@ class ResourceNames:
 
     def take(self, name: str) -> None:
         """Reserve a name."""
-        check_identifier(name)
-        check_identifier(f"{self._dataset}/{name}")
+        check_identifier(f"{self._dataset}/{check_identifier(name)}")
         # Windows and macOS fold case.
         folded = name.casefold()
         if folded.startswith(STAGED):
@@ -184,7 +183,6 @@ def _check_names(dataset: str, names: Iterable[str]) -> None:
     seen = set()
     for name in names:
         try:
-            check_identifier(name)
             check_identifier(f"{dataset}/{name}")
         except MalformedIdentifierError as error:
             raise DatasetFileCorruptError(f"a resource list is damaged: {error}") from error

@@ -99,7 +99,7 @@ class Parcel:
     """Resources that belong together, such as a dataset.
 
     Attributes:
-        name: of the dataset.
+        name: of the dataset; "" for loose resources.
         resources: resources to copy.
         seal: identifier and bytes of the manifest; None for loose resources. It is stored last, and deleted before anything of
             the parcel is replaced.

@@ -208,7 +208,7 @@ class Bucketed(Order):
                 f"this bucketed order has the lengths of {len(self._lengths):,} samples, but the iterator has {n_samples:,}: "
                 f"pass the lengths of this iterator"
             )
-        windows, places = np.divmod(positions.astype(np.int64, copy=False), self._chunk * self._window)
+        windows, places = np.divmod(positions.astype(np.int64), self._chunk * self._window)
         found = np.empty(len(positions), dtype=np.int64)
         for window in np.unique(windows).tolist():
             which = windows == window
@@ -236,17 +236,13 @@ class Bucketed(Order):
         n_samples, chunk = len(self._lengths), self._chunk
         start = window * self._window * chunk
         shuffled = Shuffled().indices(np.arange(start, min(start + self._window * chunk, n_samples)), n_samples, seed, epoch)
-        by_length = shuffled[np.argsort(self._lengths[shuffled], kind="stable")].astype(np.int64, copy=False)
+        by_length = shuffled[np.argsort(self._lengths[shuffled], kind="stable")].astype(np.int64)
         n_full, n_short = divmod(len(by_length), chunk)
         drawn = derive_seed("buckets", seed, epoch, window)
-        if n_short:
-            place = (hash_of(drawn, 0) * (n_full + 1) >> 64) * chunk  # cut the short chunk out before one of the full ones
-            short = by_length[place : place + n_short]
-            by_length = np.concatenate((by_length[:place], by_length[place + n_short :]))
-        else:
-            short = by_length[:0]
+        place = (hash_of(drawn, 0) * (n_full + 1) >> 64) * chunk  # cut the short chunk out before one of the full ones
+        full, short = np.delete(by_length, np.s_[place : place + n_short]), by_length[place : place + n_short]
         order = KeyedPermutation(n_full, drawn).take(np.arange(n_full))
-        return np.concatenate((by_length.reshape(n_full, chunk)[order].reshape(-1), short))
+        return np.concatenate((full.reshape(n_full, chunk)[order].ravel(), short))
 
 
 class BlockShuffled(Order):

@@ -98,7 +98,7 @@ class Plan:
     def positions(self, parts: Sequence[range]) -> npt.NDArray[np.int64]:
         """The positions of several :meth:`part`, concatenated, each in ``[0, n_samples)``."""
         starts, size = np.array([part.start for part in parts], dtype=np.int64), len(parts[0])
-        positions = (starts[:, np.newaxis] + np.arange(size, dtype=np.int64)).reshape(-1)
+        positions = (starts[:, np.newaxis] + np.arange(size, dtype=np.int64)).ravel()
         if len(parts[-1]) != size:  # that of an epoch's last step
             positions = np.concatenate([positions[:-size], np.arange(parts[-1].start, parts[-1].stop, dtype=np.int64)])
         if parts[-1].stop > self.n_samples:
@@ -160,8 +160,6 @@ class Schedule:
     @property
     def n_jobs(self) -> int:
         """The number of jobs, provided that later epochs have as many samples as the first one."""
-        if self.epoch >= self.end_epoch:
-            return 0
         plan = self.plan_of(self.epoch)
         return plan.n_steps(self.position) + (self.end_epoch - self.epoch - 1) * plan.n_steps()
 
@@ -204,7 +202,7 @@ class Schedule:
                     start = stop
                 first += len(parts)
                 # the first batch is not delayed by others
-                n_at_once = max(1, min(4 * n_at_once, _MAX_POSITIONS // plan.batch_size))
+                n_at_once = max(1, _MAX_POSITIONS // plan.batch_size)
             epoch, position = epoch + 1, 0
 
 
@@ -258,13 +256,13 @@ def find_shard_of_process() -> tuple[int, int] | None:
     shard = _framework_shard()
     if shard is None:
         launchers = [(text, found) for text, is_set, found in _launchers() if is_set]
-        (text, shard), others = launchers[0] if launchers else ("", None), launchers[1:]
+        text, shard = launchers[0] if launchers else ("", None)
         if launchers and shard is None:
             raise ConfigError(
                 f"{text} are not the rank of a process and the number of processes; set both, as the launcher does, or unset "
                 f"both, or call torch.distributed.init_process_group() first"
             )
-        for other, found in () if "TORCHELASTIC_RUN_ID" in os.environ else others:  # torchrun numbers nodes as they come
+        for other, found in () if "TORCHELASTIC_RUN_ID" in os.environ else launchers:  # torchrun numbers nodes as they come
             if shard is not None and found is not None and found[1] == shard[1] and found != shard:
                 raise ConfigError(
                     f"{text} contradict {other}: two ranks of this process among as many; unset the wrong ones, or pass "

@@ -186,7 +186,7 @@ class Session:
         self.fingerprint: str | None = None
         self.workers = make_workers()  # wrong arguments fail here
         self._iteration: object | None = None  # the current one
-        self._process = 0  # which began it
+        self._process: int  # which began it
         self._make_workers = make_workers
         self._keeps_workers = False
 
@@ -273,8 +273,7 @@ class Session:
                 self._check(iteration)
         except KeyboardInterrupt as error:
             with contextlib.suppress(KeyboardInterrupt):  # pressed again: do not wait
-                if self._iteration is iteration:
-                    self.end_iteration()
+                self.end_iteration()
             raise error.with_traceback(frames_of_others(error.__traceback__)) from None
         finally:
             if self._iteration is iteration:

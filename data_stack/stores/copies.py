@@ -85,7 +85,7 @@ def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], l
         problem = f"dataset {name!r} is not prepared in {source!r}: it has no manifest{' yet' if skipped else ''}"
         raise PreparationError(f"{problem}. Prepare it there first (data-stack prepare {name}), or copy the whole store")
     if stored.loose:
-        parcels.append(Parcel("" if name is None else f"{name}/", tuple(map(Wanted, stored.loose))))
+        parcels.append(Parcel("", tuple(map(Wanted, stored.loose))))
     return parcels, skipped, faults
 
 

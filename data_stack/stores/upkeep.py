@@ -23,7 +23,7 @@ from data_stack.io.integrity import Fault
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
 from data_stack.io.work import Workers, byte_bar
-from data_stack.repository.default_storage import Storage, as_storage_connector, check_there, existing_storage
+from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.stores.inventory import ExpectedResource, StoredVersion, describe_absence, take_inventory
 
 
@@ -213,7 +213,7 @@ def verify_storage(
         StorageUnavailableError: the store does not answer. StorageError: the folder does not exist.
     """
     started = time.perf_counter()
-    connector = existing_storage(storage)
+    connector = as_storage_connector(storage)
     check_there(connector, may_be_new=storage is None)
     connector = uncached(connector)  # the cache says nothing about the store
     inventory = take_inventory(connector, names, must_exist=True)
@@ -249,5 +249,5 @@ def verify_storage(
         n_bytes=sum(info.size for info in infos),
         n_without_digest=sum(info.sha256 is None and expected[info.identifier].sha256 is None for info in infos),
         faults=tuple(sorted(faults, key=lambda fault: fault.identifier)),
-        seconds=round(time.perf_counter() - started, 6),
+        seconds=time.perf_counter() - started,
     )

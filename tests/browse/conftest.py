@@ -16,7 +16,7 @@ def serve() -> Iterator[Serve]:
         yield lambda **splits: stack.enter_context(serving(splits))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pictures() -> Iterator[Served]:
     """Two splits of tuples ``(image, label, tag)`` with classes, hostile ones among them."""
     with serving({"train": labelled(120), "test": labelled(30)}) as served:

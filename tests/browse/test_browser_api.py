@@ -100,9 +100,10 @@ def test_each_parameter_out_of_range_is_an_error(pictures: Served, path: str, na
 
     answers = {value: pictures.get(route, **{**good, name: value}) for value in values}
 
-    assert pictures.get(route, **good).status == 200
+    assert pictures.get(route, **good, unknown="x").status == 200
     assert {value: answer.status for value, answer in answers.items() if answer.status not in (400, 404)} == {}
     assert {value: answer.body for value, answer in answers.items() if list(answer.json) != ["error"]} == {}
+    assert "9" * 19 not in values or answers["9" * 19].status == 404  # a number, but of no sample
 
 
 def test_a_sample_is_shown_in_full(pictures: Served) -> None:
@@ -147,14 +148,17 @@ def test_samples_of_any_kind_are_shown(serve: Serve, sample: Any) -> None:
 def test_an_empty_split_and_one_that_cannot_be_opened_leave_the_others_alone(serve: Serve) -> None:
     class Broken(Samples):
         def __len__(self) -> int:
-            raise OSError("the disk is gone")
+            raise OSError(*self.samples)
 
-    served = serve(empty=Samples(), broken=Broken(), whole=Samples(1, 2))
+    long = "no disk " * 300
+    served = serve(empty=Samples(), broken=Broken("the disk is gone"), whole=Samples(1, 2), mute=Broken(), verbose=Broken(long))
 
     splits = served.get("/api/overview").json["splits"]
+    told = [served.get("/api/samples", split=split, start=0).json["error"] for split in (1, 3, 4)]
 
-    assert [split["n_samples"] for split in splits] == [0, 0, 2]
+    assert [split["n_samples"] for split in splits] == [0, 0, 2, 0, 0]
     assert splits[1]["error"] == "OSError: the disk is gone"
+    assert told == ["the disk is gone", "OSError", long[:2000]]
     assert served.samples()["samples"] == []
     assert served.get("/api/histograms", split=0, columns="").json["columns"] == {}
     assert served.get("/api/samples", split=1, start=0).status == 500

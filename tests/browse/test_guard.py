@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,14 +15,16 @@ from data_stack.browse.server import MAX_CONNECTIONS
 PATHS = ("/", "/app.js", "/api/overview", "/api/samples?split=0&start=0", "/picture?split=0&position=0&column=0", "/nothing")
 
 
-def waits(served: Served, sent: bytes) -> bytes:
-    """What the server sends to a client that sends just this, until the server closes the connection."""
+def waits(served: Served, sent: bytes, then: bytes = b"") -> bytes:
+    """What a client receives that sends just this, and ``then`` behind the answer, until the server closes the connection."""
     host, port = served.url.removeprefix("http://").split(":")
     received = b""
     with socket.create_connection((host, int(port)), timeout=30) as connection, contextlib.suppress(ConnectionResetError):
         connection.sendall(sent)
         while part := connection.recv(1 << 16):
             received += part
+            connection.sendall(then)
+            then = b""
     return received
 
 
@@ -36,7 +39,8 @@ def test_no_page_is_shown_without_the_token(pictures: Served, path: str, given: 
 
 
 def test_the_token_in_the_url_sets_a_cookie_that_opens_the_rest(pictures: Served) -> None:
-    first = pictures.ask(f"/?token={TOKEN}", {})
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}  # on another page
+    first = pictures.ask(f"/?token={TOKEN}", link)
     cookie, *attributes = first.headers["set-cookie"].split("; ")
 
     assert (first.status, b"app.js" in first.body, set(attributes)) == (200, True, {"HttpOnly", "SameSite=strict", "Path=/"})
@@ -44,12 +48,12 @@ def test_the_token_in_the_url_sets_a_cookie_that_opens_the_rest(pictures: Served
     assert pictures.ask("/?token=wrong", {}).headers.get("set-cookie") is None
 
 
-@pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example", ""])
+@pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example", "127.0.0.1:http", ""])
 def test_a_name_that_resolves_to_this_machine_is_refused(pictures: Served, host: str) -> None:
     assert pictures.ask("/api/overview", {**BEARER, "Host": host}).status == 403
 
 
-@pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "[::1]:9"])
+@pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "[::1]:9", "[::1]"])
 def test_a_forwarded_port_is_let_through(pictures: Served, host: str) -> None:
     assert pictures.ask("/api/overview", {**BEARER, "Host": host, "Origin": f"http://{host}"}).status == 200
 
@@ -63,6 +67,7 @@ def test_a_forwarded_port_is_let_through(pictures: Served, host: str) -> None:
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
         {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "document"},
     ],
 )
 def test_other_pages_are_refused(pictures: Served, headers: dict[str, str]) -> None:
@@ -91,12 +96,16 @@ def test_answers_forbid_what_pages_do_not_need(pictures: Served) -> None:
         assert "unsafe" not in headers["content-security-policy"]
         assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
         assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["cache-control"].split(",")[0] == ("private" if path.startswith("/picture") else "no-store")
+        assert "server" not in headers
         assert "access-control-allow-origin" not in headers
 
 
 def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsewhere(pictures: Served) -> None:
-    page, script, style = (pictures.ask(path, BEARER).body.decode() for path in ("/", "/app.js", "/style.css"))
+    answers = [pictures.ask(path, BEARER) for path in ("/", "/app.js", "/style.css")]
+    page, script, style = (answer.body.decode() for answer in answers)
 
+    assert [answer.status for answer in answers] == [200, 200, 200]
     assert "<style" not in page
     assert "://" not in page + style
     assert "<script src=" in page
@@ -109,23 +118,29 @@ def test_a_connection_that_does_not_send_a_whole_request_in_time_is_closed() -> 
     whole = f"GET /api/overview HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 
     post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
-    with serving({"train": labelled(3)}, idle_seconds=1) as served, ThreadPoolExecutor(5) as threads:
-        sent = [b"", whole[:-1], whole, whole + whole + whole[:-1], post]
-        empty, cut, one, two, posted = threads.map(lambda each: waits(served, each), sent)
+    slow = whole.replace(b"overview", b"sample?split=1&position=0")
+    longer = labelled(1).map(lambda sample: (threading.Event().wait(1.1), sample)[1])  # than a connection may be idle
+    with serving({"train": labelled(3), "longer": longer}, idle_seconds=1) as served, ThreadPoolExecutor(7) as threads:
+        sent = [b"", whole[:-1], whole, whole + whole + whole[:-1], post, slow]
+        later = threads.submit(waits, served, whole, whole[:-1])
+        empty, cut, one, two, posted, slept = threads.map(lambda each: waits(served, each), sent)
 
     assert empty == cut == b""
-    assert [one.count(b"200 OK"), two.count(b"200 OK"), posted.count(b"405 ")] == [1, 2, 1]
+    n_answers = [each.count(b"200 OK") for each in (one, two, slept, later.result())]
+    assert (n_answers, posted.count(b"405 ")) == ([1, 2, 1, 1], 1)
 
 
-def test_one_connection_too_many_closes_the_one_that_is_idle_for_longest(pictures: Served) -> None:
-    host, port = pictures.url.removeprefix("http://").split(":")
+def test_one_connection_too_many_closes_the_one_that_is_idle_for_longest() -> None:
     with contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(socket.create_connection((host, int(port)), timeout=30)) for _ in range(MAX_CONNECTIONS)]
+        served = stack.enter_context(serving({"train": labelled(3)}, idle_seconds=600))
+        host, port = served.url.removeprefix("http://").split(":")
+        idle = [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(MAX_CONNECTIONS)]
 
-        assert pictures.get("/api/overview").status == 200
+        assert served.get("/api/overview").status == 200
 
         with contextlib.suppress(ConnectionResetError):
             assert idle[0].recv(1) == b""
-        idle[-1].setblocking(False)
-        with pytest.raises(BlockingIOError):
-            idle[-1].recv(1)
+        for other in idle[1:]:
+            other.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                other.recv(1)

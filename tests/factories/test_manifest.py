@@ -47,6 +47,9 @@ def fields() -> dict[str, Any]:
 def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_means_the_same() -> None:
     data = MANIFEST.to_json().rstrip()
     assert Manifest.from_json(data) == MANIFEST
+    assert (MANIFEST.size, list(MANIFEST.digests() or ())) == (1_000, ["preprocessed/test.npy", "preprocessed/train.npy"])
+    unknown = replace(MANIFEST, prepared=(*MANIFEST.prepared, ResourceRecord("more", 1, None)))
+    assert unknown.digests() is replace(MANIFEST, prepared=()).digests() is None
 
     for position in range(len(data)):
         with pytest.raises(DatasetFileCorruptError):

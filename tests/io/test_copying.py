@@ -18,6 +18,7 @@ from data_stack.exception import (
     ConfigError,
     DatasetNotFoundError,
     IncompleteCopyError,
+    PreparationError,
     StorageError,
     StorageUnavailableError,
     UnsupportedStorageOperationError,
@@ -247,15 +248,36 @@ def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, 
 
 
 def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnector) -> None:
+    source, target, manifest = Watched(), InMemoryStorageConnector(), "digits/1.0.0/manifest.json"
+    copy_datasets(prepared, source)
+    # another process removes it meanwhile
+    source.before = lambda action, each: source.delete_resource(each) if (action, each) == ("get", manifest) else None
+
+    for _ in range(2):
+        report = copy_datasets(source, target)
+
+        assert [skipped.identifier for skipped in report.skipped] == ["digits/1.0.0"]
+        assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
+        source.set_resource("digits/1.0.0/journal.json", b"{}")
+    with pytest.raises(PreparationError, match=r"'digits' is not prepared in .* no manifest yet"):
+        copy_datasets(source, target, ["digits"])
+    source.set_resource(manifest, b"{")
+    assert [skipped.identifier for skipped in copy_datasets(source, target).skipped] == ["digits/1.0.0"]
+
+
+def test_a_damaged_manifest_is_a_fault_and_all_else_is_copied(prepared: FileStorageConnector) -> None:
     source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
     copy_datasets(prepared, source)
-    source.delete_resource("digits/1.0.0/manifest.json")
-    source.set_resource("digits/1.0.0/journal.json", b"{}")
+    source.set_resource("digits/1.0.0/manifest.json", b"{")
+    source.set_resource("digits/notes.txt", b"abc")
 
-    report = copy_datasets(source, target)
+    with pytest.raises(IncompleteCopyError, match="prepare the dataset again") as caught:
+        copy_datasets(source, target, ["digits", "iris"])
 
-    assert [skipped.identifier for skipped in report.skipped] == ["digits/1.0.0"]
-    assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
+    report = caught.value.report
+    assert [fault.identifier for fault in report.faults] == ["digits/1.0.0/manifest.json"]
+    assert report.complete == ("iris/1.0.0",)
+    assert {each for each in target.list_resources() if each.startswith("digits/")} == {"digits/notes.txt"}
 
 
 def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copied(prepared: FileStorageConnector) -> None:

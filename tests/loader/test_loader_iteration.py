@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import signal
+import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +22,7 @@ from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDataset
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import Loader
 from data_stack.loader.torch import TorchDataset
+from data_stack.values.stacking import stack_samples
 
 
 def loader_of(iterator: Any, batch_size: Any = 4, **options: Any) -> Loader:
@@ -108,9 +112,43 @@ def test_a_second_iteration_ends_the_first_which_says_so() -> None:
     second = iter(loader)
 
     assert next(second)[0].tolist() == [0, 1, 2, 3]
-    with pytest.raises(RuntimeError, match="another one began"):
-        next(first)
-    assert [batch[0].tolist() for batch in second] == [[4, 5, 6, 7], [8, 9]]
+    loader.load_state_dict(loader.state_dict())
+    for ended in (first, second):
+        with pytest.raises(RuntimeError, match="another one began, or the loader was closed or loaded a state"):
+            next(ended)
+    assert numbers_given(loader) == [[4, 5, 6, 7], [8, 9]]
+
+
+def test_ctrl_c_while_a_batch_is_made_loses_none_and_shows_no_frames_of_ours() -> None:
+    pressed = [8]
+
+    def transform(batch: Any) -> Any:
+        if batch[0][0] in pressed:
+            signal.raise_signal(signal.SIGINT)
+        return batch
+
+    loader = loader_of(numbers_to(10), transform=transform)
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        numbers_given(loader)
+
+    assert [entry.name for entry in raised.traceback[1:]] == ["numbers_given", "_batches", "transform"]
+    pressed.clear()
+    loader.load_state_dict(loader.state_dict())
+    assert numbers_given(loader) == [[8, 9]]
+
+
+def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made() -> None:
+    made, n_alive = list[weakref.ref[Any]](), list[int]()
+
+    def transform(batch: Any) -> Any:
+        n_alive.append(sum(each() is not None for each in made))
+        made.append(weakref.ref(batch[0]))
+        return batch
+
+    list(map(len, loader_of(numbers_to(16), transform=transform)))
+
+    assert n_alive == [0, 0, 0, 0]
 
 
 def test_a_sample_that_cannot_be_read_is_named_behind_all_batches_before_it_and_tried_again_from_the_state() -> None:
@@ -179,8 +217,8 @@ def test_a_pickled_loader_draws_anew_what_is_held_in_memory() -> None:
 
 def test_the_figures_count_what_was_handed_out() -> None:
     iterator = SequenceDatasetIterator([np.arange(20), np.zeros((20, 5), dtype=np.float32)])
-    loader = loader_of(iterator, 8, transform=lambda batch: batch)
-    before = loader.stats()
+    loader = loader_of(iterator, 8, transform=lambda batch: batch, collate=stack_samples)
+    before, started = loader.stats(), time.perf_counter()
     for received, _ in enumerate(loader, 1):
         figures = loader.stats()
         assert (figures.n_batches, figures.n_samples) == (received, min(20, 8 * received))
@@ -189,10 +227,12 @@ def test_the_figures_count_what_was_handed_out() -> None:
     assert (before.n_batches, before.elapsed_seconds, before.samples_per_second, before.waiting_share) == (0, 0.0, 0.0, 0.0)
     assert (after.n_batches, after.n_samples, after.n_bytes) == (3, 20, 20 * 28)
     assert (after.worker_kind, after.n_workers) == ("inline", 0)
-    assert 0 < after.read_seconds + after.transform_seconds <= after.waiting_seconds <= after.elapsed_seconds
+    parts = (after.read_seconds, after.collate_seconds, after.transform_seconds)
+    assert min(parts) > 0 <= after.convert_seconds
+    assert sum(parts) + after.convert_seconds <= after.waiting_seconds <= after.elapsed_seconds <= time.perf_counter() - started
     assert 0 < after.waiting_share <= 1
     assert after == loader.stats()  # the clock has stopped
-    assert "20 samples in 3 batches" in str(after)
+    assert all(text in str(after) for text in ("20 samples in 3 batches", "; made inline: read "))
 
 
 @pytest.mark.parametrize(

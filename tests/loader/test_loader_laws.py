@@ -144,6 +144,7 @@ def test_every_epoch_has_each_sample_of_its_stack_once_over_all_ranks_but_for_wh
                 assert n_missing == (len(stack) % case.world if case.uneven == "drop" else 0)
                 assert n_more == (-len(stack) % case.world if case.uneven == "pad" and len(stack) else 0)
             n_steps = [len(rank) for rank in ranks]
+            assert [loader.epoch for loader in loaders] == [epoch + 1] * case.world  # also of a rank without a batch
             assert max(n_steps) - min(n_steps) <= (case.uneven == "keep" and not case.drop_last)
 
     law()

@@ -70,6 +70,8 @@ def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
     assert Shuffled().indices(np.array([10**17]), 10**18, -5, 0).tolist() == [100611722893020488]
     assert whole(BlockShuffled(block_lengths=3, window=2), 10, 7, 3).tolist() == [1, 2, 9, 0, 4, 3, 5, 8, 6, 7]
     assert whole(BlockShuffled(block_lengths=[4, 0, 1, 5], window=2), 10, 7).tolist() == [2, 1, 4, 0, 3, 7, 6, 5, 8, 9]
+    assert repr(BlockShuffled(block_lengths=8, blocks=False)) == "BlockShuffled(block_lengths=8, window=16, blocks=False)"
+    assert repr(BlockShuffled(block_lengths=8, samples=False)) == "BlockShuffled(block_lengths=8, window=1, samples=False)"
     assert whole(Bucketed(LENGTHS[:11], chunk=2, window=6), 11, 8).tolist() == [10, 4, 2, 7, 9, 8, 0, 5, 1, 3, 6]
     large = BlockShuffled(block_lengths=[40_000, 1, 50_000, 30_000], window=2)
     assert large.indices(np.array([0, 9, 40_000, 99_999]), 120_001, 7, 3).tolist() == [113174, 6668, 97552, 78739]  # two windows
@@ -112,7 +114,7 @@ def test_an_order_of_another_dataset_is_refused(order: Order, said: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "said"),
+    ("kind", "given", "said"),
     [
         (BlockShuffled, {"block_lengths": 0}, "block length"),
         (BlockShuffled, {"block_lengths": [3, -1]}, "block_lengths"),
@@ -124,9 +126,9 @@ def test_an_order_of_another_dataset_is_refused(order: Order, said: str) -> None
         (Bucketed, {"lengths": [1], "chunk": 0}, "the chunk of a bucketed order must be at least 1"),
     ],
 )
-def test_wrong_arguments_are_refused(kind: Callable[..., Order], arguments: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_are_refused(kind: Callable[..., Order], given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        kind(**arguments)
+        kind(**given)
 
 
 # ------------------------------------------------------------------------------------------------------------ block by block
@@ -239,6 +241,16 @@ def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> Non
     assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[([], 9)] * 2, (None, sys.maxsize)]
     assert InOrder().upcoming(0, 9, 0, 0) == (None, sys.maxsize)
     assert order.content() == InOrder().content()
+
+
+def test_lanes_tell_each_block_with_the_first_batch_in_it() -> None:
+    order = Lanes(InOrder(np.array([4, 4, 4, 4])), lanes=2, batch_size=2)
+
+    told = [order.upcoming(position, 16, 0, 0) for position in range(0, 17, 2)]
+
+    blocks = [[4], [12], None, None, [8], [], None, None]  # of each batch
+    found = [(None if samples is None else samples.tolist(), until) for samples, until in told]
+    assert found == [*zip(blocks, range(1, 17, 2), strict=True), (None, sys.maxsize)]
 
 
 class Masking(Order):

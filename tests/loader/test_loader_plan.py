@@ -57,6 +57,7 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     assert max(n_samples) - min(n_samples) <= allowed
     assert n_steps == sorted(n_steps, reverse=True)  # rank 0 has the most
     assert n_samples == [sum(map(len, batches(plan, position))) for plan in plans]
+    assert all(each for plan in plans for each in batches(plan, position))  # none is empty
     assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
 
 
@@ -77,14 +78,15 @@ def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewe
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("given", "said"),
     [
         ({"batch_size": 0}, "batch_size"),
         ({"n_samples": -1}, "n_samples"),
         ({"rank": 2, "world": 2}, "in a world of 2 must be at most 1"),
+        ({"rank": -1}, "in a world of 1 must be at least 0"),
         ({"uneven": "repeat"}, "'pad', 'drop' or 'keep'"),
     ],
 )
-def test_a_plan_that_cannot_be_says_why(arguments: dict[str, Any], said: str) -> None:
+def test_a_plan_that_cannot_be_says_why(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Plan(**{"n_samples": 10, "batch_size": 2, **arguments})
+        Plan(**{"n_samples": 10, "batch_size": 2, **given})

@@ -74,6 +74,7 @@ def test_a_random_order_warns_once_and_says_what_to_do(store: FarStorageConnecto
             next(iter(loader))
         assert [warning.filename for warning in warned] == [__file__]
         next(iter(loader))  # silent
+        next(iter(Loader(iterator, 16, worker_kind="inline")))  # in order, too
     with pytest.warns(UserWarning, match="shuffle in the loader only"):
         next(iter(Loader(rows.shuffle(1), 16, worker_kind="inline")))
 

@@ -71,6 +71,13 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         assert until(lambda: all(each() is None for each in kept))
 
 
+def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_threads_are_kept() -> None:
+    with loader(numbers(40)) as subject:
+        next(iter(subject))
+
+        np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
+
+
 # ------------------------------------------------------------------------------------------------------------- how far ahead
 
 

@@ -197,6 +197,10 @@ def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(tmp_path: Path
     locked = LockFile({"numbers": {"configurations": [{"config": {"step": None}, "splits": {}}]}})
     with pytest.raises(ConfigError, match="TOML"):
         locked.write(tmp_path / "lock")
+    with pytest.raises(ConfigError, match="a path or URL, which a lock file cannot name"):
+        data_stack.lock(str(tmp_path), path=tmp_path / "lock")
+    with pytest.raises(ConfigError, match="stack 'new' cannot be locked, as its recipe cannot rebuild it: "):
+        data_stack.lock(new=new.map(lambda sample: sample), path=tmp_path / "lock")
     assert not (tmp_path / "lock").exists()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from plain_connector import PlainConnector
@@ -11,8 +13,10 @@ from written_dataset import Written
 import data_stack
 from data_stack.exception import ConfigError, DatasetNotFoundError, StorageConflictError, UnsupportedStorageOperationError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
+from data_stack.factories.manifest import Journal
 from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
-from data_stack.stores.upkeep import remove_dataset
+from data_stack.stores.upkeep import StorageVerification, remove_dataset, verify_storage
+from data_stack.testing.storage import content
 
 
 class Letters(Written):
@@ -65,9 +69,25 @@ def test_of_several_versions_one_has_to_be_named_and_of_one_none(store: FileStor
     with pytest.raises(DatasetNotFoundError, match=r"no version '3' .* it has: 1\.0, 2\.0"):
         remove_dataset("letters", store, version="3")
     remove_dataset("letters", store, version="2.0")
+    store.set_resource("letters/notes.txt", b"abc")
+    remove_dataset("letters", store)
+    assert store.list_resources() == ["letters/notes.txt"]  # it belongs to no version
     remove_dataset("letters", store)
     with pytest.raises(DatasetNotFoundError, match="'letters'"):
         remove_dataset("letters", store)
+
+
+def test_all_versions_go_with_what_belongs_to_none(store: FileStorageConnector) -> None:
+    for kind in (Letters, Newer):
+        kind(store).prepare()
+    store.set_resource("letters/notes.txt", b"abc")
+
+    with pytest.raises(ConfigError, match="exclude each other"):
+        remove_dataset("letters", store, version="1.0", all_versions=True)
+    report = remove_dataset("letters", store, all_versions=True)
+
+    assert [(each.version, each.n_resources) for each in report.removed] == [("1.0", 3), ("2.0", 3), (None, 1)]
+    assert (report.n_resources, report.removed[2].n_bytes, store.list_resources()) == (7, 3, [])
 
 
 def test_a_store_that_the_original_left_can_be_removed(store: FileStorageConnector) -> None:
@@ -101,6 +121,8 @@ def test_killed_anywhere_nothing_looks_ready_and_the_same_call_goes_on(
         remove_dataset("letters", dying)
 
     assert kind(store).is_ready() == (n_deleted == 0)
+    (mark,) = [each for each in store.list_resources() if each.endswith("journal.json")]
+    assert Journal.from_json(content(store, mark), "letters").steps == ()
     assert n_deleted == 0 or not kind(store).prepare().adopted
     remove_dataset("letters", store)
 
@@ -122,10 +144,32 @@ def test_a_store_that_cannot_delete_says_so_before_anything_is_changed(tmp_path:
     store = PlainConnector(tmp_path)
     Letters(store).prepare()
 
-    with pytest.raises(UnsupportedStorageOperationError):
+    with pytest.raises(UnsupportedStorageOperationError, match="cannot delete resources; remove those below 'letters/'"):
         remove_dataset("letters", store)
 
     assert Letters(store).is_ready()
+
+
+class LeavingConnector(FileStorageConnector):
+    """Cannot be reached any more."""
+
+    def verify_resource(self, identifier: str, sha256: str | None = None) -> NoReturn:
+        raise data_stack.exception.StorageUnavailableError("gone")
+
+
+def test_a_store_is_verified_whole_and_one_that_is_not_there_or_goes_away_is_an_error(store: FileStorageConnector) -> None:
+    with pytest.raises(data_stack.exception.StorageError, match="does not exist"):
+        verify_storage(store)
+    Letters(store).prepare()
+    store.set_resource("loose/notes.txt", b"xyz")
+    Path(store.root_path, "loose/by-hand.txt").write_bytes(b"abcd")  # has no digest
+    size = 6007 + store.stat("letters/1.0/manifest.json").size
+
+    report = verify_storage(store)
+
+    assert replace(report, seconds=0.0) == StorageVerification(repr(store), "ok", 5, size, 1, (), 0.0)
+    with pytest.raises(data_stack.exception.StorageUnavailableError, match="gone"):
+        verify_storage(LeavingConnector(store.root_path))
 
 
 def test_versions_and_bytes_are_told_and_what_belongs_to_none(tmp_path: Path) -> None:
