@@ -51,12 +51,14 @@ def pytest_report_header() -> str | None:
 def pytest_configure() -> None:
     # A shell starts what runs in its background without Ctrl-C, which tests send to processes of their own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # until all is imported and collected
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What has been imported and collected stays to the end: looking through it took each ``gc.collect()`` half a second."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 # ------------------------------------------------------------------ what `make test` leaves to `make test-full`
@@ -68,6 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+    items.sort(key=lambda item: next((place for place, start in enumerate(LONGEST) if item.nodeid.startswith(start)), 99))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -81,7 +84,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write("\n".join([*lines, ""]))
 
 
-# ------------------------------------------------------------------ which tests run in one process
+# ------------------------------------------------------------------ which tests run in one process, and when
+
+#: What takes longest comes first, so that no process works at it when the others have done all.
+LONGEST = (
+    "tests/spark/",
+    "tests/ray/",
+    "tests/io/storage_connectors/test_contracts.py",
+    "tests/faults/",
+    "tests/distributed/",
+    "tests/io/storage_connectors/",
+    "tests/loader/",
+    "tests/getting_started/",
+    "tests/cli/",
+    "tests/huggingface/",
+    "tests/formats/",
+)
 
 
 class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
@@ -99,6 +117,7 @@ class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _SharedServers:
+    config.option.loadscopereorder = False  # by the number of tests
     return _SharedServers(config, log)
 
 

@@ -157,7 +157,7 @@ def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
     for_types = {
         id(node)
         for block in nodes
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        if isinstance(block, ast.If) and getattr(block.test, "id", "") == "TYPE_CHECKING"
         for statement in block.body
         for node in ast.walk(statement)
     }

@@ -101,11 +101,11 @@ NOTEBOOKS = {
     "09_ray": ("8 shards", "(32, 64)", "(800, 1.0)"),
 }
 TRAINED = ("03_storage", "05_training", "06_parquet")
-SLOW_NOTEBOOKS = (*TRAINED, "07_reproducible")
+SLOW_NOTEBOOKS = (*TRAINED, "02_stacking", "04_records", "07_reproducible", "09_ray")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.full] if name in (*SLOW_NOTEBOOKS, "09_ray") else []) for name in NOTEBOOKS]
+    "name", [pytest.param(name, marks=[pytest.mark.full] if name in SLOW_NOTEBOOKS else []) for name in NOTEBOOKS]
 )
 def test_a_notebook_runs_from_top_to_bottom(
     home: Path, name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -241,8 +241,13 @@ def _of_python(sample: Any) -> Any:
     return exact({name: value.item() if isinstance(value, np.generic) else value for name, value in sample.items()})
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("layout", "lazy"),
+    [
+        *((layout, True) for layout in LAYOUTS),
+        *(pytest.param(layout, False, marks=[] if layout == "shards" else pytest.mark.full) for layout in LAYOUTS),
+    ],
+)
 def test_splits_and_rows_have_the_order_of_datasets(hub: HubServer, tmp_path: Path, layout: str, lazy: bool) -> None:
     configs, names = LAYOUTS[layout]
     card = {"configs": configs} if configs else {}

@@ -25,7 +25,8 @@ def engine(ray_cluster: None) -> PreparationEngine:
 
 
 class TestRayEngineQuickly:
-    test_a_run_that_is_given_up_ends_its_tasks = EngineContract.test_a_run_that_is_given_up_ends_its_tasks
+    def test_a_run_that_is_closed_ends_its_tasks(self, engine: PreparationEngine, tmp_path: Path) -> None:
+        EngineContract().test_a_run_that_is_given_up_ends_its_tasks(engine, tmp_path, "closed")
 
 
 @pytest.mark.full  # it starts dozens of workers
@@ -43,7 +44,7 @@ class TestRayEngine(EngineContract):
         return lambda driver: ray_nodes.remove_node(next(iter(ray_nodes.worker_nodes)), allow_graceful=False)
 
 
-@pytest.mark.parametrize("n_deaths", [2, 99])
+@pytest.mark.parametrize("n_deaths", [pytest.param(2, marks=pytest.mark.full), 99])
 def test_of_a_group_whose_actor_dies_each_task_is_attempted_alone(
     engine: PreparationEngine, tmp_path: Path, n_deaths: int
 ) -> None:

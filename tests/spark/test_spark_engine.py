@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from data_stack_spark import SparkEngine
 from pyspark.sql import SparkSession
@@ -16,8 +18,11 @@ def engine(spark: SparkSession) -> PreparationEngine:
 
 
 class TestSparkEngineQuickly:
-    test_a_run_that_is_given_up_ends_its_tasks = EngineContract.test_a_run_that_is_given_up_ends_its_tasks
-    test_shards_are_prepared_as_in_one_process = EngineContract.test_shards_are_prepared_as_in_one_process
+    def test_shards_whose_processes_die_are_prepared(self, engine: PreparationEngine, tmp_path: Path) -> None:
+        EngineContract().test_shards_are_prepared_as_in_one_process(engine, tmp_path, True)
+
+    def test_a_run_that_is_closed_ends_its_tasks(self, engine: PreparationEngine, tmp_path: Path) -> None:
+        EngineContract().test_a_run_that_is_given_up_ends_its_tasks(engine, tmp_path, "closed")
 
 
 @pytest.mark.full

@@ -15,11 +15,9 @@ from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
-import torch
 from data_stack_petastorm import make_reader
 from data_stack_petastorm.codecs import CompressedImageCodec, DataframeColumnCodec, NdarrayCodec, ScalarCodec
 from data_stack_petastorm.etl.dataset_metadata import get_schema, materialize_dataset
-from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader
 from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
 from data_stack_petastorm.spark_utils import dataset_as_rdd
 from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arguments, configure_spark
@@ -44,6 +42,9 @@ def frame(spark: SparkSession, tmp_path: Path) -> Iterator[DataFrame]:
 
 
 def test_defaults_are_petastorms(frame: DataFrame) -> None:
+    import torch  # which executors, that import this module, do without
+    from data_stack_petastorm.pytorch import DataLoader
+
     converter = make_spark_converter(frame)
 
     with converter.make_torch_dataloader(num_epochs=1) as loader:
@@ -65,6 +66,9 @@ def test_defaults_are_petastorms(frame: DataFrame) -> None:
 
 
 def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
+    import torch
+    from data_stack_petastorm.pytorch import BatchedDataLoader
+
     converter: SparkDatasetConverter = pickle.loads(pickle.dumps(make_spark_converter(frame, dtype=None)))  # ours
 
     with (
@@ -173,6 +177,8 @@ def row(i: int) -> dict[str, Any]:
 
 
 def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    from data_stack_petastorm.pytorch import DataLoader
+
     url = f"file://{tmp_path}/frames"
     with materialize_dataset(spark, url, Frames, row_group_size_mb=1):
         rows = [dict_to_spark_row(Frames, row(i)) for i in range(10)]

@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 from process_harness import ServerProcess
 
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
@@ -48,6 +47,8 @@ class S3Server(ServerProcess):
     @property
     def client(self) -> Any:
         """A plain boto3 client, for looking at and damaging what is stored."""
+        import boto3
+
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint_url,
