@@ -87,19 +87,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 # ------------------------------------------------------------------ which tests run in one process, and when
 
 #: What takes longest comes first, so that no process works at it when the others have done all.
-LONGEST = (
-    "tests/spark/",
-    "tests/ray/",
-    "tests/io/storage_connectors/test_contracts.py",
-    "tests/faults/",
-    "tests/distributed/",
-    "tests/io/storage_connectors/",
-    "tests/loader/",
-    "tests/getting_started/",
-    "tests/cli/",
-    "tests/huggingface/",
-    "tests/formats/",
-)
+LONGEST = [
+    f"tests/{name}/"
+    for name in ["spark", "ray", "io", "faults", "distributed", "loader", "getting_started", "cli", "huggingface", "formats"]
+]
 
 
 class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

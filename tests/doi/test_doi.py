@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from catalogue_servers import lead, zenodo
 from data_stack_doi import fetch
 from web_server import Answer, ScriptedServer
 
@@ -37,29 +38,6 @@ def server(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("FIGSHARE_API", f"{server.origin}/figshare")
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
     return server
-
-
-def lead(server: ScriptedServer, doi: str, page: str) -> None:
-    server.url(f"/{doi}", Answer(status=302, headers={"Location": f"{server.origin}{page}"}))
-    server.serve(page.partition("?")[0], b"<html>")
-
-
-def zenodo(server: ScriptedServer, number: int, files: dict[str, bytes], **changes: Any) -> str:
-    doi = f"10.5281/zenodo.{number}"
-    lead(server, doi, f"/records/{number}")
-    listed = [
-        {
-            "key": name,
-            "size": len(data),
-            "checksum": f"md5:{hashlib.md5(data).hexdigest()}",
-            "links": {"self": server.serve(f"/api/records/{number}/files/{name}/content", data)},
-            **changes,
-        }
-        for name, data in files.items()
-    ]
-    answer = {"metadata": {"title": "Tiny", "license": {"id": "cc-by-4.0"}}, "files": listed}
-    server.serve(f"/api/records/{number}", json.dumps(answer).encode())
-    return doi
 
 
 def test_a_file_of_zenodo_is_a_dataset_and_a_source(server: ScriptedServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from catalogue_servers import describe, feature
 from sizes import FULL
 from web_server import Answer, ScriptedServer
 
@@ -62,33 +62,6 @@ MANY = """@RELATION many
 ?, ?, 12345678901234567891, 99999999999999999999999, 9007199254740993, ?, ?, ?
 02.12.2021, -9007199254740993, ?, 2, 1e300, 4, 2.5, blue
 """
-
-
-def describe(server: ScriptedServer, number: int, text: str, features: list[dict[str, Any]], **changes: Any) -> None:
-    url = server.serve(f"/data/{number}.arff", text.encode())
-    description = {
-        "id": str(number),
-        "name": "flowers",
-        "version": "2",
-        "description": "Flowers.",
-        "format": "ARFF",
-        "licence": "CC0-1.0",
-        "url": url,
-        "md5_checksum": hashlib.md5(text.encode()).hexdigest(),
-        "default_target_attribute": "class",
-        "row_id_attribute": "id",
-        **changes,
-    }
-    server.serve(f"/json/data/{number}", json.dumps({"data_set_description": description}).encode())
-    server.serve(f"/json/data/features/{number}", json.dumps({"data_features": {"feature": features}}).encode())
-
-
-def feature(name: str, *nominal: str, data_type: str = "numeric") -> dict[str, Any]:
-    return {
-        "name": name,
-        "data_type": "nominal" if nominal else data_type,
-        **({"nominal_value": list(nominal)} if nominal else {}),
-    }
 
 
 FLOWERS = [feature("id"), feature("petal length"), feature("colour", "red", "dark blue"), feature("class", "rose", "iris")]
