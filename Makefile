@@ -25,6 +25,8 @@ FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_load
 	tests/petastorm/test_petastorm_tensorflow.py
 SPARK_FRAMEWORK_TESTS := tests/spark/test_spark_tensorflow.py
 
+ENGINES := tests/spark tests/ray
+
 # TensorFlow without GPU kernels is half as large.
 TENSORFLOW ?= tensorflow-cpu
 
@@ -32,7 +34,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit bench dist version constraints docs notebooks api count mutants clean
+.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines bench dist version constraints docs notebooks api count mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,7 +42,7 @@ help:  ## list the targets
 quickstart: .venv-quickstart/.installed  ## load a dataset by name, print its report, write quickstart.png
 	.venv-quickstart/bin/python getting_started/quickstart.py
 
-test: lint types unit  ## ruff, mypy --strict and pytest: in minutes, before each commit
+test: lint types unit  ## ruff, mypy --strict and pytest, without Spark and Ray: in minutes, before each commit
 
 # A part that was green on the same commit is not run again, so that an interrupted run goes on; `make -k` goes on after a failure.
 # PART chooses the parts that begin so. A failure is repeated by SEED, which the run prints.
@@ -81,7 +83,10 @@ types: $(VENV)/.installed  ## mypy --strict on package, plugins, tests and tools
 	$(BIN)/mypy $(TYPED)
 
 unit: $(VENV)/.installed  ## pytest only
-	$(PYTEST)
+	$(PYTEST) $(ENGINES:%=--ignore=%)
+
+engines: $(VENV)/.installed  ## pytest of Spark and Ray, whose Java machine and daemons take half a minute
+	$(PYTEST) $(ENGINES)
 
 test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JAX in an environment of their own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
@@ -89,11 +94,11 @@ test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JA
 
 # Old packages warn that others are newer.
 test-lowest:  ## pytest with the lowest versions that the packages admit; needs Python 3.11
-	$(MAKE) unit VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt PYTEST_OPTIONS="-W default"
+	$(MAKE) unit engines VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt PYTEST_OPTIONS="-W default"
 
 test-newest:  ## pytest with the newest versions that there are
 	rm -rf .venv-newest
-	$(MAKE) unit VENV=.venv-newest CONSTRAINTS=
+	$(MAKE) unit engines VENV=.venv-newest CONSTRAINTS=
 
 bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

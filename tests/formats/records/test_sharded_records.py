@@ -116,7 +116,7 @@ def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path) -> None:
             assert len(os.listdir("/proc/self/fd")) - n_open < 50
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert len(os.listdir("/proc/self/fd")) == n_open
+    assert len(os.listdir("/proc/self/fd")) <= n_open
 
 
 # ---------------------------------------------------------------------- writing shards

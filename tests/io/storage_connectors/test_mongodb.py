@@ -198,6 +198,13 @@ def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_o
 # ---------------------------------------------------------------------- leases
 
 
+def test_a_lease_on_a_replica_set_is_free_once_it_is_closed(mongodb_auth_uri: str) -> None:
+    with MongoDBStorageConnector(mongodb_auth_uri) as connector:
+        for _ in range(3):
+            with connector.lease("a") as lease:
+                assert lease.acquire()
+
+
 def test_a_forked_process_does_not_hold_its_parents_lease(connector: MongoDBStorageConnector) -> None:
     with connector.lease("a") as lease:
         assert lease.acquire()

@@ -194,9 +194,9 @@ class Connection:
     def writable(self, name: str, *, durable: bool = True) -> Documents:
         """The collection on the primary; ``durable``: acknowledged by the majority and the journal.
 
-        Its reads use concern "majority" despite the connection string: decisions to delete depend on them.
+        Its reads see what its writes have acknowledged, despite the connection string: decisions to delete depend on them.
         """
-        reading = {"read_preference": ReadPreference.PRIMARY, "read_concern": ReadConcern("majority")}
+        reading = {"read_preference": ReadPreference.PRIMARY, "read_concern": ReadConcern("majority" if durable else "local")}
         return self._collection(name, **reading, write_concern=_DURABLE if durable else WriteConcern(w=1))
 
     def _collection(self, name: str, **options: Any) -> Documents:
