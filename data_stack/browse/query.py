@@ -151,8 +151,15 @@ class Search:
         self._lock = threading.Lock()
         self.n_scanned = 0 if conditions else table.n_samples
 
-    n_found = property(lambda self: self._ends[-1] if self._conditions else self._table.n_samples, doc="Rows found so far.")
-    is_complete = property(lambda self: self.n_scanned == self._table.n_samples, doc="Whether all rows were searched.")
+    @property
+    def n_found(self) -> int:
+        """Rows found so far."""
+        return self._ends[-1] if self._conditions else self._table.n_samples
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows were searched."""
+        return self.n_scanned == self._table.n_samples
 
     def advance(self, seconds: float, wanted: int | None = None) -> None:
         """Search at least one more block, for about ``seconds`` or until ``wanted`` rows are found."""

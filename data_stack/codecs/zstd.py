@@ -47,7 +47,9 @@ class ZstdCodec(Codec):
         check_range("max_bytes", self.max_bytes, 1)
         _zstd()
 
-    type_name = property(lambda self: f"zstd({self.inner.type_name})")
+    @property
+    def type_name(self) -> str:
+        return f"zstd({self.inner.type_name})"
 
     def encode(self, value: Any) -> bytes:
         data = self.inner.encode(value)

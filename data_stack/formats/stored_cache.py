@@ -136,7 +136,10 @@ class _StoredCacheAccess(KeepingAccess):
         self._stored: SampleAccess | None = None
         self._opening = fork_lock()
 
-    identifier = property(lambda self: f"{self._folder}/{self.fingerprint}.records", doc="The folder of the records.")
+    @property
+    def identifier(self) -> str:
+        """The folder of the records."""
+        return f"{self._folder}/{self.fingerprint}.records"
 
     def sample(self, position: int) -> Sample:
         return (self._stored or self.open_stored()).sample(position)[_SAMPLE]

@@ -190,7 +190,10 @@ class Session:
         self._make_workers = make_workers
         self._keeps_workers = False
 
-    is_automatic = property(lambda self: self._find_shard is find_shard_of_process, doc="Whether a launcher may state the shard.")
+    @property
+    def is_automatic(self) -> bool:
+        """Whether a launcher may state the shard."""
+        return self._find_shard is find_shard_of_process
 
     # ------------------------------------------------------------------------------------------------------------- the place
 
