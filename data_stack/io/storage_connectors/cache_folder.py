@@ -362,7 +362,7 @@ class CacheFolder:
 
     def remove_unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content of replaced and deleted resources: that no note of any remote names, and that was not used lately."""
-        notes = [unseal_json(path) for _, _, path in self._items("notes")]
+        notes = [unseal_json(path) for _, _, path in self._items("notes") if path.endswith("~")]  # others were never finished
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}
         for used, disk_bytes, path in list(self._items()):
             if not path.endswith("~") and os.path.basename(path) not in named and time.time() - used > grace_seconds:
