@@ -126,9 +126,7 @@ def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(folder
     memory = InMemoryStorageConnector()
     for file in files:
         for connector in (store, memory):
-            with file.open("rb") as content:
-                with connector.create(f"frames/{file.name}") as writer:
-                    writer.write(content.read())
+            connector.set_resource(f"frames/{file.name}", file.read_bytes())
 
     assert [sample["id"] for sample in ParquetDataset(files[0])] == list(range(50, 100))
     assert [sample["id"] for sample in ParquetDataset(files)][:2] == [50, 51]
