@@ -24,13 +24,12 @@ from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.archives import open_decompressed
 from data_stack.io.resources import StreamedResource
 
-LIMIT = 1_000_000
 NAMED = "DATA_STACK_MAX_REQUEST_BYTES"
 
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NAMED, str(LIMIT))
+    monkeypatch.setenv(NAMED, "1000000")
 
 
 def picture(size: int) -> np.ndarray[Any, Any]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +13,7 @@ import pytest
 from data_stack_spark import cache as cache_module
 from data_stack_spark.converter import make_spark_converter, register_delete_dir_handler
 from data_stack_spark.session import local_path, readable_source
-from process_harness import start_python
+from process_harness import run_python, start_python
 from pyspark.ml.linalg import Vectors
 from pyspark.mllib.linalg import Vectors as OldVectors
 from pyspark.sql import DataFrame, SparkSession
@@ -116,19 +113,19 @@ def test_delete_removes_what_was_written_and_nothing_else(spark: SparkSession, c
         replace(converter, cache_dir_url=cache.as_uri()).delete()
 
 
-def test_another_process_uses_and_deletes_a_converter_without_spark(spark: SparkSession, cache: Path) -> None:
+def test_another_process_uses_and_deletes_a_converter_without_spark(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
     converter = make_spark_converter(numbers(spark), cache_dir=cache)
+    (tmp_path / "converter").write_bytes(pickle.dumps(converter))
     program = (
-        "import pickle, sys\n"
-        "converter = pickle.load(sys.stdin.buffer)\n"
+        "import pathlib, pickle, sys\n"
+        "converter = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())\n"
         "print(len(converter), sum(int(sample['id']) for sample in converter.dataset()))\n"
         "converter.delete()\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
-    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(converter), capture_output=True, env=environment)
+    said, _ = run_python("-c", program, tmp_path / "converter")
 
-    assert done.stdout.split() == [b"100", b"4950"], done.stderr.decode()[-2000:]
+    assert said == "100 4950\n"
     assert folders(cache) == []
     assert len(make_spark_converter(numbers(spark), cache_dir=cache).dataset()) == 100
 

@@ -20,13 +20,8 @@ from data_stack.loader import Loader
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
-TIMES = [
-    pa.date32(),
-    *map(pa.timestamp, ["ms", "us", "ns"], [None, "UTC", None]),
-    pa.time32("ms"),
-    pa.time64("ns"),
-    pa.duration("us"),
-]
+TIMESTAMPS = [pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns")]
+TIMES = [pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us"), *TIMESTAMPS]
 
 
 def cells(type_: pa.DataType, numbers: list[int | None]) -> pa.Array:

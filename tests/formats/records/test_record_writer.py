@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from full_disk import files_limited
 from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
-from process_harness import Fault, Harness
+from process_harness import Fault, Harness, until
 from sizes import sized, spread
 from writing import append_all, files_of
 
@@ -418,8 +417,7 @@ def test_a_folder_that_cannot_be_written_is_our_error(processes: Harness, folder
 
 def test_a_second_writer_is_refused_until_the_first_has_ended(processes: Harness, folder: Path) -> None:
     process = processes.start("fault_records:hold", str(folder / "dataset"), str(folder / "ready"))
-    while not (folder / "ready").exists():
-        time.sleep(0.005)
+    assert until((folder / "ready").exists)
 
     with pytest.raises(StorageConflictError, match="another writer has the record dataset"):
         RecordWriter(folder / "dataset", SPECS["columns"])
