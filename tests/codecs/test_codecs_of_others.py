@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from writing import append_all
 
 from data_stack.codecs import (
     Codec,
@@ -72,9 +73,8 @@ def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
             Field("scaled", "float64", (), ScaledCodec(unit=0.25)),
         ],
     )
-    with ParquetWriter(tmp_path, schema) as writer:
-        for value in DEGREES:
-            writer.append({"outside": value, "packed": value or None, "scaled": value})
+    rows = ({"outside": value, "packed": value or None, "scaled": value} for value in DEGREES)
+    append_all(ParquetWriter(tmp_path, schema), rows)
 
     dataset = ParquetDataset(tmp_path)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from PIL import Image, ImageOps
 from writing import image_bytes
@@ -19,7 +18,6 @@ from data_stack.codecs.codec import type_of_bytes
 from data_stack.codecs.images import decode_image
 from data_stack.formats import ImageFolderIterator, WebDatasetIterator
 
-_Array = npt.NDArray[Any]
 RNG = np.random.default_rng(0)
 BYTES = RNG.integers(0, 256, (6, 5, 4), np.uint8)
 INDICES = RNG.integers(0, 21, (6, 5), np.uint8)
@@ -66,17 +64,11 @@ TYPES = {"1": "bool", "I;16": "uint16", "I": "int32", "F": "float32"}
 FILES: Mapping[str, bytes] = {name: image_bytes(image, kind) for name, (kind, image) in IMAGES.items()}
 
 
-def expected(name: str) -> _Array:
-    """What numpy and Pillow give."""
-    with Image.open(io.BytesIO(FILES[name])) as image:
-        array = np.asarray(image)
-        assert array.dtype.name == TYPES.get(image.mode, "uint8")
-    return array
-
-
 def assert_same(found: Any, name: str) -> None:
-    """Values, dtype and shape of an image of its own."""
-    wanted = expected(name)
+    """Values, dtype and shape of an image of its own are what numpy and Pillow give."""
+    with Image.open(io.BytesIO(FILES[name])) as image:
+        wanted = np.asarray(image)
+        assert wanted.dtype.name == TYPES.get(image.mode, "uint8")
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     assert (found == wanted).all()
     assert found.flags.writeable

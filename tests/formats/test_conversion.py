@@ -122,9 +122,8 @@ def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(tmp_path: Pa
 
 
 def test_sequences_are_kept_by_records_alone(tmp_path: Path) -> None:
-    with records.RecordWriter(tmp_path / "s", {"frames": "jpg[]", "label": "i64"}) as writer:
-        for i in range(4):
-            writer.append({"frames": [jpg(i)] * i, "label": i})
+    spec = {"frames": "jpg[]", "label": "i64"}
+    append_all(records.RecordWriter(tmp_path / "s", spec), ({"frames": [jpg(i)] * i, "label": i} for i in range(4)))
 
     convert(tmp_path / "s", tmp_path / "again")
 
@@ -214,9 +213,8 @@ def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[A
 
 
 def test_values_of_other_shapes_are_named_where_a_column_has_one(tmp_path: Path) -> None:
-    with records.RecordWriter(tmp_path / "s", {"image": "jpg"}) as writer:
-        for i in range(40):
-            writer.append({"image": jpg(i, (6, 7) if i != 33 else (5, 7))})
+    pictures = (jpg(i, (6, 7) if i != 33 else (5, 7)) for i in range(40))
+    append_all(records.RecordWriter(tmp_path / "s", {"image": "jpg"}), ({"image": picture} for picture in pictures))
 
     for name in ("a.h5", "a.npz", "a.pt"):
         with pytest.raises(ConfigError, match="column 'image': its values differ in shape"):

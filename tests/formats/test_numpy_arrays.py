@@ -94,14 +94,6 @@ def test_a_header_that_lies_or_is_none_is_refused_and_costs_no_memory(header: st
     assert peak_bytes < 32 << 20
 
 
-def test_an_array_in_fortran_order_gives_the_same_rows() -> None:
-    array = np.asfortranarray(np.arange(12).reshape(4, 3))
-
-    iterator = NumpyDatasetIterator([resource_of(bytes_of(np.save, array))])
-
-    assert [row.tolist() for (row,) in iterator] == array.tolist()
-
-
 class TestNpz:
     def test_no_flipped_bit_or_cut_changes_a_value(self) -> None:
         data, n_refused = bytes_of(np.savez_compressed, a=np.arange(5, dtype=np.int16)), 0

@@ -24,13 +24,12 @@ from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.archives import open_decompressed
 from data_stack.io.resources import StreamedResource
 
-LIMIT = 1_000_000
 NAMED = "DATA_STACK_MAX_REQUEST_BYTES"
 
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NAMED, str(LIMIT))
+    monkeypatch.setenv(NAMED, "1000000")
 
 
 def picture(size: int) -> np.ndarray[Any, Any]:
@@ -79,8 +78,7 @@ class TestParquet:
     @pytest.mark.parametrize("size", [400, None])
     def test_images_of_a_batch(self, size: int | None, tmp_path: Path) -> None:
         schema = Schema("of images", [Field("image", np.uint8, (size, size, 3), PngCodec())])
-        with ParquetWriter(tmp_path / "p", schema) as writer:
-            writer.write([{"image": picture(400)} for _ in range(4)])
+        append_all(ParquetWriter(tmp_path / "p", schema), [{"image": picture(400)}] * 4)
 
         dataset = ParquetDataset(tmp_path / "p")
 
@@ -141,9 +139,7 @@ class TestOthers:
         if kind == "images":
             formats.write_image_folder(tmp_path / "w", [{"image": picture(400), "label": 0}] * 4)
         else:
-            with formats.WebDatasetWriter(tmp_path / "w") as writer:
-                for number in range(4):
-                    writer.append({"__key__": f"{number}", "png": picture(400)})
+            append_all(formats.WebDatasetWriter(tmp_path / "w"), [{"png": picture(400)}] * 4)
         iterator: Any = data_stack.load(str(tmp_path / "w"))
 
         assert len(iterator.__getitems__([0, 1])) == 2

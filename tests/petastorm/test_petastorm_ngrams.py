@@ -16,14 +16,14 @@ from data_stack_petastorm import ngram
 from data_stack_petastorm.ngram_iterator import NGramIterator
 from hypothesis import given
 from hypothesis import strategies as st
+from petastorm_fixtures import FIXTURES
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset
 
-PETASTORM = Path(__file__).parents[1] / "formats" / "parquet" / "fixtures" / "petastorm"
 NGram = functools.partial(ngram.NGram, within_row_groups=False)
-COUNTS: dict[str, dict[str, int]] = json.loads((PETASTORM / "timeseries.expected.json").read_text())["ngrams"]
+COUNTS: dict[str, dict[str, int]] = json.loads((FIXTURES / "timeseries.expected.json").read_text())["ngrams"]
 
 
 def timed(times: Any) -> Any:
@@ -44,7 +44,7 @@ def of_length(length: int, threshold: Any = 1, **options: Any) -> ngram.NGram:
 @pytest.mark.parametrize("case", COUNTS)
 def test_there_are_as_many_sequences_as_petastorm_counts(case: str) -> None:
     length, threshold, overlap = [part.partition("=")[2] for part in case.split(",")]
-    rows = ParquetDataset(PETASTORM / "timeseries")
+    rows = ParquetDataset(FIXTURES / "timeseries")
     fields: Any = {offset: ["timestamp"] for offset in range(int(length))}
     described = functools.partial(NGram, fields, int(threshold), "timestamp", overlap == "True")
 
@@ -103,7 +103,7 @@ def test_a_row_that_is_not_sorted_is_named() -> None:
 
 def test_batches_lists_columns_and_single_sequences_agree() -> None:
     ngrams = NGramIterator(
-        ParquetDataset(PETASTORM / "timeseries"), NGram({-1: ["accel"], 1: ["accel", "flag"]}, 100, "timestamp")
+        ParquetDataset(FIXTURES / "timeseries"), NGram({-1: ["accel"], 1: ["accel", "flag"]}, 100, "timestamp")
     )
     indices = [4000, 3, 3, -1]
 

@@ -30,12 +30,8 @@ from data_stack.formats.parquet.selecting import Predicate, PredicateError, as_p
 
 
 def selected(predicate: Any, **columns: Any) -> list[bool]:
-    found: list[bool] = (
-        as_predicate(predicate)
-        .mask({name: values if isinstance(values, np.ndarray) else object_column(*values) for name, values in columns.items()})
-        .tolist()
-    )
-    return found
+    given = {name: values if isinstance(values, np.ndarray) else object_column(*values) for name, values in columns.items()}
+    return list(map(bool, as_predicate(predicate).mask(given)))
 
 
 # ---------------------------------------------------------------------- pyarrow's

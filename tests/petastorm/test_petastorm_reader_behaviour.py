@@ -19,6 +19,7 @@ from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.selectors import IntersectIndexSelector, RowGroupSelectorBase, SingleIndexSelector
 from data_stack_petastorm.transform import transform_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
+from writing import append_all
 
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.formats.parquet import ParquetWriter
@@ -38,10 +39,9 @@ Frames = Unischema(
 def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 rows in 3 row groups, with an index of ``name``."""
     folder = tmp_path_factory.mktemp("frames")
-    with ParquetWriter(folder, as_schema(Frames), row_group_rows=10) as writer:
-        for number in range(30):
-            image = np.full((4, 3), number, np.uint8)
-            writer.append({"id": number, "id2": number % 2, "name": f"n{number // 10}", "image": image})
+    images = (np.full((4, 3), number, np.uint8) for number in range(30))
+    rows = ({"id": i, "id2": i % 2, "name": f"n{i // 10}", "image": image} for i, image in enumerate(images))
+    append_all(ParquetWriter(folder, as_schema(Frames), row_group_rows=10), rows)
     build_rowgroup_index(folder, None, [SingleFieldIndexer("by_name", "name")])
     return folder
 

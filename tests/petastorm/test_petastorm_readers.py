@@ -211,9 +211,6 @@ def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_ou
     assert sum(len(batch["id"]) for loader in dealt for batch in loader) == N_ROWS + 10  # 200 rows on 21 shards
 
 
-# ------------------------------------------------------------------ rows
-
-
 # ------------------------------------------------------------------ iterating
 
 
@@ -268,17 +265,11 @@ def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_w
 # ------------------------------------------------------------------ where the files are
 
 
-@pytest.fixture
-def remote(numbers: Path, mongodb_uri: str) -> str:
-    """The same files in MongoDB."""
-    connector = storage_connector_from_url(mongodb_uri)
-    for file in sorted(numbers.iterdir()):
-        with file.open("rb") as stored:
-            connector.set_resource(file.name, stored)
-    return mongodb_uri
-
-
-def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_deleted(remote: str, tmp_path: Path) -> None:
+def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_deleted(
+    numbers: Path, mongodb_uri: str, tmp_path: Path
+) -> None:
+    for file in numbers.iterdir():
+        storage_connector_from_url(mongodb_uri).set_resource(file.name, file.read_bytes())
     (tmp_path / "mine.txt").write_text("keep me")
     options: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 10_000_000}
 
@@ -288,7 +279,7 @@ def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_delete
         TransformSpec(selected_fields=["id"]),
         TransformSpec(lambda row: {"id": -row["id"]}, selected_fields=["id"]),
     ):
-        with make_reader(remote, transform_spec=spec, **options) as reader:
+        with make_reader(mongodb_uri, transform_spec=spec, **options) as reader:
             read.append(sorted(ids(reader)))
 
     assert read[0] == read[1] == sorted(-number for number in read[2]) == list(range(N_ROWS))

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import petastorm_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from data_stack_petastorm import NGram, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
+from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet.selecting import col
 
-TIMESERIES = petastorm_fixtures.FIXTURES / "timeseries"
 N_ROWS, N_GROUPS = 240, 12
 
 
@@ -213,7 +212,7 @@ def test_sequences_are_nested_dicts_of_tensors() -> None:
 
     in_memory = functools.partial(InMemBatchedDataLoader, rows_capacity=None)
     for loader_class in (DataLoader, BatchedDataLoader, in_memory):
-        loader: Any = loader_class(make_reader(TIMESERIES, schema_fields=ngram, reader_pool_type="dummy"), 32)
+        loader: Any = loader_class(make_reader(petastorm_folder("timeseries"), schema_fields=ngram, reader_pool_type="dummy"), 32)
         batch = next(iter(loader))
         assert list(batch) == [0, 1]
         assert (batch[0]["timestamp"].shape, batch[0]["flag"].dtype) == ((32,), torch.uint8)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,27 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from data_stack_spark import cache as cache_module
-from data_stack_spark.converter import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
+from data_stack_spark.converter import make_spark_converter, register_delete_dir_handler
 from data_stack_spark.session import local_path, readable_source
-from process_harness import start_python
+from process_harness import run_python, start_python
 from pyspark.ml.linalg import Vectors
 from pyspark.mllib.linalg import Vectors as OldVectors
 from pyspark.sql import DataFrame, SparkSession
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("shared")
-
-
-@pytest.fixture(scope="module")
-def converter(spark: SparkSession, shared: Path) -> Iterator[SparkDatasetConverter]:
-    """100 rows of :func:`numbers`."""
-    converter = make_spark_converter(numbers(spark), cache_dir=shared)
-    yield converter
-    converter.delete()
 
 
 @pytest.fixture
@@ -80,16 +63,15 @@ def test_numbers_become_float32_and_vectors_become_arrays(spark: SparkSession, c
 # ------------------------------------------------------------------ once
 
 
-def test_a_process_writes_the_same_rows_with_the_same_options_once(
-    spark: SparkSession, converter: SparkDatasetConverter, shared: Path
-) -> None:
+def test_a_process_writes_the_same_rows_with_the_same_options_once(spark: SparkSession, cache: Path) -> None:
     frame = numbers(spark, 20_000)
-    other = make_spark_converter(frame, 100_000, "zstd", cache_dir=shared)
-    renamed = make_spark_converter(frame.withColumnRenamed("half", "whole"), 100_000, "zstd", cache_dir=shared)
+    converter = make_spark_converter(numbers(spark), cache_dir=cache)
+    other = make_spark_converter(frame, 100_000, "zstd", cache_dir=cache)
+    renamed = make_spark_converter(frame.withColumnRenamed("half", "whole"), 100_000, "zstd", cache_dir=cache)
 
-    assert make_spark_converter(numbers(spark), cache_dir=shared) == converter
-    assert make_spark_converter(numbers(spark, 20_000), 100_000, "zstd", cache_dir=shared) == other
-    assert folders(shared) == sorted(each.cache_dir_url.rpartition("/")[2] for each in (converter, other, renamed))
+    assert make_spark_converter(numbers(spark), cache_dir=cache) == converter
+    assert make_spark_converter(numbers(spark, 20_000), 100_000, "zstd", cache_dir=cache) == other
+    assert folders(cache) == sorted(each.cache_dir_url.rpartition("/")[2] for each in (converter, other, renamed))
     footer = pq.read_metadata(other.file_urls[0][len("file://") :])
     assert footer.num_row_groups > 2
     assert footer.row_group(0).column(0).compression == "ZSTD"
@@ -131,19 +113,19 @@ def test_delete_removes_what_was_written_and_nothing_else(spark: SparkSession, c
         replace(converter, cache_dir_url=cache.as_uri()).delete()
 
 
-def test_another_process_uses_and_deletes_a_converter_without_spark(spark: SparkSession, cache: Path) -> None:
+def test_another_process_uses_and_deletes_a_converter_without_spark(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
     converter = make_spark_converter(numbers(spark), cache_dir=cache)
+    (tmp_path / "converter").write_bytes(pickle.dumps(converter))
     program = (
-        "import pickle, sys\n"
-        "converter = pickle.load(sys.stdin.buffer)\n"
+        "import pathlib, pickle, sys\n"
+        "converter = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())\n"
         "print(len(converter), sum(int(sample['id']) for sample in converter.dataset()))\n"
         "converter.delete()\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
-    done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(converter), capture_output=True, env=environment)
+    said, _ = run_python("-c", program, tmp_path / "converter")
 
-    assert done.stdout.split() == [b"100", b"4950"], done.stderr.decode()[-2000:]
+    assert said == "100 4950\n"
     assert folders(cache) == []
     assert len(make_spark_converter(numbers(spark), cache_dir=cache).dataset()) == 100
 
@@ -181,8 +163,6 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, cache: Path) -> No
 
 # ---------------------------------------------------------------------- what Spark needs; the page
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_without_java_it_is_said_what_to_install() -> None:
     program = "from data_stack_spark.session import spark_session; spark_session()"
@@ -202,7 +182,7 @@ def test_urls_of_spark_are_read_without_it() -> None:
 
 
 def test_the_code_of_the_page_runs(spark: SparkSession, tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     frame = spark.range(20).selectExpr("id", "array(id * 1D) as features", "id % 2 as label")
     names = {"spark": spark, "url": str(tmp_path / "frames"), "cache_url": (tmp_path / "cache").as_uri(), "df": frame}
     code = re.findall(r"```python\n(.*?)```", page, flags=re.S)

@@ -23,15 +23,6 @@ def check_rows(samples: list[Any], expected: list[dict[str, Any]]) -> None:
     assert_same(sorted(samples, key=lambda each: each["id"]), expected)
 
 
-@pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of 40 rows in two files."""
-    folder = tmp_path_factory.mktemp("materialized") / "frames"
-    with materialize_dataset(spark, folder.as_uri(), SCHEMA):
-        encode_rows(spark.sparkContext.parallelize(range(40), 2).map(row), SCHEMA).write.parquet(folder.as_uri())
-    return folder
-
-
 def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raises(spark: SparkSession, tmp_path: Path) -> None:
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("parquet.block.size", "777")
@@ -81,7 +72,11 @@ def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(change: dict[s
 # ------------------------------------------------------------------ reading
 
 
-def test_an_rdd_gives_decoded_named_tuples(spark: SparkSession, written: Path) -> None:
+def test_an_rdd_gives_decoded_named_tuples(spark: SparkSession, tmp_path: Path) -> None:
+    written = tmp_path / "frames"
+    with materialize_dataset(spark, written.as_uri(), SCHEMA):  # in two files
+        encode_rows(spark.sparkContext.parallelize(range(40), 2).map(row), SCHEMA).write.parquet(written.as_uri())
+
     rdd = dataset_as_rdd(written.as_uri(), spark)
 
     rows = rdd.collect()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from process_harness import flipped
 from sizes import FULL, sized
+from writing import bytes_of
 
 from data_stack.cli.files import facts_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
@@ -165,11 +165,10 @@ def test_a_footer_that_states_more_rows_than_the_pages_have_is_an_error(tmp_path
 )
 def test_a_hostile_schema_is_an_error_that_names_the_field(tmp_path: Path, change: dict[str, Any]) -> None:
     field = Field("frame", "float32", (2,), NdarrayCodec())
-    cell = io.BytesIO()
-    np.save(cell, np.zeros(2, np.float32))
+    cell = bytes_of(np.save, np.zeros(2, np.float32))
     content = Schema("hostile", [field]).to_json()
     content["fields"][0].update(change)
-    table = pa.table({"frame": [cell.getvalue()] * 4}).replace_schema_metadata({SCHEMA_KEY: json.dumps(content)})
+    table = pa.table({"frame": [cell] * 4}).replace_schema_metadata({SCHEMA_KEY: json.dumps(content)})
     pq.write_table(table, tmp_path / "a.parquet")
 
     with pytest.raises((DatasetFileCorruptError, ConfigError), match=r"frame|nobody|field"):

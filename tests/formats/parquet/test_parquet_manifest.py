@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parquet_layouts import write_layout
 from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
@@ -21,7 +22,6 @@ from data_stack.formats.parquet import (
     ParquetDataset,
     ParquetManifest,
     ParquetWriter,
-    PngCodec,
     Schema,
     generate_metadata,
     metadata,
@@ -31,28 +31,6 @@ from data_stack.formats.parquet.selecting import col
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.util.untrusted_text import seal_json
-
-SCHEMA = Schema(
-    "s",
-    [
-        Field("id", "int64"),
-        Field("car", str),
-        Field("note", str, nullable=True),
-        Field("image", "uint8", (None, None, 3), PngCodec()),
-    ],
-)
-
-
-def row(number: int) -> dict[str, Any]:
-    note = "x" if number >= 15 else None
-    return {"id": number, "car": f"car {number // 7}", "note": note, "image": np.full((2, 2, 3), number, np.uint8)}
-
-
-def written(folder: Path, n_rows: int = 20, **arguments: Any) -> Path:
-    with ParquetWriter(folder, SCHEMA, row_group_rows=5, **arguments) as writer:
-        for number in range(len(writer), n_rows):
-            writer.append(row(number))
-    return folder
 
 
 def metadata_of(folder: Path) -> dict[bytes, bytes]:
@@ -92,7 +70,7 @@ def test_petastorms_metadata_stay_as_they_were(tmp_path: Path) -> None:
 def test_metadata_are_refused_where_there_is_nothing_to_make_them_of(tmp_path: Path) -> None:
     with pytest.raises(ResourceNotFoundError):
         generate_metadata(tmp_path)
-    written(tmp_path)
+    write_layout(tmp_path, "file")
 
     with pytest.raises(ConfigError, match="pass its folder"):
         generate_metadata(tmp_path / "part-000000.parquet")
@@ -104,15 +82,15 @@ def test_metadata_are_refused_where_there_is_nothing_to_make_them_of(tmp_path: P
 
 
 def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(tmp_path: Path) -> None:
-    written(tmp_path / "all", partition_by=["car"])
-    shutil.copytree(tmp_path / "all" / "car=car%200", tmp_path / "some" / "car=car%200")
-    with pytest.raises(ConfigError, match=r"car%201.*missing.*generate-metadata"):
+    write_layout(tmp_path / "all", "partitions")
+    shutil.copytree(tmp_path / "all" / "day=2024-01-02", tmp_path / "some" / "day=2024-01-02")
+    with pytest.raises(ConfigError, match=r"2024-01-0[13].*missing.*generate-metadata"):
         ParquetWriter(tmp_path / "some")
 
     generate_metadata(tmp_path / "some")
 
     with ParquetWriter(tmp_path / "some") as writer:
-        assert len(writer) == 7
+        assert len(writer) == 5
 
 
 def test_a_dataset_of_petastorm_names_the_package_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:

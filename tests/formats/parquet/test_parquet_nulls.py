@@ -18,23 +18,16 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema, col
 from data_stack.loader import Loader
 
-INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-FLOATS = ["float16", "float32", "float64"]
-TIMES = ["date32", "timestamp[ms]", "timestamp[us, UTC]", "timestamp[ns]", "time32[ms]", "time64[ns]", "duration[us]"]
+INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+FLOATS = [pa.float16(), pa.float32(), pa.float64()]
+TIMESTAMPS = [pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns")]
+TIMES = [pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us"), *TIMESTAMPS]
 
 
-def arrow_type(name: str) -> pa.DataType:
-    if "[" not in name:
-        return getattr(pa, name)()
-    kind, _, unit = name.rstrip("]").partition("[")
-    return getattr(pa, kind)(*unit.split(", "))
-
-
-def cells(name: str, numbers: list[int | None]) -> pa.Array:
+def cells(type_: pa.DataType, numbers: list[int | None]) -> pa.Array:
     """Cells of an integer, float or time type."""
-    type_ = arrow_type(name)
-    width = pa.int32() if name in ("date32", "time32[ms]") else pa.int64()
-    return pa.array(numbers, width).view(type_) if name in TIMES else pa.array(numbers, pa.float64()).cast(type_)
+    width = pa.int32() if type_.bit_width == 32 else pa.int64()
+    return pa.array(numbers, width).view(type_) if type_ in TIMES else pa.array(numbers, pa.float64()).cast(type_)
 
 
 def write(folder: Path, **columns: Any) -> Path:
@@ -56,16 +49,16 @@ def check_samples_and_batches_agree(dataset: ParquetDataset) -> None:
                 np.testing.assert_array_equal(part, column[rows])
 
 
-@pytest.mark.parametrize("name", [*INTEGERS, *FLOATS, *TIMES, "bool_"])
+@pytest.mark.parametrize("type_", [*INTEGERS, *FLOATS, *TIMES, pa.bool_()], ids=str)
 @pytest.mark.parametrize("numbers", [[1, None, 0, 1, None], [None] * 4], ids=["some", "all"])
-def test_nulls_are_nan_or_zeros_beside_a_mask(tmp_path: Path, name: str, numbers: list[int | None]) -> None:
-    folder, is_null = write(tmp_path, x=cells(name, numbers)), [number is None for number in numbers]
+def test_nulls_are_nan_or_zeros_beside_a_mask(tmp_path: Path, type_: pa.DataType, numbers: list[int | None]) -> None:
+    folder, is_null = write(tmp_path, x=cells(type_, numbers)), [number is None for number in numbers]
     dtype = ParquetDataset(folder).schema["x"].dtype
 
     nan, masked = (ParquetDataset(folder, nulls=nulls) for nulls in ("nan", "mask"))
 
     (column,) = nan.read_batch(range(len(numbers))).values()
-    assert column.dtype == (np.float64 if name in (*INTEGERS, "bool_") else dtype)
+    assert column.dtype == (np.float64 if type_ in (*INTEGERS, pa.bool_()) else dtype)
     assert (np.isnat(column) if column.dtype.kind in "mM" else np.isnan(column)).tolist() == is_null
     filled = np.array([number or 0 for number in numbers], np.int64)
     there = ~np.array(is_null)

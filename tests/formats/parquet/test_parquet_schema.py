@@ -116,9 +116,17 @@ def test_a_type_nested_without_end_is_refused() -> None:
         (("x", "int32", (), "nope"), "column type 'nope'"),
         (("x", object), "needs a codec"),
         (("x", "datetime64[ps]"), "no scalars of dtype"),
+        (("x", "int64", (2,), ScalarCodec()), "field 'x'"),
+        (("x", "int64", (), ScalarCodec("string")), "field 'x'"),
+        (("x", str, (), ScalarCodec("bigint")), "field 'x'"),
+        (("x", object, (2,), NdarrayCodec()), "field 'x'"),
+        (("x", "float32", (None, None), PngCodec()), "field 'x'"),
+        (("x", "uint16", (4, 4), JpegCodec()), "field 'x'"),
+        (("x", "complex64", (), ScalarCodec()), "field 'x'"),
+        (("x", "int64", (), NestedCodec({"list": "int"})), "field 'x'"),
     ],
 )
-def test_an_invalid_field_is_refused(arguments: tuple[Any, ...], why: str) -> None:
+def test_a_field_that_is_invalid_or_that_its_codec_cannot_hold_is_refused(arguments: tuple[Any, ...], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Field(*arguments)
 

@@ -11,7 +11,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from sizes import FULL
-from writing import append_all
+from writing import append_all, files_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, Schema, writer_part
@@ -31,10 +31,6 @@ def row(number: int, **others: Any) -> dict[str, Any]:
     return {"id": number, "day": f"day {number % 3}", "x": np.full((4, 4), number, np.float32), **others}
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
 def groups(path: Path) -> list[int]:
     metadata = pq.read_metadata(path)
     return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -45,7 +41,7 @@ def test_files_and_row_groups_have_the_rows_that_were_asked_for(tmp_path: Path) 
 
     files = [tmp_path / f"part-{number:06d}.parquet" for number in range(3)]
     assert [groups(file) for file in files] == [[15, 15, 10], [15, 15, 10], [15, 5]]
-    assert names(tmp_path) == ["_data_stack_manifest.parquet", *(file.name for file in files)]
+    assert list(files_of(tmp_path)) == ["_data_stack_manifest.parquet", *(file.name for file in files)]
 
 
 def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> None:
@@ -140,7 +136,7 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path: Path, arguments: dic
     with pytest.raises(ConfigError, match=why):
         ParquetWriter(tmp_path, **{"schema": SCHEMA, **arguments})
 
-    assert names(tmp_path) == []
+    assert files_of(tmp_path) == {}
 
 
 @pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__", None, 3, "y" * 300])

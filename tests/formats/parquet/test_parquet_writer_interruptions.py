@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import itertools
 import os
-import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from full_disk import files_limited
 from mongodb_server import folder_in_memory
 from process_harness import in_fork
 from sizes import sized
@@ -90,20 +88,9 @@ def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(
 # ---------------------------------------------------------------------- refused by the disk
 
 
-@contextlib.contextmanager
-def limited(n_bytes: int) -> Iterator[None]:
-    """No file becomes larger, as on a disk or quota that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("n_bytes", [100_000, 380_000, 389_120])  # in the rows of the first file, in its last ones
 def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(tmp_path: Path, n_bytes: int) -> None:
-    with limited(n_bytes), pytest.raises(StorageFullError, match="part-000000"):
+    with files_limited(n_bytes), pytest.raises(StorageFullError, match="part-000000"):
         with ParquetWriter(tmp_path, SCHEMA, rows_per_file=100) as writer:
             append(writer, 0, 150)
     gc.collect()
@@ -115,7 +102,7 @@ def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_file
     with ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
         append(writer, 0, 120)
         writer.checkpoint()
-        with limited(100_000):
+        with files_limited(100_000):
             with pytest.raises(StorageFullError, match=r"part-0000"):
                 append(writer, 120, 300)
             with pytest.raises(ConfigError, match="broken by an error"):
@@ -129,9 +116,8 @@ def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_file
         assert len(writer) == 120
         append(writer, 120, 200)
     assert ParquetDataset(tmp_path).read_column("id").tolist() == list(range(200))
-    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("part-")) == [
-        "_data_stack_manifest.parquet"
-    ]
+    left = [path.name for path in tmp_path.iterdir() if not path.name.startswith("part-")]
+    assert left == ["_data_stack_manifest.parquet"]
 
 
 def test_an_error_in_the_block_leaves_only_whole_files(tmp_path: Path) -> None:

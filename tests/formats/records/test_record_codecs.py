@@ -24,16 +24,7 @@ from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.testing import CodecContract
 from data_stack.testing.iterators import assert_same
 
-DTYPES = st.one_of(
-    nps.boolean_dtypes(),
-    nps.integer_dtypes(endianness="?"),
-    nps.floating_dtypes(endianness="?"),
-    nps.complex_number_dtypes(endianness="?"),
-    nps.datetime64_dtypes(endianness="?"),
-    nps.timedelta64_dtypes(endianness="?"),
-    nps.byte_string_dtypes(min_len=1),
-    nps.unicode_string_dtypes(endianness="?", min_len=1),
-)
+DTYPES = nps.scalar_dtypes() | nps.byte_string_dtypes(min_len=1) | nps.unicode_string_dtypes(min_len=1)
 ARRAYS = DTYPES.flatmap(lambda dtype: nps.arrays(dtype, nps.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)))
 SCALARS = st.one_of(
     st.none(),

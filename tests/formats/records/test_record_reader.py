@@ -123,9 +123,8 @@ def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) ->
 
 
 def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, {"a": Column("i64", "int32"), "b": "u64", "c": Column("int", "int16")}) as writer:
-        for number in (1, 2, 300):
-            writer.append({"a": -number, "b": 2**63 + number, "c": number})
+    spec: dict[str, str | Column] = {"a": Column("i64", "int32"), "b": "u64", "c": Column("int", "int16")}
+    append_all(RecordWriter(tmp_path, spec), ({"a": -number, "b": 2**63 + number, "c": number} for number in (1, 2, 300)))
 
     with RecordReader(tmp_path) as reader:
         assert {name: column.dtype for name, column in reader.schema.items()} == {"a": "int32", "b": "uint64", "c": "int16"}
@@ -272,7 +271,7 @@ def test_threads_that_open_a_column_at_once_fetch_its_index_once(tmp_path: Path)
     assert len(store.requests) == 2  # the index, and the records
 
 
-def test_a_store_that_does_not_check_what_it_sends_is_checked() -> None:
+def test_a_store_that_does_not_check_what_it_sends_is_checked_and_another_file_is_refused() -> None:
     store = InMemoryStorageConnector()
     expected = write(store, 4000)
     data, info = store._stored["mat.bag"]
@@ -284,16 +283,9 @@ def test_a_store_that_does_not_check_what_it_sends_is_checked() -> None:
                 way()
         assert_same(reader[3999], expected[3999])
 
-
-def test_another_file_than_the_manifest_describes_is_refused() -> None:
-    store = InMemoryStorageConnector()
-    write(store, 4)
-    data, _ = store._stored["mat.bag"]
     store.set_resource("mat.bag", [bytes(len(data))])
-
-    with RecordReader(store) as reader:
-        with pytest.raises(DatasetFileCorruptError, match=r"mat\.bag is not the file"):
-            reader[0]
+    with RecordReader(store) as reader, pytest.raises(DatasetFileCorruptError, match=r"mat\.bag is not the file"):
+        reader[0]
 
 
 # ---------------------------------------------------------------------- processes and threads
@@ -305,10 +297,8 @@ SHARED = samples(200)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records")
-    for kind in (RecordWriter(folder / "plain", SPEC), ShardedRecordWriter(folder / "sharded", SPEC, shardlen=30)):
-        with kind as writer:
-            for each in SHARED:
-                writer.append(each)
+    for writer in (RecordWriter(folder / "plain", SPEC), ShardedRecordWriter(folder / "sharded", SPEC, shardlen=30)):
+        append_all(writer, SHARED)
     return folder
 
 
@@ -352,9 +342,7 @@ def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugi
     monkeypatch.setattr(codec, "_providers", [lambda: {"scan": NpyCodec()}])
     spec: dict[str, str | Column] = {"scan": "scan", "small": "zstd(scan)"}
     for writer in (RecordWriter(tmp_path / "plain", spec), ShardedRecordWriter(tmp_path / "sharded", spec, shardlen=2)):
-        with writer:
-            for i in range(5):
-                writer.append({"scan": np.full(3, i), "small": np.full(4, i)})
+        append_all(writer, ({"scan": np.full(3, i), "small": np.full(4, i)} for i in range(5)))
 
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         for name in ("plain", "sharded"):

@@ -70,9 +70,8 @@ def test_all_ways_to_the_samples_agree(tmp_path_factory: pytest.TempPathFactory,
 
 def test_parts_of_samples_are_read(tmp_path: Path) -> None:
     for number in range(2):
-        with RecordWriter(tmp_path / f"{number:06d}", {"id": "i64", "words": "utf8[]"}) as writer:
-            for i in range(3):
-                writer.append({"id": i + 3 * number, "words": [f"{number}{i}{k}" for k in range(i)]})
+        part = ({"id": i + 3 * number, "words": [f"{number}{i}{k}" for k in range(i)]} for i in range(3))
+        append_all(RecordWriter(tmp_path / f"{number:06d}", {"id": "i64", "words": "utf8[]"}), part)
 
     with records.open(tmp_path) as reader:
         assert reader[5] == next(iter(reader[5:])) == {"id": 5, "words": ["120", "121"]}
@@ -196,9 +195,8 @@ def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict
 
 def test_an_epoch_by_blocks_of_a_remote_store_fetches_each_block_once(tmp_path: Path) -> None:
     store, rng = FarStorageConnector(tmp_path, block_bytes=1 << 16), np.random.default_rng(0)
-    with records.ShardedRecordWriter(FileStorageConnector(tmp_path), {"data": "bytes", "n": "i64"}, shardlen=90) as writer:
-        for number in range(270):
-            writer.append({"data": rng.bytes(100_000) + b"%d" % number, "n": number})
+    writer = ShardedRecordWriter(FileStorageConnector(tmp_path), {"data": "bytes", "n": "i64"}, shardlen=90)
+    append_all(writer, ({"data": rng.bytes(100_000) + b"%d" % number, "n": number} for number in range(270)))
     reader = records.open(store)
     whole = sum(file.stat().st_size for file in tmp_path.rglob("*.bag"))
 
