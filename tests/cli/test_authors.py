@@ -139,8 +139,7 @@ def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: s
     script.write_text(f'#!/bin/sh\necho "$1" > {tmp_path / "part"} && mv {tmp_path / "part"} {tmp_path / "opened"}\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
-    running = process("browse", records, "--json", BROWSER=f"{script} %s")
-    assert running.stdout is not None
+    running: Any = process("browse", records, "--json", BROWSER=f"{script} %s")
     url = json.loads("".join(running.stdout.readline() for _ in range(3)))["url"]
     until((tmp_path / "opened").exists, 30)
 
@@ -191,11 +190,9 @@ def finished(running: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
-    running = process("info", "digits")
-    assert running.stdout is not None
+    running: Any = process("info", "digits")
     running.stdout.close()
 
-    assert running.stderr is not None
     err = running.stderr.read()
 
     assert (running.wait(60), err) == (1, "")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from full_disk import files_limited
@@ -311,8 +312,7 @@ def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageCo
     # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
     flip_file(root / "d/x", 8 * BLOCK)
     notes = DigestNotes(str(root / ".data_stack/digests"))
-    noted = notes.read("d/x")
-    assert noted is not None
+    noted: Any = notes.read("d/x")
     notes.write("d/x", replace(noted, facts=facts_of((root / "d/x").stat())))
     assert stored.stat("d/x").sha256 is not None
 
