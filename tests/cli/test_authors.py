@@ -232,10 +232,6 @@ def dataset(tmp_path: Path) -> Path:
     return folder
 
 
-def check(text: str) -> None:
-    assert all(each.isprintable() or each in "\n\t" for each in text), repr(text)
-
-
 def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset: Path, tmp_path: Path) -> None:
     for arguments in (
         ["convert", str(dataset), str(tmp_path / "target.npz")],
@@ -247,8 +243,9 @@ def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset:
         ["report", HOSTILE],
     ):
         outcome = command(*arguments)
-        assert outcome.out + outcome.err
-        check(outcome.out + outcome.err)
+        said = outcome.out + outcome.err
+        assert said
+        assert all(each.isprintable() or each in "\n\t" for each in said), repr(said)
 
 
 def test_logged_names_are_escaped() -> None:

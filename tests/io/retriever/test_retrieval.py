@@ -51,10 +51,9 @@ class Source:
 
 
 @pytest.fixture(params=[InMemoryStorageConnector, MinimalConnector])
-def any_store(request: pytest.FixtureRequest) -> StorageConnector:
+def any_store(request: pytest.FixtureRequest) -> Any:
     """A store of ours, and one that can do no more than it must."""
-    store: StorageConnector = request.param()
-    return store
+    return request.param()
 
 
 # ---------------------------------------------------------------------- what is fetched, and what is not
