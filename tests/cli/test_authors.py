@@ -139,8 +139,7 @@ def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: s
     script.write_text(f'#!/bin/sh\necho "$1" > {tmp_path / "part"} && mv {tmp_path / "part"} {tmp_path / "opened"}\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
-    running = process("browse", records, "--json", BROWSER=f"{script} %s")
-    assert running.stdout is not None
+    running: Any = process("browse", records, "--json", BROWSER=f"{script} %s")
     url = json.loads("".join(running.stdout.readline() for _ in range(3)))["url"]
     until((tmp_path / "opened").exists, 30)
 
@@ -191,11 +190,9 @@ def finished(running: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
-    running = process("info", "digits")
-    assert running.stdout is not None
+    running: Any = process("info", "digits")
     running.stdout.close()
 
-    assert running.stderr is not None
     err = running.stderr.read()
 
     assert (running.wait(60), err) == (1, "")
@@ -235,10 +232,6 @@ def dataset(tmp_path: Path) -> Path:
     return folder
 
 
-def check(text: str) -> None:
-    assert all(each.isprintable() or each in "\n\t" for each in text), repr(text)
-
-
 def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset: Path, tmp_path: Path) -> None:
     for arguments in (
         ["convert", str(dataset), str(tmp_path / "target.npz")],
@@ -250,8 +243,9 @@ def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset:
         ["report", HOSTILE],
     ):
         outcome = command(*arguments)
-        assert outcome.out + outcome.err
-        check(outcome.out + outcome.err)
+        said = outcome.out + outcome.err
+        assert said
+        assert all(each.isprintable() or each in "\n\t" for each in said), repr(said)
 
 
 def test_logged_names_are_escaped() -> None:

@@ -94,26 +94,6 @@ def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_pat
 # ------------------------------------------------------------------ errors and options
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["info", "digit"], "did you mean 'digits'"),
-        (["report", "digits", "--split", "trian"], "did you mean 'train'"),
-        (["report", "digits", "-O", "color"], "KEY=VALUE"),
-        (["list", "--storage", "nosuch://place"], "nosuch://"),
-        (["lst"], "no command 'lst' (did you mean 'list'?)"),
-        (["list", "--jsn"], "Did you mean "),
-        (["prepare", "digits", "--engine", "sparc"], "did you mean 'spark'"),
-        (["show", "digits", "-o", "sheet.txt"], ".png or .jpg"),
-        (["import-file", "mine/raw/x", __file__], "--unverified"),
-    ],
-)
-def test_a_mistake_of_the_caller_ends_with_2_and_says_which(command: Any, arguments: list[str], message: str) -> None:
-    outcome = command(*arguments)
-
-    assert (outcome.code, outcome.out, message in outcome.err, "Traceback" in outcome.err) == (2, "", True, False)
-
-
 def test_options_of_a_dataset_arrive_as_json_or_text(command: Any, install: Callable[..., None]) -> None:
     install(
         "repeated",

@@ -29,6 +29,7 @@ from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory
 from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.testing.storage import content
 
 WORDS = b"a\nb\nc\nd\n"
 
@@ -204,8 +205,7 @@ def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
 
     assert isinstance(caught.value.__cause__, cause)
     assert not factory.is_ready()
-    with store.get_resource("words/1.0.0/raw/words.txt") as resource:
-        assert resource.read() == WORDS
+    assert content(store, "words/1.0.0/raw/words.txt") == WORDS
 
 
 def test_a_resource_whose_writing_failed_can_be_created_again(words: Words, store: FileStorageConnector) -> None:
@@ -221,8 +221,7 @@ def test_a_resource_whose_writing_failed_can_be_created_again(words: Words, stor
 
     factory.prepare()
 
-    with store.get_resource("words/1.0.0/folder/x") as resource:
-        assert resource.read() == b"right"
+    assert content(store, "words/1.0.0/folder/x") == b"right"
     assert factory.verify() == []
 
 

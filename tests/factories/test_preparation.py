@@ -293,8 +293,7 @@ def test_sizes_and_digests_are_those_of_the_sources_and_it_is_not_ready_while_th
     Raw(store).prepare()
     Raw(store).prepare(again=True)  # what is stored is not fetched
 
-    manifest = Raw(store).manifest()
-    assert manifest is not None
+    manifest: Any = Raw(store).manifest()
     assert [(each.size, each.sha256) for each in manifest.sources] == [(3, new[0].sha256), (0, new[1].sha256)]
     assert [(each.size, each.sha256) for each in manifest.prepared] == [(3, new[0].sha256), (0, new[1].sha256)]
     new = [source(folder / "a", b"xyz"), source(folder / "b", b"d")]
@@ -337,8 +336,7 @@ def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
     assert (report.adopted, report.already_ready, [name for name, _ in report.steps]) == (True, False, ["adopt"])
     assert samples(adopting(legacy), "valid") == [-1, -2]
     assert "adopted" in caplog.text
-    manifest = adopting(legacy).manifest()
-    assert manifest is not None
+    manifest: Any = adopting(legacy).manifest()
     assert (manifest.adopted, manifest.seconds) == (True, None)
     assert [record.size for record in manifest.prepared] == [8, 8, 8]
     assert not any(source.verified for source in manifest.sources)
@@ -390,8 +388,7 @@ def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
 
     assert "damaged" not in caplog.text  # there was nothing to adopt
     assert samples(adopting(store), "train") == expected("train")
-    manifest = adopting(store).manifest()
-    assert manifest is not None
+    manifest: Any = adopting(store).manifest()
     assert not manifest.adopted
 
 

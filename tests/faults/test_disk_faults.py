@@ -178,7 +178,11 @@ def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(tmp_path:
     gc.freeze()
     for size in SIZES:
         with tmpfs(tmp_path / "disk", size) as disk:
-            error = full_error_of(write, disk)
+            error: StorageFullError | None = None
+            try:
+                write(disk)
+            except StorageFullError as caught:
+                error = caught
             gc.collect()  # what is thrown away complains of nothing
             if error is not None:
                 n_full += 1
@@ -191,14 +195,6 @@ def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(tmp_path:
             gc.collect()
 
     assert n_full > 0
-
-
-def full_error_of(write: Callable[[Path], None], disk: Path) -> StorageFullError | None:
-    try:
-        write(disk)
-    except StorageFullError as error:
-        return error
-    return None
 
 
 # ---------------------------------------------------------------------- flipped bits: an error, never wrong data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from web_server import ScriptedServer
@@ -13,6 +14,12 @@ def other_server() -> Iterator[ScriptedServer]:
     """Another web server."""
     with ScriptedServer() as server:
         yield server
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of ``store``."""
+    return tmp_path / "store"
 
 
 @pytest.fixture(autouse=True)

@@ -33,6 +33,12 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     return folder_of(sources[request.param], prefix="train/images")
 
 
+def put(folder: Folder, *names: str) -> None:
+    for name in names:
+        with folder.create(name) as file:
+            file.write(b"x")
+
+
 def test_what_is_created_is_there_whole(folder: Folder) -> None:
     assert folder.list_names() == []
     assert not folder.has_file("a.bag")
@@ -53,15 +59,14 @@ def test_what_is_created_is_there_whole(folder: Folder) -> None:
 
 
 def test_what_fails_to_be_created_leaves_nothing_behind(folder: Folder) -> None:
-    with folder.create("a.bag") as file:
-        file.write(b"old")
+    put(folder, "a.bag")
 
     with pytest.raises(ZeroDivisionError):
         with folder.create("a.bag") as file:
             file.write(b"new")
             raise ZeroDivisionError
 
-    assert folder.read("a.bag") == b"old"
+    assert folder.read("a.bag") == b"x"
     assert folder.list_names() == ["a.bag"]
 
 
@@ -69,8 +74,7 @@ def test_what_is_not_there_is_not_found(folder: Folder) -> None:
     for way in (folder.open, folder.read):
         with pytest.raises(ResourceNotFoundError, match=r"a\.bag"):
             way("a.bag")
-    with folder.subfolder("folder").create("a.bag") as file:
-        file.write(b"x")
+    put(folder.subfolder("folder"), "a.bag")
     with pytest.raises(ResourceNotFoundError):
         folder.read("folder")
     with pytest.raises(ResourceNotFoundError):
@@ -91,8 +95,7 @@ def test_errors_of_the_operating_system_are_ours(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     with pytest.raises(StorageError):
-        with folder_of(tmp_path, "folder").create("a.bag") as file:  # a folder is in the way
-            file.write(b"x")
+        put(folder_of(tmp_path, "folder"), "a.bag")  # a folder is in the way
     assert folder_of(tmp_path, "folder").list_names() == ["a.bag"]
     with pytest.raises(StorageError):
         with folder_of(tmp_path, "file/below").create("a.bag"):
@@ -111,32 +114,23 @@ def test_no_name_leads_out_of_a_folder(tmp_path: Path, name: str) -> None:
             with pytest.raises(DataStackError):
                 way(name)
         with pytest.raises(DataStackError):
-            with folder.create(name) as file:
-                file.write(b"x")
+            put(folder, name)
 
 
-def test_files_below_are_listed_with_their_paths(folder: Folder) -> None:
+def test_files_below_are_listed_with_their_paths_and_a_deleted_one_leaves_no_empty_folders(folder: Folder) -> None:
     assert folder.list_files() == []
-    for name in ("b", "x/c", "x/y/a"):
-        with folder.create(name) as file:
-            file.write(b"x")
+    put(folder, "b", "x/c", "x/y/a")
 
     assert folder.list_files() == ["b", "x/c", "x/y/a"]
     assert folder.list_names() == ["b", "x"]
     assert folder.read("x/y/a") == b"x"
 
-
-def test_a_deleted_file_leaves_no_empty_folders(folder: Folder) -> None:
-    for name in ("x/a", "x/y/b"):
-        with folder.create(name) as file:
-            file.write(b"x")
-
-    folder.delete("x/y/b")
-    folder.delete("x/y/b")
+    folder.delete("x/y/a")
+    folder.delete("x/y/a")
 
     assert folder.can_delete
-    assert folder.list_files() == ["x/a"]
-    assert folder.subfolder("x").list_names() == ["a"]
+    assert folder.list_files() == ["b", "x/c"]
+    assert folder.subfolder("x").list_names() == ["c"]
 
 
 def test_a_cache_cannot_delete_where_the_store_behind_it_cannot(tmp_path: Path) -> None:

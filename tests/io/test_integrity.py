@@ -7,9 +7,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from far_store import Claimed
 from hypothesis import given
 from hypothesis import strategies as st
-from process_harness import n_bytes_read
+from process_harness import flipped, n_bytes_read
 from s3_server import S3Server
 
 from data_stack.io import integrity
@@ -66,11 +67,9 @@ def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
 
 @pytest.mark.parametrize("position", [0, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 9, len(DATA) - 1])
 def test_one_flipped_bit_is_located(position: int) -> None:
-    damaged = bytearray(DATA)
-    damaged[position] ^= 4
-
     digests, block = digests_of_blocks(DATA), position // BLOCK_BYTES
-    assert differing_blocks(digests, digests_of_blocks(damaged)) == [block]
+
+    assert differing_blocks(digests, digests_of_blocks(flipped(DATA, 8 * position + 2))) == [block]
     assert digest_of_block(digests, block) == block_digest(DATA[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES])
 
 
@@ -99,20 +98,6 @@ def test_files_are_read_again_if_they_are_new_or_too_many_to_remember(tmp_path: 
     assert [n_pieces_read(*names), n_pieces_read("a")] == [3, 1]  # they may change within a step of the clock of files
     monkeypatch.setattr(integrity, "_RESTLESS_NS", 0)
     assert [n_pieces_read(name) for name in "aabbacab"] == [1, 0, 1, 0, 0, 1, 1, 1]
-
-
-class Claimed(ByteSource):
-    """A file that is said to have this size, and is empty."""
-
-    size, sha256 = 0, None  # which each has for itself
-
-    def __init__(self, size: int, sha256: str | None = None, tag: str | None = None) -> None:
-        self.size, self.sha256, self.tag = size, sha256, tag
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        return 0
-
-    def close(self) -> None: ...
 
 
 def content_of(source: ByteSource) -> str:

@@ -10,18 +10,20 @@ import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from far_store import Claimed, CountedBlocks
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_connector import FilesConnector, PlainConnector
 from process_census import descriptors
 from process_harness import in_fork
+from writing import resource_of
 
 from data_stack.exception import ResourceChangedError, StorageUnavailableError
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.prepared import Resources
-from data_stack.io.byte_source import ByteSource
 from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
@@ -169,49 +171,14 @@ def test_a_forked_child_has_a_position_of_its_own(plain: PlainConnector) -> None
         assert (resource.tell(), resource.read(5)) == (10, CONTENT[10:15])
 
 
-class Claimed(ByteSource):
-    """A server that says it has an exbibyte, and sends nothing."""
-
-    size, sha256 = 1 << 60, None
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        return 0
-
-    def close(self) -> None: ...
-
-
 def test_reading_takes_no_memory_for_a_size_that_is_only_claimed() -> None:
-    assert StreamedResource.from_source("x", Claimed(), InMemoryStorageConnector()).read() == b""
+    assert StreamedResource.from_source("x", Claimed(1 << 60), InMemoryStorageConnector()).read() == b""
 
 
 # ---------------------------------------------------------------------- out of blocks
 
 
 DATA = hashlib.shake_128(b"blocks").digest(1 << 20)
-
-
-class SlicedBlocks(Blocks):
-    """Blocks of a bytes object; remembers the requests, and fails those it is told to."""
-
-    def __init__(self, data: bytes, block_bytes: int) -> None:
-        self.size, self.block_bytes, self.sha256 = len(data), block_bytes, hashlib.sha256(data).hexdigest()
-        self.data = data
-        self.requests: list[list[int]] = []
-        self.fails = False
-        self.is_closed = False
-
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        assert list(numbers) == sorted(set(numbers))
-        assert numbers
-        assert numbers[0] >= 0
-        assert numbers[-1] * self.block_bytes < self.size
-        if self.fails:
-            raise StorageUnavailableError("the server is away")
-        self.requests.append(list(numbers))
-        return [self.data[number * self.block_bytes : (number + 1) * self.block_bytes] for number in numbers]
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 class ZeroBlocks(Blocks):
@@ -223,13 +190,12 @@ class ZeroBlocks(Blocks):
         return [bytes(self.block_bytes) for _ in numbers]
 
 
-def resource_of(blocks: Blocks) -> StreamedResource:
+def blocked(blocks: Blocks) -> StreamedResource:
     return StreamedResource.from_source("x", BlockedSource(blocks), InMemoryStorageConnector())
 
 
-@pytest.fixture
-def blocks() -> SlicedBlocks:
-    return SlicedBlocks(DATA, 10_000)
+def in_blocks(data: bytes, block_bytes: int, requests: list[list[int]]) -> StreamedResource:
+    return blocked(CountedBlocks(resource_of(data), requests, block_bytes))
 
 
 STEPS = ("read", "readline", "readinto", "seek", "from_end", "read_at", "readinto_at", "prefetch", "read_ranges")
@@ -245,9 +211,8 @@ def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
 ) -> None:
     """In blocks, or out of memory."""
     data = DATA[:size]
-    model, memory = io.BytesIO(data), InMemoryStorageConnector()
-    memory.set_resource("x", data)
-    with memory.get_resource("x") if block_bytes is None else resource_of(SlicedBlocks(data, block_bytes)) as resource:
+    model = io.BytesIO(data)
+    with resource_of(data) if block_bytes is None else in_blocks(data, block_bytes, []) as resource:
         assert (resource.size, resource.sha256) == (size, hashlib.sha256(data).hexdigest())
         for step, offset, count in steps:
             n = max(0, count)
@@ -277,20 +242,21 @@ def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
 # ---------------------------------------------------------------------- requests
 
 
-def test_random_reads_fetch_the_blocks_they_touch_once_and_a_batch_of_ranges_in_one_request(blocks: SlicedBlocks) -> None:
+def test_random_reads_fetch_the_blocks_they_touch_once_and_a_batch_of_ranges_in_one_request() -> None:
+    requests: list[list[int]] = []
     ranges = [(offset, 100) for offset in (900_000, 5, 500_000, 5, 29_950)]
 
-    with resource_of(blocks) as resource:
+    with in_blocks(DATA, 10_000, requests) as resource:
         for offset in (555_555, 9_990, 555_000, 9_995):
             resource.read_at(offset, 10)
-    with resource_of(blocks) as resource:
+    with in_blocks(DATA, 10_000, requests) as resource:
         assert resource.read_ranges(ranges) == [DATA[offset : offset + 100] for offset, _ in ranges]
 
-    assert blocks.requests == [[55], [0], [1], [0, 2, 3, 50, 90]]
+    assert requests == [[55], [0], [1], [0, 2, 3, 50, 90]]
 
 
 def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
-    with resource_of(ZeroBlocks()) as resource:
+    with blocked(ZeroBlocks()) as resource:
         n_at_hand = resource.prefetch([(number << 20, 1) for number in range(100)])
 
         assert 8 <= n_at_hand < 16
@@ -301,22 +267,21 @@ def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
 # ---------------------------------------------------------------------- threads, forks, errors, memory
 
 
-def test_what_a_store_says_reaches_the_reader_and_a_later_read_goes_on(blocks: SlicedBlocks) -> None:
-    with resource_of(blocks) as resource:
+def test_what_a_store_says_reaches_the_reader_and_a_later_read_goes_on() -> None:
+    with in_blocks(DATA, 10_000, []) as resource:
         beginning = resource.read(25_000)
-        blocks.fails = True
-        with pytest.raises(StorageUnavailableError):
-            resource.read_at(900_000, 10)
-        with pytest.raises(StorageUnavailableError):
-            resource.read_ranges([(900_000, 10)])
-        blocks.fails = False
+        with mock.patch.object(CountedBlocks, "fetch", side_effect=StorageUnavailableError("the server is away")):
+            with pytest.raises(StorageUnavailableError):
+                resource.read_at(900_000, 10)
+            with pytest.raises(StorageUnavailableError):
+                resource.read_ranges([(900_000, 10)])
 
         assert_same_bytes(beginning + resource.read(), DATA)
 
 
 def test_reading_much_takes_little_memory_and_leaves_no_thread() -> None:
     n_threads = threading.active_count()
-    with resource_of(ZeroBlocks()) as resource:
+    with blocked(ZeroBlocks()) as resource:
         tracemalloc.start()
         n_bytes = sum(map(len, resource))
         peak = tracemalloc.get_traced_memory()[1]

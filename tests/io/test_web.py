@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import socketserver
 import ssl
 import threading
 import time
@@ -15,7 +14,7 @@ import pytest
 import requests
 import trustme
 from process_harness import in_fork
-from web_server import RangeServer, ScriptedServer
+from web_server import Answer, RangeServer, ScriptedServer, Seen, WebServer
 
 from data_stack.exception import (
     CatalogueBusyError,
@@ -223,24 +222,18 @@ def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
 def test_a_kept_connection_that_the_server_closes_is_replaced() -> None:
     """Even if it closes it only when the next request arrives, which no look at the socket can foresee."""
 
-    class Handler(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            while self.rfile.readline() not in (b"\r\n", b""):
-                pass
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-            self.rfile.readline()  # of the next request
+    class Closing(WebServer):
+        n_answers = 0
 
-    closing = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-    closing.daemon_threads = True
-    with closing:
-        thread = threading.Thread(target=closing.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{closing.server_address[1]}/a"
-            assert [read_all(url) for _ in range(3)] == [b"hi"] * 3
-        finally:
-            closing.shutdown()
-            thread.join()
+        def answer(self, seen: Seen) -> Answer:
+            if self.n_answers == self.connections:
+                raise ConnectionAbortedError
+            self.n_answers += 1
+            return Answer(b"hi", is_last=False)
+
+    with Closing() as closing:
+        assert [read_all(closing.origin + "/a") for _ in range(3)] == [b"hi"] * 3
+        assert closing.connections == 3
 
 
 def test_a_proxy_of_the_environment_is_used_and_its_password_not_shown(

@@ -106,9 +106,9 @@ def test_how_a_process_ended_is_told(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_after_the_server_was_killed_another_one_starts() -> None:
     running = ForkedProcess("signal:pause")
-    assert fork_server._server is not None
+    server: Any = fork_server._server
 
-    os.kill(fork_server._server.pid, signal.SIGKILL)
+    os.kill(server.pid, signal.SIGKILL)
 
     assert running.poll(30) == -signal.SIGKILL  # the processes end with it
     assert ForkedProcess(f"{HERE}:print_and_exit", [3], output=sys.__stderr__).poll(30) == 3
@@ -186,8 +186,7 @@ def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting
 
 def test_another_server_takes_the_place_of_one_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     running = ForkedProcess("signal:pause")
-    server = fork_server._server
-    assert server is not None
+    server: Any = fork_server._server
     monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 3.0)  # a new server needs some time, too
 
     with frozen(server.pid):

@@ -68,6 +68,8 @@ def test_of_several_versions_one_has_to_be_named_and_of_one_none(store: FileStor
         remove_dataset("letters", store)
     with pytest.raises(DatasetNotFoundError, match=r"no version '3' .* it has: 1\.0, 2\.0"):
         remove_dataset("letters", store, version="3")
+    with pytest.raises(ConfigError, match="exclude each other"):
+        remove_dataset("letters", store, version="1.0", all_versions=True)
     remove_dataset("letters", store, version="2.0")
     store.set_resource("letters/notes.txt", b"abc")
     remove_dataset("letters", store)
@@ -77,22 +79,16 @@ def test_of_several_versions_one_has_to_be_named_and_of_one_none(store: FileStor
         remove_dataset("letters", store)
 
 
-def test_all_versions_go_with_what_belongs_to_none(store: FileStorageConnector) -> None:
+def test_all_versions_go_with_what_belongs_to_none_and_what_the_original_left(store: FileStorageConnector) -> None:
     for kind in (Letters, Newer):
         kind(store).prepare()
     store.set_resource("letters/notes.txt", b"abc")
 
-    with pytest.raises(ConfigError, match="exclude each other"):
-        remove_dataset("letters", store, version="1.0", all_versions=True)
     report = remove_dataset("letters", store, all_versions=True)
 
     assert [(each.version, each.n_resources) for each in report.removed] == [("1.0", 3), ("2.0", 3), (None, 1)]
     assert (report.n_resources, report.removed[2].n_bytes, store.list_resources()) == (7, 3, [])
-
-
-def test_a_store_that_the_original_left_can_be_removed(store: FileStorageConnector) -> None:
     store.set_resource("letters/a", b"a")
-
     assert remove_dataset("letters", store).n_resources == 1
     assert store.list_resources() == []
 

@@ -145,11 +145,7 @@ def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> boo
         if now == moment and next(numbers) == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def work_and_hear() -> None:
-        with hearing(hear):
-            work()
-
-    status = in_fork(work_and_hear)
+    status = in_fork(hearing(hear)(work))
     if status not in (0, -signal.SIGKILL):
         raise RuntimeError(f"work failed before its command {number} ({moment}); see its traceback")
     return status != 0

@@ -97,8 +97,8 @@ class MongoDBServer:
         self._replica_set, self._auth, self._tls = replica_set, auth, tls
         self._in = folder
         self._cache_gb, self._arguments = cache_gb, list(arguments)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._process: Any = None
+        self._watchdog: Any = None
 
     # ------------------------------------------------------------------ addresses
 
@@ -129,7 +129,7 @@ class MongoDBServer:
     @property
     def pid(self) -> int:
         """The process id of mongod."""
-        return self._running().pid
+        return int(self._process.pid)
 
     def log(self, n_lines: int = 20) -> str:
         """The last lines that mongod logged."""
@@ -186,9 +186,8 @@ class MongoDBServer:
 
     def kill9(self) -> None:
         """End it as a power cut of the process would."""
-        process = self._running()
-        process.kill()
-        process.wait()
+        self._process.kill()
+        self._process.wait()
         self._tell_watchdog("none")
 
     def stop(self) -> None:
@@ -221,13 +220,8 @@ class MongoDBServer:
 
     # ------------------------------------------------------------------ inside
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise RuntimeError("mongod was not started")
-        return self._process
-
     def _tell_watchdog(self, pid: str) -> None:
-        if self._watchdog is not None and self._watchdog.stdin is not None:
+        if self._watchdog is not None:
             self._watchdog.stdin.write(f"{pid}\n".encode())
             self._watchdog.stdin.flush()
 
@@ -240,7 +234,7 @@ class MongoDBServer:
         trustme.CA().cert_pem.write_to_path(self.other_ca_file)
 
     def _wait_until_up(self) -> None:
-        process, end = self._running(), time.monotonic() + START_SECONDS
+        process, end = self._process, time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if process.poll() is not None:
                 raise RuntimeError(f"mongod ended with {process.returncode}:\n{self.log()}")

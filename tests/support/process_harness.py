@@ -230,8 +230,8 @@ def _left_behind(handles: dict[str, str]) -> list[str]:
     return left + [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
 
 
-def in_fork(work: Callable[[], object]) -> int:
-    """The exit status of a fork of this process that does ``work``: its number, 0 for None or True, 1 for False or an error."""
+def forked(work: Callable[[], object]) -> int:
+    """Start a fork of this process that does ``work``; the number of its process, whose end :func:`exit_status` tells."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -242,7 +242,17 @@ def in_fork(work: Callable[[], object]) -> int:
             traceback.print_exc()
         finally:
             os._exit(status)  # no pytest, no cleaning up of what the parent still uses
+    return pid
+
+
+def exit_status(pid: int) -> int:
+    """Wait for a fork: the number that its work returned, 0 for None or True, 1 for False or an error; -9 if it was killed."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def in_fork(work: Callable[[], object]) -> int:
+    """Do ``work`` in a fork of this process; its :func:`exit_status`."""
+    return exit_status(forked(work))
 
 
 # ---------------------------------------------------------------------- programs

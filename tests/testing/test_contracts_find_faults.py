@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +28,12 @@ class NaiveConnector(FilesConnector):
         path = self.folder / str(identifier)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
+            time.sleep(0.002)  # so that who reads meanwhile is sure to see it
             file.writelines(binary_chunks(resource))
+
+    def opened(self, path: Path) -> Any:
+        time.sleep(0.001)  # so that a reader is not done before a writer has begun
+        return super().opened(path)
 
     def has_resource(self, identifier: str) -> bool:
         return (self.folder / str(identifier)).exists()

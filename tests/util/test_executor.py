@@ -20,13 +20,9 @@ from data_stack.util.executor import Executor, computing, n_processors, n_thread
 from data_stack.util.forks import call_in_forks, fork_lock
 
 
-def executor(most_threads: Callable[[], int] | None = None) -> Executor:
-    return Executor("test-executor", most_threads, grace_seconds=1.0)
-
-
 @pytest.mark.parametrize(("most", "expected"), [(lambda: 2, 2), (None, 5)], ids=["two at most", "as many as wait"])
 def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | None, expected: int) -> None:
-    pool, go = executor(most), threading.Event()
+    pool, go = Executor("test-executor", most, grace_seconds=1.0), threading.Event()
     running: set[str] = set()
 
     def work() -> None:
@@ -52,7 +48,7 @@ def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
         time.sleep(0.01 if number % 2 else 0)
         return number * number
 
-    results = executor().map(work, range(20), at_once=3)
+    results = Executor("test-executor", None, grace_seconds=1.0).map(work, range(20), at_once=3)
 
     assert next(results) == 0
     assert until(lambda: len(begun) >= 3)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import resource
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from full_disk import files_limited
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
@@ -132,12 +132,8 @@ def prepare(description: Description, sources: str, version: int = 1) -> str:
 
 def prepare_with_small_files(description: Description, sources: str, max_bytes: int) -> str:
     """Prepare the dataset where no file can be longer than that: any write may find the disk full."""
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, hard))
-    try:
+    with files_limited(max_bytes):
         return prepare(description, sources)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def check(description: Description, sources: str, version: int = 1) -> str:

@@ -33,14 +33,12 @@ class StoreKind(ABC):
     """A kind of store, as a row of the tables of the fault tests.
 
     Attributes:
-        name: of the row.
         errors: what a call that reaches it may fail with.
         cost: how long one try takes; the small form has that much fewer of them.
         slowness: how much less its server does at once than others.
         keeps_open: its client keeps a thread and its handles for the life of a process, one for all connectors.
     """
 
-    name: str
     errors: Sequence[str] = DISK_ERRORS
     cost = 1
     slowness = 1
@@ -127,8 +125,6 @@ class MongoDBStores(StoreKind):
     errors = NETWORK_ERRORS
     cost = 4
 
-    name = "mongodb"
-
     def __init__(self, uri: str) -> None:
         self._before, self._after = uri.split("/?")
 
@@ -194,7 +190,6 @@ class MongoDBStores(StoreKind):
 class S3Stores(StoreKind):
     """Buckets of one server; credentials come from the environment."""
 
-    name = "s3"
     errors = NETWORK_ERRORS
     cost = 10
     slowness = 4  # a server in Python, that answers one request after the other

@@ -290,16 +290,21 @@ def test_offline_touches_no_network_and_deletes_nothing(
 # ---------------------------------------------------------------------- a process of its own
 
 
+#: Arguments: a store, the digest of all, and the URLs, which become raw/data, raw/data1 and so on.
+RETRIEVING = """
+import sys
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import retrieve
+from data_stack.io.storage_connectors import FileStorageConnector
+definitions = [ResourceDefinition(f"raw/data{i or ''}", url, sha256=sys.argv[2]) for i, url in enumerate(sys.argv[3:])]
+retrieve(definitions, FileStorageConnector(sys.argv[1]), timeout_seconds=3600)
+"""
+
+
 def test_ctrl_c_ends_promptly_and_publishes_nothing(store: FileStorageConnector, server: ScriptedServer) -> None:
     urls = [server.serve(f"/{i}", BODY, hang_at=100_000) for i in range(3)]
-    program = (
-        "import sys; from data_stack.io.resource_definition import ResourceDefinition;"
-        "from data_stack.io.retriever import retrieve; from data_stack.io.storage_connectors import FileStorageConnector;"
-        "retrieve([ResourceDefinition(f'raw/{i}', url) for i, url in enumerate(sys.argv[2:])],"
-        "FileStorageConnector(sys.argv[1]), timeout_seconds=3600)"
-    )
 
-    with start_python("-c", program, store.root_path, *urls) as process:
+    with start_python("-c", RETRIEVING, store.root_path, SHA256, *urls) as process:
         until(lambda: len(server.requests) == 3)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
@@ -365,15 +370,9 @@ def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it
     assert partials(tmp_path) == []
 
 
-def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+def test_so_it_does_after_the_first_one_was_killed(store: FileStorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
     url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
-    place = str(tmp_path / "store")
-    program = (
-        "import sys; from data_stack import storage_connector_from_url as store;"
-        "from data_stack.io.retriever import retrieve; from data_stack.io.resource_definition import ResourceDefinition;"
-        "retrieve([ResourceDefinition('raw/data', sys.argv[1], sha256=sys.argv[2])], store(sys.argv[3]))"
-    )
-    with start_python("-c", program, url, LONG_SHA256, place) as process:
+    with start_python("-c", RETRIEVING, store.root_path, LONG_SHA256, url) as process:
         until(lambda: any(path.stat().st_size > CUT / 2 for path in partials(tmp_path)))
         process.kill()
 

@@ -12,12 +12,11 @@ import shutil
 import signal
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from process_harness import until
+from process_harness import exit_status, forked, until
 from sizes import sized
 from web_server import Answer, ScriptedServer, Seen
 
@@ -357,25 +356,6 @@ SIZES = {"small": 10_001, "b/empty": 0, "b/one": 900_000, "c": 24 * BLOCK_BYTES,
 DATA = {identifier: hashlib.shake_128(identifier.encode()).digest(size) for identifier, size in SIZES.items()}
 
 
-@pytest.fixture
-def failures(tmp_path: Path) -> Path:
-    (tmp_path / "failures").mkdir()
-    return tmp_path / "failures"
-
-
-def forked(work: Callable[[], object], failures: Path) -> int:
-    """Run ``work`` in a child, which leaves a file in ``failures`` should it raise; return its process number."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            (failures / str(os.getpid())).write_text(traceback.format_exc())
-        finally:
-            os._exit(0)  # no pytest, no cleaning up of what the parent still uses
-    return child
-
-
 def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> None:
     """Read parts and wholes, and hold each against what it should be."""
     chance = random.Random(seed)
@@ -392,7 +372,7 @@ def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> N
 
 @pytest.mark.parametrize("max_bytes", [None, 4_000_000])
 def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
-    remote: Remote, tmp_path: Path, failures: Path, max_bytes: int | None
+    remote: Remote, tmp_path: Path, max_bytes: int | None
 ) -> None:
     for identifier, data in DATA.items():
         remote.set_resource(identifier, data)
@@ -400,15 +380,14 @@ def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
     for round_number in range(sized(2, full=9)):
         cached = CachedStorageConnector(remote, tmp_path / f"cache{round_number // 3}", max_bytes)
         children = [
-            forked(lambda seed=round_number * 4 + i: read_at_random(cached, seed, 1000), failures)  # type: ignore[misc]  # noqa: B023
+            forked(lambda seed=round_number * 4 + i: read_at_random(cached, seed, 1000))  # type: ignore[misc]  # noqa: B023
             for i in range(4)
         ]
         time.sleep(chance.random() * 0.1)
         for child in children:
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            assert exit_status(child) in (0, -signal.SIGKILL)
 
-    assert [file.read_text() for file in failures.iterdir()] == []
     for number in range(sized(1, full=3)):
         cache = tmp_path / f"cache{number}"
         remote.is_away = True
@@ -472,18 +451,13 @@ def read_in_order(server: CountingServer, cache: Path, max_bytes: int | None = N
         assert_same_bytes(b"".join(resource), LARGE * 6)
 
 
-def finish(children: list[int], failures: Path) -> None:
-    for child in children:
-        os.waitpid(child, 0)
-    assert [file.read_text() for file in failures.iterdir()] == []
-
-
-def test_processes_fetch_each_block_once(bucket: CountingServer, tmp_path: Path, failures: Path) -> None:
+def test_processes_fetch_each_block_once(bucket: CountingServer, tmp_path: Path) -> None:
     work = lambda: read_in_order(bucket, tmp_path / "cache", fresh_seconds=1000)  # noqa: E731
     n_processes = sized(4, 8)
 
-    finish([forked(work, failures) for _ in range(n_processes)], failures)
+    ends = [exit_status(child) for child in [forked(work) for _ in range(n_processes)]]
 
+    assert ends == [0] * n_processes
     assert bucket.n_bytes("/objects/") == len(LARGE) * 6
     # To describe it and to open it, each once; and to read the content of the small one.
     assert sum("resources/large" in path for path in bucket.paths()) <= 2 + n_processes
@@ -491,31 +465,29 @@ def test_processes_fetch_each_block_once(bucket: CountingServer, tmp_path: Path,
     assert not (tmp_path / "cache" / "blocks").exists() or not files_below(tmp_path / "cache" / "blocks")
 
 
-def test_the_work_of_a_process_that_is_killed_goes_to_one_of_the_others(
-    bucket: CountingServer, tmp_path: Path, failures: Path
-) -> None:
+def test_the_work_of_a_process_that_is_killed_goes_to_one_of_the_others(bucket: CountingServer, tmp_path: Path) -> None:
     bucket.stuck = "/objects/"
     work = lambda: read_in_order(bucket, tmp_path / "cache", max_bytes=6_000_000 + len(LARGE) * 6)  # noqa: E731
-    first = forked(work, failures)
+    first = forked(work)
     assert bucket.is_stuck.wait(60)
     n_before = bucket.n_bytes("/objects/")
-    others = [forked(work, failures) for _ in range(2)]
+    others = [forked(work) for _ in range(2)]
     time.sleep(0.2)
 
     os.kill(first, signal.SIGKILL)
-    finish([first, *others], failures)
 
+    assert [exit_status(child) for child in (first, *others)] == [-signal.SIGKILL, 0, 0]
     assert bucket.n_bytes("/objects/") == n_before + len(LARGE) * 6
 
 
-def test_processes_that_share_less_room_than_they_read_read_on(bucket: CountingServer, tmp_path: Path, failures: Path) -> None:
+def test_processes_that_share_less_room_than_they_read_read_on(bucket: CountingServer, tmp_path: Path) -> None:
     limit, cache = 12_000_000, tmp_path / "cache"
     works = [lambda: read_in_order(bucket, cache, limit), lambda: read_in_order(bucket, cache, 2_000_000)]
 
-    children = [forked(works[i % 2], failures) for i in range(sized(2, 4))]
+    children = [forked(works[i % 2]) for i in range(sized(2, 4))]
     while until(lambda: (cache / "bytes").exists(), 0.1) and len(bucket.requests) < 40:
         shutil.rmtree(cache, ignore_errors=True)  # as its user may at any time
         time.sleep(0.02)
-    finish(children, failures)
 
+    assert [exit_status(child) for child in children] == [0] * len(children)
     assert used_bytes(cache) <= limit

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from full_disk import files_limited
@@ -28,13 +29,7 @@ from data_stack.io.storage_connectors.owners import this_machine, this_process
 from data_stack.io.storage_connectors.writer import in_pieces
 from data_stack.testing.storage import assert_same_bytes, content
 
-BLOCK = BLOCK_BYTES
-DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK + 17)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK_BYTES + 17)
 
 
 @pytest.fixture
@@ -294,7 +289,7 @@ def test_bytes_are_cut_into_pieces_of_one_size(pieces: list[bytes], piece_bytes:
 def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
     stored: FileStorageConnector, root: Path, keep_time: bool
 ) -> None:
-    flip_file(root / "d/x", 8 * (2 * BLOCK + 5), keep_time=keep_time)
+    flip_file(root / "d/x", 8 * (2 * BLOCK_BYTES + 5), keep_time=keep_time)
 
     assert stored.stat("d/x").sha256 is None
     with stored.get_resource("d/x") as resource:
@@ -309,10 +304,9 @@ def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
 
 def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageConnector, root: Path) -> None:
     # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
-    flip_file(root / "d/x", 8 * BLOCK)
+    flip_file(root / "d/x", 8 * BLOCK_BYTES)
     notes = DigestNotes(str(root / ".data_stack/digests"))
-    noted = notes.read("d/x")
-    assert noted is not None
+    noted: Any = notes.read("d/x")
     notes.write("d/x", replace(noted, facts=facts_of((root / "d/x").stat())))
     assert stored.stat("d/x").sha256 is not None
 

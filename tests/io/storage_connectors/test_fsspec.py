@@ -37,13 +37,7 @@ from data_stack.testing.storage import content
 
 PART = random.Random(1).randbytes(PART_BYTES)
 BIG = PART + random.Random(2).randbytes(300_000)
-BLOCK = BLOCK_BYTES
 LARGE = os.urandom(1 << 20) * 5
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
 
 
 @pytest.fixture
@@ -73,7 +67,7 @@ def test_a_resource_of_several_parts_comes_back_whole_and_in_ranges(connector: F
 
     connector.set_resource("a", data)
 
-    edges = [offset for edge in (0, BLOCK, PART_BYTES, size) for offset in (edge - 2, edge) if 0 <= offset <= size]
+    edges = [offset for edge in (0, BLOCK_BYTES, PART_BYTES, size) for offset in (edge - 2, edge) if 0 <= offset <= size]
     assert hashlib.sha256(content(connector, "a")).digest() == hashlib.sha256(data).digest()
     assert connector.read_ranges("a", [(offset, 5) for offset in edges]) == [data[offset : offset + 5] for offset in edges]
 
@@ -84,7 +78,7 @@ def test_a_resource_of_several_parts_comes_back_whole_and_in_ranges(connector: F
 def hostile(line: bytes | None = None, rest: bytes = block_digest(b"small") + b"small", **changes: Any) -> bytes:
     """A pointer with a right digest of itself and wrong fields."""
     fields = {
-        "identifier": "a", "size": 5, "sha256": hashlib.sha256(b"small").hexdigest(), "block_bytes": BLOCK, "version": None,
+        "identifier": "a", "size": 5, "sha256": hashlib.sha256(b"small").hexdigest(), "block_bytes": BLOCK_BYTES, "version": None,
         **changes,
     }  # fmt: skip
     document = FORMAT + (json.dumps(fields).encode() if line is None else line) + b"\n" + rest

@@ -20,7 +20,7 @@ import pytest
 from bson import Binary, Int64, ObjectId, Regex
 from mongodb_commands import kill_at_command, meanwhile
 from mongodb_server import MongoDBServer
-from process_harness import frozen, run_python, until
+from process_harness import exit_status, forked, frozen, run_python, until
 from pymongo.database import Database
 from sizes import FULL
 
@@ -314,16 +314,13 @@ def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(mongodb_serve
         mongodb_server.fail(["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack")
 
         # The server has been asked to publish, and has not begun; the writer dies, and others sweep.
-        writer = os.fork()
-        if writer == 0:
-            connector.set_resource("a", iter([LONG[1:]]))
-            os._exit(0)
+        writer = forked(lambda: connector.set_resource("a", iter([LONG[1:]])))
         with mongodb_server.client() as client:
             assert until(lambda: mongodb["data_stack.files"].count_documents({}) == 2)
             operations: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": {"command.findAndModify": {"$exists": True}}}]
             assert until(lambda: any(client.admin.aggregate(operations)))
             os.kill(writer, signal.SIGKILL)
-            os.waitpid(writer, 0)
+            assert exit_status(writer) == -signal.SIGKILL
             connector.collect_garbage()
             before = content(connector, "a")
             assert until(lambda: connector.stat("a").size == len(LONG) - 1)
