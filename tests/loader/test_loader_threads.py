@@ -160,17 +160,17 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(
 # ------------------------------------------------------------------------------------------------------------------------ the end
 
 
+IMPORTS = """
+import os, sys, threading, time
+import numpy as np
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+numbers = SequenceDatasetIterator([np.arange(400)])
+"""
+
+
 def run(script: str) -> tuple[str, str]:
-    program = textwrap.dedent(
-        """
-        import os, sys, threading, time
-        import numpy as np
-        from data_stack.dataset.iterator import SequenceDatasetIterator
-        from data_stack.loader import Loader
-        numbers = SequenceDatasetIterator([np.arange(400)])
-        """
-    ) + textwrap.dedent(script)
-    return run_python("-c", program, timeout_seconds=60)
+    return run_python("-c", IMPORTS + textwrap.dedent(script), timeout_seconds=60)
 
 
 def test_a_stuck_thread_does_not_keep_the_program_from_ending() -> None:
