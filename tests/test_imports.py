@@ -255,18 +255,15 @@ def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> Non
     assert found == []
 
 
-def names_for_plugins() -> dict[str, set[str]]:
-    """The names of each module in the table of ``docs/plugins.md``."""
+def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
+    """Public are the names of each module in the table of ``docs/plugins.md``."""
     page = (ROOT.parent / "docs" / "plugins.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE)
-    return {
+    public = {
         module: {*importlib.import_module(module).__all__} if names == "all" else {*re.findall(r"`(\w+)`", names)}
         for module, names in rows
     }
-
-
-def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
-    public, found = names_for_plugins(), []
+    found = []
     for path in sorted((ROOT.parent / "plugins").glob("*/data_stack_*/**/*.py")):
         package = path.relative_to(ROOT.parent / "plugins").parts[1]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -94,7 +94,7 @@ def test_rows_side_by_side_and_one_behind_the_other_are_those_of_pandas(
     st.lists(st.sampled_from(["a", "b", "007", "7", "é", ""]), max_size=6),
     st.lists(st.tuples(st.sampled_from(["a", "b", "007", "c", ""]), st.integers(0, 9)), max_size=6),
 )
-@example(["8", "007", "", "9", "007"], [("007", 1), ("8", 2), ("8", 3)])
+@example(["8", "007", "", "9", "007"], [("007", 1), ("8", 2), ("8", 3), ("", 4)])
 def test_joins_of_croissant_are_left_joins_of_pandas(keys: list[str], others: list[tuple[str, int]]) -> None:
     left = pd.DataFrame({"k": keys, "row": range(len(keys))}, dtype="object")
     right = pd.DataFrame(others, columns=["k", "n"], dtype="object")
