@@ -192,31 +192,33 @@ def _names(node: ast.Import | ast.ImportFrom, modules: dict[str, Path]) -> Itera
             yield name if name in modules else str(node.module)
 
 
-def upward_arrows(root: Path) -> list[str]:
-    """Imports of ``root``, a package with our layers, that point upward, in words."""
-    found = []
-    for module, imports in imports_in(root).items():
-        if module == root.name or module in UPWARD:
-            continue
-        for each in imports:
-            if each.module.startswith("."):
-                found.append(f"{module}:{each.line} imports relatively; write the whole name")
-            elif each.module.split(".")[0] == root.name and _layer(each.module) > _layer(module):
-                found.append(f"{module}:{each.line} imports {each.module}, which is above it")
-    return found
-
-
 def _layer(module: str) -> int:
     parts = module.split(".")
     return len(LAYERS) if len(parts) == 1 else LAYERS.index(parts[1])
 
 
-def circles(root: Path) -> list[list[str]]:
-    """Modules of ``root`` that name each other in a circle, be it lazily, for type checking or in strings.
+def exists_for(module: str, package: str) -> bool:
+    """Whether a module, or a package of ours that it is in, is there for the sake of ``package``."""
+    return package not in HEAVY or any(f"{module}.".startswith(f"{each}.") for each in HEAVY[package])
 
-    What :data:`UPWARD` names for type checking or inside of functions does not count.
-    """
-    modules = imports_in(root)
+
+def test_imports_point_downward() -> None:
+    found = []
+    for module, imports in imports_in(ROOT).items():
+        if module == ROOT.name or module in UPWARD:
+            continue
+        for each in imports:
+            if each.module.startswith("."):
+                found.append(f"{module}:{each.line} imports relatively; write the whole name")
+            elif each.module.split(".")[0] == ROOT.name and _layer(each.module) > _layer(module):
+                found.append(f"{module}:{each.line} imports {each.module}, which is above it")
+
+    assert found == []
+
+
+def test_imports_form_no_circle() -> None:
+    """Lazy ones, those for type checking and strings included, but not those upward that :data:`UPWARD` allows."""
+    modules = imports_in(ROOT)
 
     def is_downward(module: str, each: Import) -> bool:
         return module not in UPWARD or (each.is_run and not each.is_in_function)
@@ -238,20 +240,8 @@ def circles(root: Path) -> list[list[str]]:
 
     for module in modules:
         visit(module, [])
-    return found
 
-
-def exists_for(module: str, package: str) -> bool:
-    """Whether a module, or a package of ours that it is in, is there for the sake of ``package``."""
-    return package not in HEAVY or any(f"{module}.".startswith(f"{each}.") for each in HEAVY[package])
-
-
-def test_imports_point_downward() -> None:
-    assert upward_arrows(ROOT) == []
-
-
-def test_imports_form_no_circle() -> None:
-    assert circles(ROOT) == []
+    assert found == []
 
 
 def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> None:
@@ -265,18 +255,15 @@ def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> Non
     assert found == []
 
 
-def names_for_plugins() -> dict[str, set[str]]:
-    """The names of each module in the table of ``docs/plugins.md``."""
+def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
+    """Public are the names of each module in the table of ``docs/plugins.md``."""
     page = (ROOT.parent / "docs" / "plugins.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE)
-    return {
+    public = {
         module: {*importlib.import_module(module).__all__} if names == "all" else {*re.findall(r"`(\w+)`", names)}
         for module, names in rows
     }
-
-
-def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
-    public, found = names_for_plugins(), []
+    found = []
     for path in sorted((ROOT.parent / "plugins").glob("*/data_stack_*/**/*.py")):
         package = path.relative_to(ROOT.parent / "plugins").parts[1]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from croissant_documents import document, fields, file_object, publish
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from table_strategies import DECIMALS, FLOATS, INTEGERS, TEXTS, TIMES, compared, tables
 
@@ -94,6 +94,7 @@ def test_rows_side_by_side_and_one_behind_the_other_are_those_of_pandas(
     st.lists(st.sampled_from(["a", "b", "007", "7", "é", ""]), max_size=6),
     st.lists(st.tuples(st.sampled_from(["a", "b", "007", "c", ""]), st.integers(0, 9)), max_size=6),
 )
+@example(["8", "007", "", "9", "007"], [("007", 1), ("8", 2), ("8", 3), ("", 4)])
 def test_joins_of_croissant_are_left_joins_of_pandas(keys: list[str], others: list[tuple[str, int]]) -> None:
     left = pd.DataFrame({"k": keys, "row": range(len(keys))}, dtype="object")
     right = pd.DataFrame(others, columns=["k", "n"], dtype="object")
@@ -115,7 +116,8 @@ def test_joins_of_croissant_are_left_joins_of_pandas(keys: list[str], others: li
 
     with tempfile.TemporaryDirectory() as folder:
         place = publish(Path(folder) / "set", described, **{name.replace(".", "__"): content for name, content in files.items()})
-        samples = [(int(sample["row"]), sample["n"]) for sample in data_stack.from_croissant(place, Path(folder) / "store")]
+        samples = list(data_stack.from_croissant(place, Path(folder) / "store"))
 
     joined = left.merge(right[right["k"] != ""], on="k", how="left")  # a key that is missing is equal to none
-    assert samples == [(row, None if pd.isna(n) else n) for row, n in zip(joined["row"], joined["n"], strict=True)]
+    expected = [(row, key or None, None if pd.isna(n) else n) for key, row, n in joined.to_numpy()]
+    assert samples == [{"row": row, "k": key, "n": n} for row, key, n in expected]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,10 @@ from urllib.parse import quote
 import datasets
 import nbformat
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from catalogue_servers import describe, feature, zenodo
 from distributions import write_distribution
-from hub_server import HubServer, Repo
+from hub_server import HubServer, Repo, parquet_of
 from nbclient import NotebookClient
 from PIL import Image
 from process_harness import run_python
@@ -131,10 +129,8 @@ def serve_hub(hub: HubServer) -> None:
     rng = np.random.default_rng(0)
     rows = {"image": [rng.integers(0, 256, (8, 8), np.uint8) for _ in range(12)], "label": [0, 1] * 6}
     features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=2)})
-    file = io.BytesIO()
-    pq.write_table(datasets.Dataset.from_dict(rows, features).data.table, file)
     hub.repos["ylecun/mnist"] = Repo()
-    hub.repos["ylecun/mnist"].commit({"data/train-00000-of-00001.parquet": file.getvalue()})
+    hub.repos["ylecun/mnist"].commit({"data/train-00000-of-00001.parquet": parquet_of(rows, features)})
 
 
 def serve_openml(server: ScriptedServer) -> None:

@@ -138,7 +138,8 @@ def test_ctrl_c_while_a_batch_is_made_loses_none_and_shows_no_frames_of_ours() -
     assert numbers_given(loader) == [[8, 9]]
 
 
-def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made() -> None:
+@pytest.mark.parametrize("of", [iter, Loader.torch])
+def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made(of: Callable[[Loader], Any]) -> None:
     made, n_alive = list[weakref.ref[Any]](), list[int]()
 
     def transform(batch: Any) -> Any:
@@ -146,7 +147,7 @@ def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made(
         made.append(weakref.ref(batch[0]))
         return batch
 
-    list(map(len, loader_of(numbers_to(16), transform=transform)))
+    list(map(len, of(loader_of(numbers_to(16), transform=transform))))
 
     assert n_alive == [0, 0, 0, 0]
 

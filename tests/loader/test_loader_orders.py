@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loader_batches import InBlocks
+from loader_batches import InBlocks, numbers_to
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
@@ -162,12 +162,9 @@ def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: i
     if n_samples == 0:
         return
     block_of = np.repeat(np.arange(len(lengths)), lengths)
-    of_blocks, of_samples = (
-        BlockShuffled(block_lengths=lengths, window=window, samples=False),
-        BlockShuffled(block_lengths=lengths, window=window, blocks=False),
-    )
 
-    blocks, samples = whole(of_blocks, n_samples, seed, epoch), whole(of_samples, n_samples, seed, epoch)
+    blocks = whole(BlockShuffled(block_lengths=lengths, window=window, samples=False), n_samples, seed, epoch)
+    samples = whole(BlockShuffled(block_lengths=lengths, window=window, blocks=False), n_samples, seed, epoch)
 
     assert np.array_equal(np.sort(blocks), np.arange(n_samples))
     assert np.array_equal(np.sort(samples), np.arange(n_samples))
@@ -269,26 +266,15 @@ def test_an_order_that_returns_no_integers_is_an_error() -> None:
 
 
 def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> None:
-    n_blocks, length, world = 40, 100, 4
-    iterator = SequenceDatasetIterator([np.arange(n_blocks * length)])
+    order = Lanes(BlockShuffled(block_lengths=100, window=2), lanes=4, batch_size=32)
     blocks_of = []
-    for rank in range(world):
-        loader = Loader(
-            iterator,
-            32,
-            shuffle=Lanes(BlockShuffled(block_lengths=length, window=2), lanes=world, batch_size=32),
-            seed=3,
-            shard=(rank, world),
-            worker_kind="inline",
-        )
-        blocks_of.append([set((batch[0] // length).tolist()) for batch in loader])
+    for rank in range(4):
+        loader = Loader(numbers_to(4000), 32, shuffle=order, seed=3, shard=(rank, 4), worker_kind="inline")
+        blocks_of.append([set((batch[0] // 100).tolist()) for batch in loader])
 
-    whole_steps = n_blocks * length // world // 32
-    seen = [set().union(*blocks[:whole_steps]) for blocks in blocks_of]
-    for rank in range(world):
-        for other in range(rank):
-            assert len(seen[rank] & seen[other]) <= 2  # a window of two blocks may lie across the border
-    assert [len(blocks) for blocks in blocks_of] == [len(blocks_of[0])] * world
+    seen = [set().union(*blocks[: 4000 // 4 // 32]) for blocks in blocks_of]  # in whole steps
+    assert all(len(one & other) <= 2 for one, other in itertools.combinations(seen, 2))  # a window may lie across the border
+    assert {len(blocks) for blocks in blocks_of} == {len(blocks_of[0])}
 
 
 def test_the_batches_of_lanes_come_in_turn_from_equal_stretches_and_what_is_left_comes_once() -> None:

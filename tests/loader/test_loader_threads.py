@@ -81,42 +81,27 @@ def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_thre
 # ------------------------------------------------------------------------------------------------------------- how far ahead
 
 
-MEBI = 1 << 20
-
-
-def workers_of(n_workers: int, prefetch: int) -> ThreadWorkers:
-    return ThreadWorkers(None, n_workers, prefetch=prefetch, timeout_seconds=None)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("n_workers", "prefetch", "mebibytes", "expected"),
     [
-        (2, 2, 1, 4),  # as many as were asked for
-        (2, 2, 9, 3),  # each worker has one to make while the consumer is at its own
-        (8, 2, 3, 10),
-        (4, 1, 100, 4),
+        (2, 2, [1], [4]),  # as many as were asked for
+        (2, 2, [9], [3]),  # each worker has one to make while the consumer is at its own
+        (8, 2, [3], [10]),
+        (4, 1, [100], [4]),
+        (2, 4, [16, 16, 1, 16, 1, 1, 0], [3, 3, 3, 3, 3, 8, 8]),  # one small batch at the end of an epoch changes nothing
     ],
 )
 def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
-    n_workers: int, prefetch: int, mebibytes: int, expected: int
+    n_workers: int, prefetch: int, mebibytes: list[int], expected: list[int]
 ) -> None:
-    ahead = workers_of(n_workers, prefetch)
-    assert ahead.capacity == n_workers * prefetch
+    ahead = ThreadWorkers(None, n_workers, prefetch=prefetch, timeout_seconds=None)  # type: ignore[arg-type]
+    found = [ahead.capacity]
 
-    ahead._observe_size(mebibytes * MEBI)
-
-    assert ahead.capacity == expected
-
-
-def test_one_small_batch_at_the_end_of_an_epoch_changes_nothing() -> None:
-    ahead = workers_of(2, 4)
-
-    found = []
-    for mebibytes in (16, 16, 1, 16, 1, 1, 0):
-        ahead._observe_size(mebibytes * MEBI)
+    for size in mebibytes:
+        ahead._observe_size(size << 20)
         found.append(ahead.capacity)
 
-    assert found == [3, 3, 3, 3, 3, 8, 8]
+    assert found == [n_workers * prefetch, *expected]
 
 
 class _CountedAccess(BlocksAccess):
@@ -175,17 +160,17 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(
 # ------------------------------------------------------------------------------------------------------------------------ the end
 
 
+IMPORTS = """
+import os, sys, threading, time
+import numpy as np
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.loader import Loader
+numbers = SequenceDatasetIterator([np.arange(400)])
+"""
+
+
 def run(script: str) -> tuple[str, str]:
-    program = textwrap.dedent(
-        """
-        import os, sys, threading, time
-        import numpy as np
-        from data_stack.dataset.iterator import SequenceDatasetIterator
-        from data_stack.loader import Loader
-        numbers = SequenceDatasetIterator([np.arange(400)])
-        """
-    ) + textwrap.dedent(script)
-    return run_python("-c", program, timeout_seconds=60)
+    return run_python("-c", IMPORTS + textwrap.dedent(script), timeout_seconds=60)
 
 
 def test_a_stuck_thread_does_not_keep_the_program_from_ending() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import gc
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -199,29 +198,6 @@ def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
     for again in (plain, plain.torch(device="cpu")):
         again.load_state_dict(state)
         assert indices_of(again) == expected[n_taken:]
-
-
-def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() -> None:
-    alive: list[int] = []
-    n_alive = 0
-
-    class Counted(np.ndarray):
-        def __del__(self) -> None:
-            nonlocal n_alive
-            n_alive -= 1
-
-    def counted(batch: Any) -> Any:
-        nonlocal n_alive
-        alive.append(n_alive)
-        n_alive += 1
-        return batch[0].copy().view(Counted)
-
-    for batch in Loader(rows_and_numbers(), 10, worker_kind="inline", transform=counted).torch():
-        del batch
-
-    gc.collect()
-    assert n_alive == 0
-    assert max(alive) <= 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +67,12 @@ FLOWERS = [feature("id"), feature("petal length"), feature("colour", "red", "dar
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
+def server(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedServer:
     monkeypatch.setenv("OPENML_SERVER", server.origin)
     monkeypatch.setenv("OPENML_APIKEY", "canary-key")
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
     describe(server, 61, DENSE, FLOWERS)
-    yield server
-    server.close()
+    return server
 
 
 def error(code: int) -> bytes:

@@ -27,13 +27,11 @@ from data_stack.repository import encoders, storage_connector_from_url
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
 
-EXPLODES = "raise SystemExit('imported')"
-
 
 def test_listing_fifty_datasets_imports_none_of_them(site: Site, manager: PluginManager) -> None:
     names = [f"set{i:02}" for i in range(50)]
     for name in names:
-        site.install_dataset(name, EXPLODES)
+        site.install_dataset(name, "raise SystemExit('imported')")
 
     assert [name for name in manager.dataset_names() if name in names] == names
     assert {record.state for record in site.records(manager.records()).values()} == {"listed"}

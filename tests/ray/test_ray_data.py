@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,17 +116,6 @@ def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) ->
 # ------------------------------------------------------------------ writing
 
 
-@contextlib.contextmanager
-def in_order() -> Iterator[None]:
-    """Ray Data keeps the order of rows."""
-    import ray
-
-    options = ray.data.DataContext.get_current().execution_options
-    options.preserve_order = True
-    yield
-    options.preserve_order = False
-
-
 def column(store: data_stack.StorageConnector, dataset: str, name: str) -> Any:
     """A column of a dataset in a store."""
     loaded: Any = data_stack.load(dataset, storage=store)
@@ -140,13 +128,16 @@ def listing(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["records", "parquet"])
-def test_a_ray_dataset_is_loaded_by_its_name(rows: data_stack.DatasetIteratorIF, tmp_path: Path, kind: Any) -> None:
+def test_a_ray_dataset_is_loaded_by_its_name(
+    rows: data_stack.DatasetIteratorIF, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
     from data_stack_ray import from_data_stack, write
+    from ray.data import DataContext
 
     store, dataset = tmp_path / "store", from_data_stack(rows, override_num_blocks=3)
 
-    with in_order():
-        n_rows = write(dataset, storage=store, name="sets/train", format=kind)
+    monkeypatch.setattr(DataContext.get_current().execution_options, "preserve_order", True)
+    n_rows = write(dataset, storage=store, name="sets/train", format=kind)
 
     loaded = data_stack.load("sets", "train", storage=store)
     assert n_rows == N_ROWS

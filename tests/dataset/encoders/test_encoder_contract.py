@@ -111,14 +111,9 @@ def test_a_damaged_stored_encoder_is_noticed() -> None:
             load_encoder(storage, "encoder")
 
 
-def damaged_states() -> list[Any]:
-    """States with one thing wrong each."""
+def test_a_damaged_state_is_a_config_error_and_runs_nothing() -> None:
     good: dict[str, Any] = ContinuousEncoder().fit(NUMBERS).state()
     array = good["learned"]["centre"]
-
-    def changed(**changes: Any) -> dict[str, Any]:
-        return {**good, **changes}
-
     deep: Any = 1
     for _ in range(10_000):
         deep = [deep]
@@ -129,19 +124,17 @@ def damaged_states() -> list[Any]:
         (CategoricalEncoder(categories=["a"]), "config", {"categories": {"range": [0, 10**18, 1]}}),
         (ImageEncoder(0, 1), "config", {"mean": [[1.0]], "std": 1.0}),
     ]
-    return [
+    states = [
         None,
         deep,
         {},
-        *(changed(kind=kind) for kind in ("os.system", "categorical", deep)),
-        *(changed(config=config) for config in configs),
-        *(changed(learned=each) for each in learned),
+        *({**good, "kind": kind} for kind in ("os.system", "categorical", deep)),
+        *({**good, "config": config} for config in configs),
+        *({**good, "learned": each} for each in learned),
         *({**encoder.state(), part: wrong} for encoder, part, wrong in others),
     ]
 
-
-def test_a_damaged_state_is_a_config_error_and_runs_nothing() -> None:
-    for state in damaged_states():
+    for state in states:
         with pytest.raises(ConfigError):
             encoder_from_state(state)
 

@@ -39,21 +39,11 @@ TRANSFORMERS: list[tuple[Any, Any]] = [
 IDS = [f"{type(transformer).__name__}-{number}" for number, (transformer, _) in enumerate(TRANSFORMERS)]
 
 
-def dense(result: Any) -> Any:
-    """As an array."""
-    return np.asarray(result.toarray() if hasattr(result, "toarray") else result)
-
-
-def as_table(transformer: Any, column: Any) -> Any:
-    """What one would give the transformer by hand."""
-    takes_table = column.ndim > 1 or column is FLAT or isinstance(transformer, OneHotEncoder)
-    return column.reshape(len(column), -1) if takes_table else column
-
-
 @pytest.mark.parametrize(("transformer", "column"), TRANSFORMERS, ids=IDS)
 def test_it_transforms_as_by_itself_and_its_state_rebuilds_it(transformer: Any, column: Any) -> None:
-    table = as_table(transformer, column)
-    by_itself = dense(copy.deepcopy(transformer).fit(table).transform(table))
+    table = column[:, np.newaxis] if isinstance(transformer, OneHotEncoder) else column
+    by_itself = copy.deepcopy(transformer).fit(table).transform(table)
+    by_itself = by_itself.toarray() if hasattr(by_itself, "toarray") else by_itself
 
     encoder, unfitted = as_encoder(copy.deepcopy(transformer)).fit(column), as_encoder(copy.deepcopy(transformer))
     encoded = encoder.transform(column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,8 @@ def sequence(values: tuple[Any, ...]) -> DatasetIteratorIF:
     return SequenceDatasetIterator([list(values)])
 
 
-def parts(values: tuple[Any, ...]) -> list[DatasetIteratorIF]:
-    return [SequenceDatasetIterator([column_of(value)]) for value in values]
-
-
 def combined(values: tuple[Any, ...]) -> DatasetIteratorIF:
-    first, *others = parts(values)
+    first, *others = (SequenceDatasetIterator([column_of(value)]) for value in values)
     return first.combine(*others)
 
 
@@ -60,12 +56,6 @@ STACKS: dict[str, Callable[[tuple[Any, ...]], tuple[DatasetIteratorIF, Any]]] = 
 }
 
 
-def batches_of_a_loader(iterator: DatasetIteratorIF, key: Any, **options: Any) -> Iterator[Any]:
-    with Loader(iterator, len(iterator), **options) as loader:
-        for batch in loader:
-            yield from batch[key]
-
-
 def assert_same_in_all_ways(iterator: DatasetIteratorIF, key: Any) -> None:
     positions = range(len(iterator))
     expected = [meaning(iterator[position][key]) for position in positions]
@@ -79,7 +69,7 @@ def assert_same_in_all_ways(iterator: DatasetIteratorIF, key: Any) -> None:
         iterator.batch(len(iterator))[0][key],
         iterator.windows(len(iterator))[0][key],
         [window[0] for window in iterator.windows(1).read_batch(positions)[key]],
-        list(batches_of_a_loader(iterator, key, workers=0)),
+        [value for batch in Loader(iterator, len(iterator), workers=0) for value in batch[key]],
     ):
         assert list(map(meaning, values)) == expected
     assert list(map(meaning, iterator.read_batch([1, 0])[key])) == [expected[1], expected[0]]

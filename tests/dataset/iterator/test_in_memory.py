@@ -82,13 +82,10 @@ def test_a_forked_process_goes_on_with_what_was_kept_even_if_a_thread_was_readin
         assert reading.result()[1] == 7
 
 
-def samples_of(structure: str, kinds: list[str], n_samples: int) -> list[Any]:
-    return [STRUCTURES[structure]([VALUES[kind](i) for kind in kinds]) for i in range(n_samples)]
-
-
 @given(data=st.data(), n_samples=st.integers(0, 12), structure=st.sampled_from(list(STRUCTURES)))
 def test_samples_in_memory_equal_those_of_a_list(data: st.DataObject, n_samples: int, structure: str) -> None:
-    samples = samples_of(structure, data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4)), n_samples)
+    kinds = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
+    samples = [STRUCTURES[structure]([VALUES[kind](i) for kind in kinds]) for i in range(n_samples)]
     indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
 
     in_memory = InMemoryDatasetIterator(Samples(samples))

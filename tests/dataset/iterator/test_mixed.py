@@ -11,17 +11,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 
 
-def parts(lengths: Sequence[int]) -> list[DatasetIteratorIF]:
-    """Samples are ``(number of the iterator, position)``."""
-    return [SequenceDatasetIterator([np.full(n, number), np.arange(n)]) for number, n in enumerate(lengths)]
-
-
 def mixed(lengths: Sequence[int], proportions: Sequence[float], seed: int = 1, **options: Any) -> MixedDatasetIterator:
-    return MixedDatasetIterator(parts(lengths), proportions, seed, **options)
+    """Samples are ``(number of the iterator, position)``."""
+    parts = [SequenceDatasetIterator([np.full(n, number), np.arange(n)]) for number, n in enumerate(lengths)]
+    return MixedDatasetIterator(parts, proportions, seed, **options)
 
 
 def samples_of(iterator: MixedDatasetIterator) -> list[tuple[int, int]]:

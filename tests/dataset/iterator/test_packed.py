@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns, Samples, as_plain, check_all_ways_agree
+from writing import append_all
 
 import data_stack
 from data_stack.dataset.iterator import (
@@ -68,9 +69,8 @@ def informed(iterator: DatasetIteratorIF, *names: str, sample_pos: int = 0) -> I
 
 
 def write_records(folder: Path, documents: list[Any]) -> Any:
-    with records.RecordWriter(str(folder), {"tokens": "array", "source": "utf8"}) as writer:
-        for document in documents:
-            writer.append({"tokens": document, "source": "web"})
+    writer = records.RecordWriter(str(folder), {"tokens": "array", "source": "utf8"})
+    append_all(writer, ({"tokens": document, "source": "web"} for document in documents))
     return records.open(str(folder))
 
 

@@ -66,32 +66,17 @@ seeds = st.integers(-(2**70), 2**70)
 # --- what was published --------------------------------------------------------------------------------------------
 
 PUBLISHED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "split": (lambda it: it.split(RATIOS, seed=-5), "34153553c05f63f1d8af0bdb32c019d36079a73e012df5c9441860c9c02e95dd"),
-    "stratified": (
-        lambda it: it.split(RATIOS, stratify=True, seed=2**70),
-        "a0560c9127ecec3bfe20c2bbb0d0ef42e4b42cd2edfb42e81508f2a2a8deb131",
-    ),
-    "groups": (
-        lambda it: it.split(RATIOS, group_by=2),
-        "01167f24716d5ee8f044c203752c8f88c47e997f52631f7f466ba724e93b0422",
-    ),
-    "stratified groups": (
-        lambda it: it.split(RATIOS, group_by=2, stratify=True),
-        "a6316132f05bf82c0de77186f1930cad2bfd3edaf13067ecd5070d68b45a3d5c",
-    ),
-    "times": (lambda it: it.split(RATIOS, time=3), "ea794d8c71e61ab37e2e8613946e95290ef2c2b4e69d7455facc9d3bc98864f1"),
-    "folds": (lambda it: held_out(it.folds(3, seed=7)), "b2d1ea037bac0cc6de16afa61529ebcf41667874db34c333a1fdae20921c8f72"),
-    "stratified folds": (
-        lambda it: held_out(it.folds(7, stratify=True)),
-        "7ff5f4e317b78c370e771915fd1dbe7885799e56024e33b91bc3f163899502d6",
-    ),
-    "folds of groups": (
-        lambda it: held_out(it.folds(3, seed=None, group_by=2)),
-        "bd487a6e1ba0af38c9540b83a0e314cd2c880b94ebb27111d6899b679b28f0c0",
-    ),
+    "split": (lambda it: it.split(RATIOS, seed=-5), "34153553c05f63f1d8af0bdb32c019d3"),
+    "stratified": (lambda it: it.split(RATIOS, stratify=True, seed=2**70), "a0560c9127ecec3bfe20c2bbb0d0ef42"),
+    "groups": (lambda it: it.split(RATIOS, group_by=2), "01167f24716d5ee8f044c203752c8f88"),
+    "stratified groups": (lambda it: it.split(RATIOS, group_by=2, stratify=True), "a6316132f05bf82c0de77186f1930cad"),
+    "times": (lambda it: it.split(RATIOS, time=3), "ea794d8c71e61ab37e2e8613946e9529"),
+    "folds": (lambda it: held_out(it.folds(3, seed=7)), "b2d1ea037bac0cc6de16afa61529ebcf"),
+    "stratified folds": (lambda it: held_out(it.folds(7, stratify=True)), "7ff5f4e317b78c370e771915fd1dbe78"),
+    "folds of groups": (lambda it: held_out(it.folds(3, seed=None, group_by=2)), "bd487a6e1ba0af38c9540b83a0e314cd"),
     "stratified folds of groups": (
         lambda it: held_out(it.folds(7, group_by=2, stratify=True)),
-        "175272b17b2db4fe33ef9645ae8528a8ef88f381fd1add58c2d60cd3047cc1a6",
+        "175272b17b2db4fe33ef9645ae8528a8",
     ),
 }
 
@@ -104,7 +89,7 @@ def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_e
 
     for _ in range(2):
         parts = [part.read_column(0).tolist() for part in divide_it(iterator)]
-        assert hashlib.sha256(json.dumps(parts).encode()).hexdigest() == expected
+        assert hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32] == expected
 
 
 # --- laws ----------------------------------------------------------------------------------------------------------
@@ -357,22 +342,17 @@ def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> No
 # --- what cannot be divided ----------------------------------------------------------------------------------------
 
 
-NO_RATIOS = [
-    [0.5, 0.6],
-    [],
-    [0.5, -0.5, 1.0],
-    [float("nan"), 1.0],
-    [0.5, "0.5"],
-    {"train": 1.5, "val": -0.5},
-    {0: 0.5, 1: 0.5},
-    None,
-]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
-        *({"ratios": ratios} for ratios in NO_RATIOS),
+        {"ratios": [0.5, 0.6]},
+        {"ratios": []},
+        {"ratios": [0.5, -0.5, 1.0]},
+        {"ratios": [float("nan"), 1.0]},
+        {"ratios": [0.5, "0.5"]},
+        {"ratios": {"train": 1.5, "val": -0.5}},
+        {"ratios": {0: 0.5, 1: 0.5}},
+        {"ratios": None},
         {"by": 1},
         {"time": 3, "stratify": True},
         {"seed": 1.5},

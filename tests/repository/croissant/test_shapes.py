@@ -35,32 +35,6 @@ def column(file: str, name: str, **more: Any) -> dict[str, Any]:
     return {"fileObject": {"@id": file}, "extract": {"column": name}, **more}
 
 
-PEOPLE = b"code,name\n007,Bond\n8,Moneypenny\n8,Eve\n"
-ORDERS = b"by,what\n8,paper\n007,car\n,nothing\n9,tea\n007,watch\n"
-
-
-JOINED = [
-    {"what": "paper", "by": "8", "name": "Moneypenny"},
-    {"what": "paper", "by": "8", "name": "Eve"},
-    {"what": "car", "by": "007", "name": "Bond"},
-    {"what": "nothing", "by": None, "name": None},
-    {"what": "tea", "by": "9", "name": None},
-    {"what": "watch", "by": "007", "name": "Bond"},
-]
-
-
-def test_a_file_is_joined_by_the_values_of_a_reference(tmp_path: Path, store: Path) -> None:
-    by = {"dataType": "sc:Text", "source": column("orders.csv", "by"), "references": column("people.csv", "code")}
-    name = {"dataType": "sc:Text", "source": column("people.csv", "name")}
-    files = [file_object("orders.csv", ORDERS, "text/csv"), file_object("people.csv", PEOPLE, "text/csv")]
-    described = document(files, orders=fields("orders", {"fileObject": "orders.csv"}, what="sc:Text", by=by, name=name))
-    place = publish(tmp_path / "set", described, orders__csv=ORDERS, people__csv=PEOPLE)
-
-    samples = data_stack.from_croissant(place, store)
-
-    assert list(samples) == JOINED
-
-
 def test_a_record_set_in_the_document_is_joined_as_mlcroissant_joins_it(tmp_path: Path, store: Path) -> None:
     data = [{"people/code": "a", "people/name": "Ann"}, {"people/code": "b", "people/name": "Ben"}]
     people = {
