@@ -187,6 +187,15 @@ def test_what_was_deleted_in_the_remote_is_gone_offline_too(cached: CachedStorag
     assert not cached.has_resource("small")
 
 
+def test_a_note_that_a_killed_process_did_not_finish_names_no_content(cached: CachedStorageConnector, remote: Remote) -> None:
+    cached.fetch()
+    note = next(Path(cached.local).rglob("large~"))
+    note.rename(note.with_name(".~large-0123"))
+
+    assert len(cached.collect_garbage(0.0)) == 2
+    assert cached.collect_garbage(0.0) == []
+
+
 def test_replaced_content_is_garbage_once_nobody_names_it(cached: CachedStorageConnector, remote: Remote) -> None:
     cached.fetch()
     remote.set_resource("a/large", b"now short")
