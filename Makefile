@@ -69,7 +69,7 @@ test-full: lint types $(patsubst %,$(GREEN)/%,$(filter $(PART)%,$(PARTS)))  ## t
 	@test -n "$(filter $(PART)%,$(PARTS))" || { echo "no part begins with $(PART): $(PARTS)"; exit 2; }
 
 $(GREEN)/%: $(VENV)/.installed
-	DATA_STACK_TESTS=full DATA_STACK_SEED=$(SEED) DATA_STACK_EXAMPLES=$(EXAMPLES) $(PYTEST) --timeout=1800 --hypothesis-seed=$(SEED) $(part-$*)
+	DATA_STACK_TESTS=full DATA_STACK_SEED=$(SEED) DATA_STACK_EXAMPLES=$(EXAMPLES) $(PYTEST) --hypothesis-seed=$(SEED) $(part-$*)
 	@mkdir -p $(@D) && touch $@
 
 soak: $(VENV)/.installed  ## use stores from many processes under random kills and faults, for MINUTES=60; SEED=7

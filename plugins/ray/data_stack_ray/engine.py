@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,10 +78,7 @@ class RayEngine(PreparationEngine):
                         group = groups.pop(reference)
                         results, death = _end_of(reference)
                         if death is None and waiting:
-                            n_most = min(group.n_next(), len(waiting) // n_wanted)
-                            names = [waiting.popleft()]
-                            while len(names) < n_most and not suspects & {names[0], waiting[0]}:
-                                names.append(waiting.popleft())
+                            names = _take(waiting, min(group.n_next(), len(waiting) // n_wanted), suspects)
                             attempts = group.actor.attempt.options(name=f"{title}: {names[0]}")
                             groups[attempts.remote(sent, [tasks[name] for name in names])] = _Group(group.actor, names)
                         else:
@@ -121,6 +118,14 @@ class _Group:
     def n_next(self) -> int:
         """How many tasks like these take a moment together: Ray takes a millisecond or two for each call."""
         return int(_GROUP_SECONDS * len(self.names) / (time.monotonic() - self.sent_at))
+
+
+def _take(waiting: deque[str], n_most: int, suspects: Set[str]) -> list[str]:
+    """The first waiting task, and those behind it up to ``n_most``; a suspect comes alone, as its death tells of itself only."""
+    names = [waiting.popleft()]
+    while len(names) < n_most and not suspects & {names[0], waiting[0]}:
+        names.append(waiting.popleft())
+    return names
 
 
 def _end_of(reference: Any) -> tuple[list[tuple[Any, Failure | None]], Failure | None]:
