@@ -114,7 +114,7 @@ def trial(processes: Harness, stores: StoreKind, sources: str, figures: Counter[
 
 @pytest.mark.parametrize(("action", "small"), [("kill", 4), ("killafter", 1), ("torn", 1)])
 def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Trial, action: str, small: int) -> None:
-    points = spread(trial.n_points(), sized(small, 60, cost=trial.stores.cost))
+    points = spread(trial.n_points(), sized(small, 60 // trial.stores.slowness, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, action) for point in points])
 
     trial.assert_all_as_promised()
@@ -123,21 +123,21 @@ def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Tr
 
 
 def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(trial: Trial) -> None:
-    points = spread(trial.n_points(earlier=True), sized(2, 60, cost=trial.stores.cost))
+    points = spread(trial.n_points(earlier=True), sized(2, 60 // trial.stores.slowness, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, "kill", earlier=True) for point in points])
 
     trial.assert_all_as_promised()
 
 
 def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial: Trial) -> None:
-    n_points = trial.n_points(looking=True)
+    n_points, slowness = trial.n_points(looking=True), trial.stores.slowness
     trials = []
 
     for i, name in enumerate(trial.stores.errors[: sized(1, 99)]):
         # A call that is interrupted for ever does not exist; Python repeats it for ever. In the small form a server is gone
         # for good with the first error only, which takes its time, and an object store not at all.
-        n_for_good = 8 if FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
-        for sticky, n_tried in ((False, 20 if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
+        n_for_good = 8 // slowness if FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
+        for sticky, n_tried in ((False, 20 // slowness if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
             for point in spread(n_points, n_tried + 2)[1:-1]:
                 trials.append(partial(trial.at, point, "error", number=getattr(errno, name), sticky=sticky, looking=True))
 
