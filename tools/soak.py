@@ -375,7 +375,7 @@ class Soak:
                     connector.collect_garbage(0)
                     left = [*map(str, connector.collect_garbage(0, dry_run=True)), *self._kinds[store].left_over(description)]
                     left = [each for each in left if not each.startswith("lease")]  # ended; the server removes it in minutes
-                    left = _not_of_the_living(left, [worker.process.pid for worker in self._workers if worker.lasting])
+                    left = _not_of_the_living(left, [each.process.pid for each in self._workers])
                     entries = self._ledger.entries.items()
                     present = {name for (where, name), entry in entries if where == store and None not in entry.allowed}
                     left += [each for each in connector.list_resources() if not {each, each.split("/")[0]} & present]
