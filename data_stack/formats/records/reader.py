@@ -164,7 +164,7 @@ class RecordReader(RecordsIterator):
             DatasetOutOfBoundsError: ``index`` is out of bounds.
         """
         entries = self._entries(np.array([check_index(index, self._length)]), self._keys)
-        return {name: range(int(entries[name][1][0])) if name in self._sequences else True for name in self._keys}
+        return {name: range(entries[name][1].item()) if name in self._sequences else True for name in self._keys}
 
     # ------------------------------------------------------------------ one sample
 
@@ -204,7 +204,7 @@ class RecordReader(RecordsIterator):
                 places = np.arange(first, first + count)[some]
                 sample[name] = self._column(name).values(places) if len(places) else []
             else:
-                sample[name] = self._column(name).value(int(entries[name][0][0]) if entries else position)
+                sample[name] = self._column(name).value(entries[name][0].item() if entries else position)
         return sample
 
     def _sample(self, position: int) -> Sample:

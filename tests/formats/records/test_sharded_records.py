@@ -74,10 +74,11 @@ def test_parts_of_samples_are_read(tmp_path: Path) -> None:
         append_all(RecordWriter(tmp_path / f"{number:06d}", {"id": "i64", "words": "utf8[]"}), part)
 
     with records.open(tmp_path) as reader:
-        assert reader[5] == next(iter(reader[5:])) == {"id": 5, "words": ["120", "121"]}
+        assert reader[5] == reader.read(5) == next(iter(reader[5:])) == {"id": 5, "words": ["120", "121"]}
         assert reader[5, ["id"]] == {"id": 5}
         assert reader[-1, {"words": range(1, 9)}] == {"words": ["121"]}
         assert reader.available(5) == {"id": True, "words": range(2)}
+        assert reader.features["words"].dtype == "utf8[]"
         assert as_plain(reader.read_batch([5, 0])) == {"id": [5, 0], "words": [["120", "121"], []]}
         with pytest.raises(TypeError):
             reader[1:2, ["id"]]
@@ -105,8 +106,7 @@ def test_a_shard_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
 def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path, sequences: dict[str, str]) -> None:
     expected = [{**sample(i), **{key: ["a", "b"] for key in sequences}} for i in range(120)]
     append_all(ShardedRecordWriter(tmp_path, {**SPEC, **sequences}, shardlen=2), expected)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    n_open = len(os.listdir("/proc/self/fd"))
+    (soft, hard), n_open = resource.getrlimit(resource.RLIMIT_NOFILE), len(os.listdir("/proc/self/fd"))
     order = np.random.default_rng(0).permutation(120)
     resource.setrlimit(resource.RLIMIT_NOFILE, (n_open + 60, hard))
     try:
