@@ -132,7 +132,7 @@ mutants: $(VENV)/.installed  ## change the code that protects data in small ways
 
 clean:  ## remove the environments and all generated files
 	rm -rf $(VENV) .venv-all .venv-dist .venv-lowest .venv-newest .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
-		.pytest_cache .test-full .mypy_cache .ruff_cache .hypothesis .mutants.json
+		.pytest_cache .test-full .mypy_cache .ruff_cache .hypothesis .mutants.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment is rebuilt when a version or requirement changes.

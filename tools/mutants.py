@@ -5,9 +5,9 @@ make mutants ONLY=integrity SAMPLE=0    one module whole; SAMPLE is how many mut
 
 Each module has a pytest process. It runs the module's test files once and records which test reaches which line. Then it forks
 for each mutant: the fork swaps the code of the changed function and runs the tests that reach the line, up to the first that
-fails or ten times their usual time. Outcomes are kept in .mutants.json: a mutant runs again if its function or a test file
-changes, first with the test that failed before. Programs that a test starts run the code as it is, so lines that only they reach
-are "not reached". Strings, messages, logging and code outside functions are not changed.
+fails or ten times their usual time. Outcomes are kept in .mutants.json: a mutant runs again if its function, a test file, a
+conftest.py or a helper of tests changes, first with the test that failed before. Programs that a test starts run the code as it
+is, so lines that only they reach are "not reached". Strings, messages, logging and code outside functions are not changed.
 
 Mutants of code that deletes files may delete others than the tests expect: run it where nothing is lost, in a container.
 """
@@ -19,6 +19,7 @@ import ast
 import contextlib
 import copy
 import difflib
+import fcntl
 import gc
 import hashlib
 import json
@@ -60,8 +61,9 @@ _OF_SESSION += [f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_ra
 _OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30", "--hypothesis-seed=0"]
-_SKIPPED = "mongodb", "s3", "sftp", "into_a_bucket", "TestProcessEngine", "refused_at_any_call"
-_PYTEST += ["-k", " and ".join(f"not {each}" for each in _SKIPPED)]
+_SKIPPED = re.compile(r"(?i:mongodb|sftp|into_a_bucket|TestProcessEngine|refused_at_any_call)|S3|(?<![a-z])s3")  # not "options3"
+#: Where tests import helpers from, as in pyproject.toml.
+_HELPERS = "tests/support", "tests/faults/kit", "tests/fuzz/kit"
 #: Module and its test files, what protects stored data first.
 TARGETS: dict[str, list[str]] = {
     "io/integrity": [f"{_IO}/test_integrity.py", f"{_IO}/test_resources.py", _FILE[0]],
@@ -207,6 +209,10 @@ class Runner:
         self.deadline, self.folder = deadline, folder
         self.kept, self.outcomes = _kept(), dict[str, Any]()
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leaves out what takes a server."""
+        items[:] = [item for item in items if not _SKIPPED.search(item.nodeid)]
+
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Replaces pytest's own loop."""
         gc.unfreeze()
@@ -256,10 +262,10 @@ class Runner:
                 names = {0: "survived", 256: f"killed by {killer}", 512: "not reached"}
                 outcome = names.get(status, "killed by its time limit or a crash")
                 self.outcomes[running.pop(pid)[0].key] = outcome, self.tests
-            _keep(self.outcomes)
+                _keep(self.outcomes)
         if not mutants:
             self.outcomes[f"idle {self.module}"] = sorted(reached - set(killers))
-            _keep(self.outcomes)
+        _keep(self.outcomes)
 
     def _fork(self, items: Sequence[pytest.Item], mutant: Mutant | None = None, stop: bool = True) -> int:
         """Run tests in a fork: it exits with 1 if one fails, with 2 if the mutant has no place."""
@@ -304,9 +310,11 @@ def _kept() -> dict[str, Any]:
 
 
 def _keep(outcomes: dict[str, Any]) -> None:
-    new = KEPT.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps(_kept() | outcomes))
-    new.replace(KEPT)
+    with KEPT.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two runs at once, the second keeps what the first has added
+        new = KEPT.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(_kept() | outcomes))
+        new.replace(KEPT)
 
 
 def _wait(limits: dict[int, float]) -> list[tuple[int, int]]:
@@ -327,11 +335,25 @@ def _wait(limits: dict[int, float]) -> list[tuple[int, int]]:
 # ------------------------------------------------------------------ all modules
 
 
+def _test_files(module: str) -> list[Path]:
+    """The test files of a module, the conftest.py files that apply to them, and the helpers that they import."""
+    helpers = {path.stem: path for folder in _HELPERS for path in (ROOT / folder).rglob("*.py")}
+    targets = [ROOT / name.partition("::")[0] for name in TARGETS[module]]
+    paths = [each for path in targets for each in [path, *path.rglob("*.py")]]
+    paths += [folder / "conftest.py" for path in targets for folder in path.parents if folder.is_relative_to(ROOT)]
+    files: set[Path] = set()
+    while paths:
+        path = paths.pop()
+        if path.is_file() and path not in files:
+            files.add(path)
+            imported = re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+            paths += [helpers[name] for name in imported if name in helpers]
+    return sorted(files)
+
+
 def _select(module: str, sample: int) -> tuple[list[Mutant], int, str]:
     """The mutants of a module that are tried, how many it has, and the digest of its tests."""
-    paths = [ROOT / name.partition("::")[0] for name in TARGETS[module]]
-    files = [each for path in paths for each in sorted([path, *path.rglob("*.py")]) if each.is_file()]
-    tests = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:24]
+    tests = hashlib.sha256(b"".join(path.read_bytes() for path in _test_files(module))).hexdigest()[:24]
     mutants = list(find_mutants(_path(module)))
     n_drawn = min(sample or len(mutants), len(mutants))
     drawn = random.Random(module).sample(mutants, n_drawn)  # noqa: S311  # the same at each call

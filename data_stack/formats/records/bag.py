@@ -209,6 +209,11 @@ class SampleReferences:
                     bag = self._opened = self._open_bag()
         return bag
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the records are fetched from a store, so that opening them again takes requests."""
+        return (ranges := self.bag.file.ranges) is not None and ranges.resource.prefetches
+
     def release(self) -> None:
         """Release the file until it is needed again."""
         self._opened = None

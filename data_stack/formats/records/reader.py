@@ -114,7 +114,7 @@ class RecordReader(RecordsIterator):
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
         #: The readers that have open files, of those that share a limit.
-        self._siblings: weakref.WeakSet[RecordReader] | None = None
+        self._siblings = weakref.WeakSet[RecordReader]()
         self._opened: dict[str, ValueColumn] = {}
         self._opening: dict[str, Any] = {}  # locks
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
@@ -125,6 +125,8 @@ class RecordReader(RecordsIterator):
             raise DatasetFileCorruptError(f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}")
         self._references: SampleReferences | None = references
         self._length = self._files.count_samples(references) if manifest is None else manifest.count
+        if references is not None and not references.is_remote:
+            references.release()  # of hundreds of shards, only those that are read have files open
         self._n_stored = self._length  # a pickled reader keeps its length if samples are appended later
 
     # ------------------------------------------------------------------ description
@@ -162,7 +164,7 @@ class RecordReader(RecordsIterator):
             DatasetOutOfBoundsError: ``index`` is out of bounds.
         """
         entries = self._entries(np.array([check_index(index, self._length)]), self._keys)
-        return {name: range(int(entries[name][1][0])) if name in self._sequences else True for name in self._keys}
+        return {name: range(entries[name][1].item()) if name in self._sequences else True for name in self._keys}
 
     # ------------------------------------------------------------------ one sample
 
@@ -196,13 +198,13 @@ class RecordReader(RecordsIterator):
         wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
         for name, part in wanted.items():
-            first, count = (int(each[0]) for each in entries[name]) if name in entries else (position, 1)
             if name in self._sequences:
+                (first,), (count,) = entries[name]
                 some = slice(part.start, part.stop, part.step) if isinstance(part, (range, slice)) else slice(None)
                 places = np.arange(first, first + count)[some]
                 sample[name] = self._column(name).values(places) if len(places) else []
             else:
-                sample[name] = self._column(name).value(first)
+                sample[name] = self._column(name).value(entries[name][0].item() if entries else position)
         return sample
 
     def _sample(self, position: int) -> Sample:
@@ -234,7 +236,7 @@ class RecordReader(RecordsIterator):
 
     def _entries(self, positions: _Integers, names: Sequence[str]) -> dict[str, tuple[_Integers, _Integers]]:
         """By column, the first record and the number of records of each sample; empty if record i belongs to sample i."""
-        if self._references is None:
+        if self._references is None or not names:
             return {}
         lengths = {name: len(self._column(name)) for name in names}
         entries = self._references.many(positions)
@@ -262,8 +264,7 @@ class RecordReader(RecordsIterator):
     def release(self) -> None:
         """Close all files until they are needed again; reads of other threads finish first."""
         self._opened = {}
-        if self._siblings is not None:
-            self._siblings.discard(self)
+        self._siblings.discard(self)
         if self._references is not None:
             self._references.release()
 
@@ -283,9 +284,10 @@ class RecordReader(RecordsIterator):
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)
         if column is None:
-            self._check_open()
+            if self._closed:
+                raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
             siblings = self._siblings
-            if siblings is not None and self not in siblings:
+            if self not in siblings:
                 if len(siblings) >= most_open_files() // (2 * len(self._keys) + 1):
                     for each in list(siblings):
                         each.release()
@@ -296,10 +298,6 @@ class RecordReader(RecordsIterator):
                     n_records = None if self._files.has_references else self._n_stored
                     column = opened[name] = self._files.column(name, self._codecs[name], n_records)
         return column
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
 
 
 class RecordAccess(RemoteAccess):
@@ -321,14 +319,14 @@ class RecordAccess(RemoteAccess):
     @property
     def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
         reader = self.source
-        if not reader._length or not reader._decodes_in_threads or self.remote_bytes():
+        if not reader._decodes_in_threads or self.remote_bytes():
             return sys.maxsize
-        return max(1, _DECODED_BYTES * n_threads_here() // max(1, self._sample_bytes()))
+        return max(1, _DECODED_BYTES * n_threads_here() // self._sample_bytes())
 
     def _sample_bytes(self) -> int:
-        """About how much a decoded sample takes."""
-        columns = [self.source._column(name) for name in self.source._keys]
-        return sum(column.row_bytes * -(-len(column) // self.source._length) for column in columns)
+        """About how much a decoded sample takes; at least 1."""
+        columns, n_samples = map(self.source._column, self.source._keys), max(1, self.source._length)
+        return max(1, sum(column.row_bytes * -(-len(column) // n_samples) for column in columns))
 
     def remote_bytes(self) -> float:
         files, keys = self.source._files, self.source._keys
@@ -376,9 +374,8 @@ class RecordAccess(RemoteAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         reader, keys = self.source, self.source._keys
-        n_bytes = self._sample_bytes() if start < stop else 0
-        at_once = (_DECODED_BYTES if reader._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
-        at_once = min(max(1, at_once), _MAX_IN_BLOCK)
+        limit = _DECODED_BYTES if reader._decodes_in_threads else _BLOCK_BYTES
+        at_once = min(max(1, limit // self._sample_bytes()), _MAX_IN_BLOCK)
         for first in range(start, stop, at_once):
             places = range(first, min(first + at_once, stop))
             try:

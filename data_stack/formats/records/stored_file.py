@@ -179,10 +179,9 @@ class StoredFile:
             self.buffer.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Release the file."""
+        """Close a file that is read by range. A map stays until nothing refers to it: another thread may still read."""
         if self.ranges is not None:
             self.ranges.resource.close()
-        self.buffer, self._view = b"", memoryview(b"")
 
 
 class _CheckedRanges(PositionalFile):

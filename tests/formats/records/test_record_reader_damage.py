@@ -183,11 +183,12 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
             RecordReader(tmp_path, mapped=mapped).verify()
 
 
-def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:
-    append_all(RecordWriter(tmp_path, {"id": "i64"}), ({"id": i} for i in range(4)))
+@pytest.mark.parametrize(("kind", "value", "counts"), [("i64", 1, (3, 5, 2**40)), ("i64[]", [1], (5, 2**40))])
+def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path, kind: str, value: Any, counts: Any) -> None:
+    append_all(RecordWriter(tmp_path, {"id": kind}), [{"id": value}] * 4)
     manifest = records.RecordReader(tmp_path).manifest
     assert manifest is not None
-    for count in (3, 5, 2**40):
+    for count in counts:
         forged = records.RecordsManifest(count, manifest.columns, manifest.record_bytes, manifest.files)
         (tmp_path / "manifest.json").write_bytes(forged.to_json())
 

@@ -74,10 +74,11 @@ def test_parts_of_samples_are_read(tmp_path: Path) -> None:
         append_all(RecordWriter(tmp_path / f"{number:06d}", {"id": "i64", "words": "utf8[]"}), part)
 
     with records.open(tmp_path) as reader:
-        assert reader[5] == next(iter(reader[5:])) == {"id": 5, "words": ["120", "121"]}
+        assert reader[5] == reader.read(5) == next(iter(reader[5:])) == {"id": 5, "words": ["120", "121"]}
         assert reader[5, ["id"]] == {"id": 5}
         assert reader[-1, {"words": range(1, 9)}] == {"words": ["121"]}
         assert reader.available(5) == {"id": True, "words": range(2)}
+        assert reader.features["words"].dtype == "utf8[]"
         assert as_plain(reader.read_batch([5, 0])) == {"id": [5, 0], "words": [["120", "121"], []]}
         with pytest.raises(TypeError):
             reader[1:2, ["id"]]
@@ -101,21 +102,38 @@ def test_a_shard_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
         records.open(tmp_path / "copy")
 
 
-def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path) -> None:
-    expected = write(tmp_path, [2] * 60)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    n_open = len(os.listdir("/proc/self/fd"))
+@pytest.mark.parametrize("sequences", [{}, {"xs": "utf8[]"}], ids=["rows", "sequences"])
+def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path, sequences: dict[str, str]) -> None:
+    expected = [{**sample(i), **{key: ["a", "b"] for key in sequences}} for i in range(120)]
+    append_all(ShardedRecordWriter(tmp_path, {**SPEC, **sequences}, shardlen=2), expected)
+    (soft, hard), n_open = resource.getrlimit(resource.RLIMIT_NOFILE), len(os.listdir("/proc/self/fd"))
     order = np.random.default_rng(0).permutation(120)
     resource.setrlimit(resource.RLIMIT_NOFILE, (n_open + 60, hard))
     try:
-        with ShardedRecordReader(tmp_path) as reader:
-            assert_same([reader[int(i)] for i in order], [expected[i] for i in order])
-            assert_same(list(reader), expected)
-            assert reader.read_batch(order)["id"].tolist() == [expected[i]["id"] for i in order]
-            assert len(os.listdir("/proc/self/fd")) - n_open < 50
+        for source, mapped in ((tmp_path, True), (tmp_path, False), (FileStorageConnector(tmp_path), True)):
+            with ShardedRecordReader(source, mapped=mapped) as reader:
+                assert_same([reader[int(i)] for i in order], [expected[i] for i in order])
+                assert [reader.read(i, {}) for i in range(120)] == [{}] * 120
+                assert_same(list(reader), expected)
+                assert reader.read_batch(order)["id"].tolist() == [expected[i]["id"] for i in order]
+                assert len(os.listdir("/proc/self/fd")) - n_open < 50
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(os.listdir("/proc/self/fd")) <= n_open
+
+
+def test_remote_shards_of_sequences_fetch_their_references_once(tmp_path: Path) -> None:
+    store, expected = FarStorageConnector(tmp_path), [{"id": i, "words": ["a"][: i % 2]} for i in range(6)]
+    append_all(ShardedRecordWriter(store, {"id": "i64", "words": "utf8[]"}, shardlen=3), expected)
+    store.requests.clear()
+
+    with records.open(store) as reader:
+        assert as_plain(reader.read_batch([5, 2, 0])) == {"id": [5, 2, 0], "words": [["a"], [], []]}
+        assert list(reader) == expected
+        with pytest.raises(ConfigError):
+            reader.read_column("nothing", [5, 0])
+    # Of each shard the manifest, the references, and of both columns the records, after the end of the file for their size.
+    assert len(store.requests) == 2 * 6
 
 
 # ---------------------------------------------------------------------- writing shards
