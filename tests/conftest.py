@@ -58,6 +58,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What has been imported and collected stays to the end: looking through it took each ``gc.collect()`` half a second."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)  # by default, looking for garbage takes 4 % of the processor time of the tests
     gc.enable()
 
 
@@ -93,8 +94,15 @@ LONGEST = [
 ]
 
 
+#: Files whose tests run in one process, so that there is one Java machine, one Ray, one S3 server and one MongoDB with users.
+TOGETHER: list[tuple[str, ...]] = [("tests/spark/",), ("tests/ray/",)]
+if not FULL:
+    _files = ["io/storage_connectors/", "io/test_integrity", "cli/test_operator", "faults/test_secrets", "repository/test_places"]
+    TOGETHER.append(tuple(f"tests/{name}" for name in [*_files, "formats/parquet/test_parquet_writer_files"]))
+
+
 class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Runs the tests of a file in one process, and all tests of Spark, so that there is one Java machine, and all of Ray.
+    """Runs the tests of a file in one process, and those of files that share what takes long to start.
 
     In full, a test of ``tests/faults`` takes minutes, so each runs where there is room.
     """
@@ -103,7 +111,7 @@ class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no 
         file = str(super()._split_scope(nodeid))
         if FULL and file.startswith(("tests/faults/", "tests/fuzz/", "tests/differential/")):
             return nodeid
-        return next((folder for folder in ("tests/spark", "tests/ray") if file.startswith(f"{folder}/")), file)
+        return next((starts[0] for starts in TOGETHER if file.startswith(starts)), file)
 
 
 @pytest.hookimpl(optionalhook=True)

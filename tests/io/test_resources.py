@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from plain_connector import FilesConnector, PlainConnector
 from process_census import descriptors
 from process_harness import in_fork
+from sizes import sized
 from writing import resource_of
 
 from data_stack.exception import ResourceChangedError, StorageUnavailableError
@@ -105,7 +106,7 @@ def test_forking_while_a_thread_reads_does_not_hang_the_child(resource: Streamed
     thread = threading.Thread(target=keep_reading)
     thread.start()
     try:
-        for _ in range(8):
+        for _ in range(sized(3, 8)):
             assert in_fork(lambda: resource.seek(7) == 7 and resource.read(5) == CONTENT[7:12]) == 0
     finally:
         done.set()

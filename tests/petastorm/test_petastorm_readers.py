@@ -133,22 +133,17 @@ def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -
 # ------------------------------------------------------------------ shards
 
 
+SHUFFLED = {"shuffle_rows": True, "shuffle_row_drop_partitions": 3}
+
+
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"predicate": col("maybe").is_valid()},
-        {"shuffle_rows": True, "shuffle_row_drop_partitions": 3},
-        {"shuffle_row_groups": False},
-    ],
-)
+@pytest.mark.parametrize("options", [{}, {"predicate": col("maybe").is_valid()}, SHUFFLED, {"shuffle_row_groups": False}])
 def test_shards_with_different_seeds_have_each_row_once(numbers: Path, make: Any, options: dict[str, Any]) -> None:
-    expected = sorted(order(numbers, predicate=options.get("predicate")) * 2)
+    expected, n_shards = sorted(order(numbers, predicate=options.get("predicate")) * 2), sized(3, 7)
 
     found: list[int] = []
-    for rank in range(7):
-        with make(numbers, cur_shard=rank, shard_count=7, seed=rank, num_epochs=2, **options) as reader:
+    for rank in range(n_shards):
+        with make(numbers, cur_shard=rank, shard_count=n_shards, seed=rank, num_epochs=2, **options) as reader:
             found += [int(number) for row in reader for number in np.atleast_1d(row.id)]
 
     assert sorted(found) == expected

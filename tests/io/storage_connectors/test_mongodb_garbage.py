@@ -141,7 +141,7 @@ def test_killed_at_any_command_nothing_is_half_there_and_nothing_stays(
             break
         with contextlib.suppress(DataStackError):
             connector.delete_resource("new")
-        number += 1 if FULL else 2
+        number += 1 if FULL else 3
     assert number >= (1 if "small" in work else 2)
 
 
