@@ -20,7 +20,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
-from data_stack.util.request_limit import check_request, limit_bytes
+from data_stack.util.request_limit import check_request, current_request, decoding_for, limit_bytes
 from data_stack.values.stacked_values import python_values
 from data_stack.values.stacking import take_runs
 
@@ -74,7 +74,8 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
                 _check_dataset(dataset, file, self._max_expansion)
                 return _column(file, dataset)
 
-        return self._open_each(open_column)
+        with decoding_for(current_request()):  # a row of each may be read at once
+            return self._open_each(open_column)
 
 
 def _parse_apart(file: PositionalFile, keys: Sequence[str] | None, max_expansion: float | None) -> None:
@@ -194,6 +195,7 @@ class _DatasetColumn(Column):
         self._length, self._name, self._dtype = len(dataset), dataset.name, dataset.dtype
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
+        current_request().reserve(self._row_bytes * self._is_compressed, f"a sample with dataset {self._name!r} of {file.name!r}")
         #: Each value of variable length may be as long as the file, and all may be the same bytes.
         self.rows_at_once = max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
 

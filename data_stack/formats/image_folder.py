@@ -180,8 +180,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _why_broken(self, path: str) -> str | None:
         try:
-            with decoding_for(current_request()):
-                self._read(path, decodes=True)
+            self._read(path, decodes=True)
         except DatasetFileCorruptError as error:
             return str(error)
         return None

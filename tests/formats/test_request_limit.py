@@ -64,6 +64,9 @@ class TestRecords:
             assert reader.read_column("n", [0, 1]).shape == (2, 37_500)
             with pytest.raises(RequestLimitError, match="'n'"):
                 reader.read_column("n", [0, 1, 2, 3])
+            for way in (lambda: reader.read_batch([0]), lambda: reader[0], lambda: next(iter(reader))):
+                with pytest.raises(RequestLimitError):  # each column would fit alone
+                    way()
 
     @pytest.mark.parametrize("kind", ["png", "jpg", "webp"])
     def test_an_image_is_not_decoded_to_find_out_how_large_it_is(self, kind: str) -> None:
@@ -115,11 +118,16 @@ class TestOthers:
         file = io.BytesIO()
         with h5py.File(file, "w") as root:
             root.create_dataset("x", data=np.zeros((200, 1000)), chunks=(1, 1000), compression="gzip")
+            for name in "abc":
+                root.create_dataset(name, data=np.zeros((2, 50_000)), chunks=(1, 50_000), compression="gzip")
         iterator = formats.HDF5DatasetIterator(StreamedResource("x.h5", file), ["x"])
 
         assert iterator.read_column(0, range(100)).shape == (100, 1000)
         with pytest.raises(RequestLimitError, match=r"x\.h5"):
             iterator.read_batch(range(200))
+        assert len(formats.HDF5DatasetIterator(StreamedResource("x.h5", file), ["a", "b"])[0]) == 2
+        with pytest.raises(RequestLimitError, match="a sample with dataset '/c'"):
+            formats.HDF5DatasetIterator(StreamedResource("x.h5", file), ["a", "b", "c"])[0]
 
     def test_numpy_and_idx_out_of_compressed_streams(self) -> None:
         npy, idx = (bytes_of(write, np.zeros(200_000)) for write in (formats.write_npy, write_idx))

@@ -109,8 +109,8 @@ class RecordReader(RecordsIterator):
                 self._codecs[name] = codec_of(types[name], options["codecs"])
             except ConfigError as error:
                 raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
-        #: Whether values count towards the limit of a request.
-        self._counts = any(codec.is_compressed for codec in self._codecs.values())
+        #: How many columns count towards the limit of a request.
+        self._n_counted = sum(codec.is_compressed for codec in self._codecs.values())
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
         #: The readers that have open files, of those that share a limit.
@@ -197,18 +197,19 @@ class RecordReader(RecordsIterator):
                 raise ConfigError(f"column {name!r} takes True, False, or a range if it holds sequences, got {part!r:.80}")
         wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
-        for name, part in wanted.items():
-            if name in self._sequences:
-                (first,), (count,) = entries[name]
-                some = slice(part.start, part.stop, part.step) if isinstance(part, (range, slice)) else slice(None)
-                places = np.arange(first, first + count)[some]
-                sample[name] = self._column(name).values(places) if len(places) else []
-            else:
-                sample[name] = self._column(name).value(entries[name][0].item() if entries else position)
+        with decoding_for(current_request()):
+            for name, part in wanted.items():
+                if name in self._sequences:
+                    (first,), (count,) = entries[name]
+                    some = slice(part.start, part.stop, part.step) if isinstance(part, (range, slice)) else slice(None)
+                    places = np.arange(first, first + count)[some]
+                    sample[name] = self._column(name).values(places) if len(places) else []
+                else:
+                    sample[name] = self._column(name).value(entries[name][0].item() if entries else position)
         return sample
 
     def _sample(self, position: int) -> Sample:
-        if self._references is not None:
+        if self._references is not None or self._n_counted > 1:
             return next(samples_of(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
         opened = self._opened
         return {name: (opened[name] if name in opened else self._column(name)).value(position) for name in self._keys}
@@ -217,7 +218,7 @@ class RecordReader(RecordsIterator):
 
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
         """Columns of some samples: stacked, or as lists of values."""
-        with decoding_for(current_request()) if self._counts else _NO_LIMIT:
+        with decoding_for(current_request()) if self._n_counted else _NO_LIMIT:
             return self._read_places(names, as_places(positions), stacked)
 
     def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
