@@ -33,7 +33,7 @@ NOBODY = 65534 if os.geteuid() == 0 else None
 def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
     processes: Harness, stores: StoreKind, sources: str, figures: Counter[str]
 ) -> None:
-    for limit in spread(700_000, max(2, sized(2, 100, cost=stores.cost))):
+    for limit in spread(700_000, max(2, sized(2, 60 // stores.slowness, cost=stores.cost))):
         store = stores.new()
 
         outcome = processes.run(
@@ -208,7 +208,8 @@ def flips(stores: StoreKind, figures: Counter[str], n: int = 10) -> Iterator[tup
     store, chance, size = stores.new(), random.Random(SEED), len(CONTENT)
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)
-    for position in [0, 8 * size - 1, *(chance.randrange(8 * size) for _ in range(sized(n, 100, cost=stores.cost) - 2))]:
+    n_flips = sized(n, 100 // stores.slowness, cost=stores.cost)
+    for position in [0, 8 * size - 1, *(chance.randrange(8 * size) for _ in range(n_flips - 2))]:
         stores.flip_bit(store, "a/large", position)
         yield store, position
         figures["flips found"] += 1

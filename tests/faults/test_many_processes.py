@@ -39,7 +39,7 @@ def test_of_many_that_prepare_and_read_at_once_none_reads_wrong_though_some_are_
     processes: Harness, stores: StoreKind, sources: str, figures: Counter[str], leases: bool
 ) -> None:
     chance, n_kills = random.Random(SEED), sized(4, 10, cost=stores.cost)
-    for _ in range(sized(1, 5)):
+    for _ in range(sized(1, 6 // stores.slowness)):
         store = {**stores.new(), "leases": leases}
         running = start(processes, sized(3, 16) // stores.slowness, store, sources)
         for _ in range(n_kills):
@@ -54,7 +54,7 @@ def test_of_many_that_prepare_and_read_at_once_none_reads_wrong_though_some_are_
 
 
 def test_clocks_that_differ_by_two_minutes_do_no_harm(processes: Harness, stores: StoreKind, sources: str) -> None:
-    for _ in range(sized(1, 10)):
+    for _ in range(sized(1, 8 // stores.slowness)):
         store, n_each = stores.new(), 2 if stores.slowness == 1 else 1
         running = [*start(processes, n_each, store, sources), *start(processes, n_each, store, sources, FAST_CLOCK)]
         # Whoever is two minutes ahead sweeps while the others write: nothing of theirs is as old as it seems.

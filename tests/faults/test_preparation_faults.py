@@ -114,7 +114,7 @@ def trial(processes: Harness, stores: StoreKind, sources: str, figures: Counter[
 
 @pytest.mark.parametrize(("action", "small"), [("kill", 4), ("killafter", 1), ("torn", 1)])
 def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Trial, action: str, small: int) -> None:
-    points = spread(trial.n_points(), sized(small, 60 // trial.stores.slowness, cost=trial.stores.cost))
+    points = spread(trial.n_points(), sized(small, 40 // trial.stores.slowness, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, action) for point in points])
 
     trial.assert_all_as_promised()
@@ -123,7 +123,7 @@ def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Tr
 
 
 def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(trial: Trial) -> None:
-    points = spread(trial.n_points(earlier=True), sized(2, 60 // trial.stores.slowness, cost=trial.stores.cost))
+    points = spread(trial.n_points(earlier=True), sized(2, 40 // trial.stores.slowness, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, "kill", earlier=True) for point in points])
 
     trial.assert_all_as_promised()
