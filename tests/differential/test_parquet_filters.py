@@ -76,7 +76,8 @@ def comparisons(draw: st.DrawFn, table: pa.Table, values: list[Any]) -> Conditio
     expression = COMPARISONS[kind](col(name), value)
     if draw(st.booleans()):
         with contextlib.suppress(OverflowError, ValueError, pa.ArrowException):  # Python has no such value
-            expression = COMPARISONS[kind](col(name), value.as_py())
+            if pa.scalar(value.as_py()).cast(type_) == value.cast(type_):  # pyarrow rounds nanoseconds
+                expression = COMPARISONS[kind](col(name), value.as_py())
     if not pa.types.is_floating(type_):
         return Condition(expression, f"{sql} {kind} {given_value}")
     with_nan = "true" if kind == "<>" else "false"  # for SQL, NaN is the largest value, and equals itself

@@ -397,7 +397,8 @@ def _column_guarantee(field: pa.Field, statistics: Any, n_rows: int, n_nulls: in
     if n_nulls == n_rows:
         return column.is_null()
     try:
-        if statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
+        rounded = field.type == pa.time64("ns")  # by pyarrow, to microseconds
+        if rounded or statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
             return pc.scalar(True)
         bounds = [column >= pa.scalar(statistics.min, field.type), column <= pa.scalar(statistics.max, field.type)]
     except _NO_BOUND:

@@ -107,6 +107,13 @@ def test_files_in_folders_that_a_filter_excludes_are_not_opened(tmp_path: Path) 
         ParquetDataset(tmp_path, filters=col("day") > 1)
 
 
+def test_times_of_nanoseconds_are_found_though_pyarrow_rounds_their_statistics(tmp_path: Path) -> None:
+    times = pa.array([1, 1999], pa.int64()).cast(pa.time64("ns"))
+    pq.write_table(pa.table({"time": times, "id": [0, 1]}), tmp_path / "a.parquet", row_group_size=1)
+
+    assert [sample["id"] for time in times for sample in ParquetDataset(tmp_path, filters=col("time") == time)] == [0, 1]
+
+
 @pytest.mark.parametrize("choice", [3, "1", [1.5], [20]])
 def test_row_groups_that_there_are_not_are_errors(tmp_path: Path, choice: Any) -> None:
     write(tmp_path / "a.parquet", pa.table({"id": np.arange(20)}), row_group_size=1)
