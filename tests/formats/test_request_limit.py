@@ -51,7 +51,7 @@ class TestRecords:
 
     def test_compressed_records_one_in_another_and_in_a_batch(self, tmp_path: Path) -> None:
         kinds = {"x": "zstd(bytes)", "y": "zstd(zstd(bytes))", "n": "zstd(array)"}
-        row = {"x": bytes(400_000), "y": bytes(600_000), "n": np.zeros(37_500)}
+        row = {"x": bytes(400_001), "y": bytes(600_000), "n": np.zeros(37_500)}
         append_all(RecordWriter(tmp_path / "r", kinds), [row] * 4)
 
         with RecordReader(tmp_path / "r") as reader:
@@ -64,7 +64,13 @@ class TestRecords:
             assert reader.read_column("n", [0, 1]).shape == (2, 37_500)
             with pytest.raises(RequestLimitError, match="'n'"):
                 reader.read_column("n", [0, 1, 2, 3])
-            for way in (lambda: reader.read_batch([0]), lambda: reader[0], lambda: next(iter(reader))):
+        with RecordReader(tmp_path / "r", columns=["x", "y"]) as reader:
+            for way in (
+                lambda: reader.read_batch([0]),
+                lambda: reader[0],
+                lambda: reader.read(0, ["x", "y"]),
+                lambda: list(reader),
+            ):
                 with pytest.raises(RequestLimitError):  # each column would fit alone
                     way()
 
