@@ -20,7 +20,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
-from data_stack.util.request_limit import check_request, current_request, decoding_for, limit_bytes
+from data_stack.util.request_limit import Request, check_request, current_request, decoding_for, limit_bytes
 from data_stack.values.stacked_values import python_values
 from data_stack.values.stacking import take_runs
 
@@ -53,6 +53,8 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
 
     Raises:
         DatasetFileCorruptError: at the first access: the file is not HDF5 or damaged, or a dataset is missing or refused.
+        RequestLimitError: at the first access: a sample of compressed datasets takes more memory than a request may; later: a
+            column of a batch does.
     """
 
     _opens_in_each_process = True
@@ -74,7 +76,7 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
                 _check_dataset(dataset, file, self._max_expansion)
                 return _column(file, dataset)
 
-        with decoding_for(current_request()):  # a row of each may be read at once
+        with decoding_for(Request()):  # a sample has a row of each, whose sizes add up
             return self._open_each(open_column)
 
 

@@ -397,8 +397,9 @@ def _column_guarantee(field: pa.Field, statistics: Any, n_rows: int, n_nulls: in
     if n_nulls == n_rows:
         return column.is_null()
     try:
-        rounded = field.type == pa.time64("ns")  # by pyarrow, to microseconds
-        if rounded or statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
+        if field.type == pa.time64("ns"):  # pyarrow rounds their statistics to microseconds
+            return pc.scalar(True)
+        if statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
             return pc.scalar(True)
         bounds = [column >= pa.scalar(statistics.min, field.type), column <= pa.scalar(statistics.max, field.type)]
     except _NO_BOUND:

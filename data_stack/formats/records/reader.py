@@ -236,7 +236,7 @@ class RecordReader(RecordsIterator):
         return found
 
     def _entries(self, positions: _Integers, names: Sequence[str]) -> dict[str, tuple[_Integers, _Integers]]:
-        """By column, the first record and the number of records of each sample; empty if record i belongs to sample i."""
+        """By column, first record and number of records of each sample; empty without columns, or if sample i has record i."""
         if self._references is None or not names:
             return {}
         lengths = {name: len(self._column(name)) for name in names}
@@ -287,12 +287,11 @@ class RecordReader(RecordsIterator):
         if column is None:
             if self._closed:
                 raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
-            siblings = self._siblings
-            if self not in siblings:
-                if len(siblings) >= most_open_files() // (2 * len(self._keys) + 1):
-                    for each in list(siblings):
+            if self not in self._siblings:
+                if len(self._siblings) >= most_open_files() // (2 * len(self._keys) + 1):
+                    for each in list(self._siblings):
                         each.release()
-                siblings.add(self)
+                self._siblings.add(self)
             with self._opening.setdefault(name, fork_lock()):  # of two threads, one fetches the index
                 opened = self._opened
                 if (column := opened.get(name)) is None:
