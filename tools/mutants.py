@@ -55,6 +55,7 @@ _OTHERS_OF_WRITER += [f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several
 _OTHERS_OF_RECORDS = ["tests/formats/records/test_sharded_records.py", "tests/formats/records/test_granular_records.py"]
 _OTHERS_OF_RECORDS += ["tests/formats/test_maps_of_decoded_samples.py", "tests/formats/test_windows_of_rows.py"]
 _OTHERS_OF_RECORDS += ["tests/loader/test_loader_remote.py", "tests/formats/test_request_limit.py::TestRecords"]
+_OTHERS_OF_RECORDS += ["tests/formats/test_source_contents.py::test_arguments_of_a_source_belong_to_its_fingerprint"]
 _LOADER = "tests/loader/test_loader"
 _OF_SESSION = [f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"]
 _OF_SESSION += [f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"]

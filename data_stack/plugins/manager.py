@@ -6,7 +6,9 @@ import contextlib
 import functools
 import importlib
 import inspect
+import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
@@ -55,6 +57,13 @@ def check_dataset_class(value: object) -> type[Any]:
     return value
 
 
+def _changed(folder: str) -> int:
+    """When a package was last added to a folder or removed, in ns; 0 if it does not exist."""
+    with contextlib.suppress(OSError):
+        return os.stat(folder or ".").st_mtime_ns
+    return 0
+
+
 def _is_encoder(kind: str, value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
 
@@ -88,7 +97,7 @@ class PluginManager:
 
     def __init__(self) -> None:
         self._outcomes: dict[PluginRecord, PluginRecord] = {}  # of what was imported, by how it was listed
-        self._cached: tuple[frozenset[str], InstalledPlugins] | None = None  # with what was disabled
+        self._cached: tuple[object, InstalledPlugins] | None = None  # with what was disabled, and the folders of packages
         self._hooks = pluggy.PluginManager("data_stack")
         self._hooks.add_hookspecs(hookspecs)
         # Re-entrant, and _loading guards against recursion: a plugin may ask for a scheme while it is imported.
@@ -100,18 +109,18 @@ class PluginManager:
 
     def records(self) -> list[PluginRecord]:
         """All installed plugins, sorted by group and name; nothing is imported."""
-        installed = self._find_installed(refresh=True)
+        installed = self._find_installed()
         listed = [record for providers in installed.datasets.values() for record in providers]
         records = [self._outcomes.get(record, record) for record in (*listed, *installed.behaviour)]
         return sorted((*records, *installed.unusable), key=lambda r: (r.group, r.name, r.distribution, r.version))
 
     def dataset_names(self) -> list[str]:
         """Names of the datasets that plugins provide, sorted; where two provide one name, each as ``distribution:name``."""
-        return self._find_installed(refresh=True).dataset_names
+        return self._find_installed().dataset_names
 
     def doctor(self) -> list[PluginRecord]:
         """Import all plugins and return their records."""
-        for providers in self._find_installed(refresh=True).datasets.values():
+        for providers in self._find_installed().datasets.values():
             for record in providers:
                 with contextlib.suppress(PluginError):
                     self._load_dataset(record)
@@ -122,7 +131,7 @@ class PluginManager:
 
     def providers(self, name: str) -> tuple[PluginRecord, ...]:
         """The plugins that provide the dataset ``name`` or ``distribution:name``: none, one, or several; nothing is imported."""
-        return tuple(self._outcomes.get(record, record) for record in self._providers(name))
+        return tuple(self._outcomes.get(record, record) for record in self._find_installed().providers(name))
 
     def load_dataset(self, name: str) -> type[Any]:
         """Import the factory class of the dataset ``name`` or ``distribution:name``.
@@ -132,7 +141,7 @@ class PluginManager:
             AmbiguousDatasetError: several distributions provide it.
             PluginError: its plugin is broken; the plugin's own error is chained.
         """
-        found = self._providers(name)
+        found = self._find_installed().providers(name)
         if len(found) == 1:
             return self._load_dataset(found[0])
         if found:
@@ -167,15 +176,11 @@ class PluginManager:
 
     # ------------------------------------------------------------------ inside
 
-    def _providers(self, name: str) -> tuple[PluginRecord, ...]:
-        # It may have been installed since the last look.
-        return self._find_installed().providers(name) or self._find_installed(refresh=True).providers(name)
-
-    def _find_installed(self, *, refresh: bool = False) -> InstalledPlugins:
-        disabled = read_disabled()
-        if refresh or self._cached is None or self._cached[0] != disabled:
+    def _find_installed(self) -> InstalledPlugins:
+        seen = disabled, _ = read_disabled(), [(each, _changed(each)) for each in sys.path]
+        if self._cached is None or self._cached[0] != seen:
             importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
-            self._cached = disabled, InstalledPlugins(disabled)
+            self._cached = seen, InstalledPlugins(disabled)
         return self._cached[1]
 
     def _load_dataset(self, record: PluginRecord) -> type[Any]:
@@ -184,7 +189,7 @@ class PluginManager:
     def _load_behaviour(self, *, again: bool = False) -> None:
         """Import the plugins with hooks that were not tried yet; ``again``: also those that failed."""
         with self._lock:
-            installed = self._find_installed(refresh=True)
+            installed = self._find_installed()
             for record in installed.behaviour:
                 outcome = self._outcomes.get(record)
                 if record in self._loading or (outcome is not None and not (again and outcome.state != "ok")):

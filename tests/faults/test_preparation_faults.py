@@ -136,8 +136,8 @@ def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial:
     for i, name in enumerate(trial.stores.errors[: sized(1, 99)]):
         # A call that is interrupted for ever does not exist; Python repeats it for ever. In the small form a server is gone
         # for good with the first error only, which takes its time, and an object store not at all.
-        n_for_good = 8 // slowness if FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
-        for sticky, n_tried in ((False, 20 // slowness if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
+        n_for_good = 4 // slowness if FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
+        for sticky, n_tried in ((False, 10 // slowness if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
             for point in spread(n_points, n_tried + 2)[1:-1]:
                 trials.append(partial(trial.at, point, "error", number=getattr(errno, name), sticky=sticky, looking=True))
 

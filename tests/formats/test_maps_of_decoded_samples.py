@@ -149,6 +149,17 @@ def test_other_columns_keep_their_dtype_and_values_of_different_shapes_stay_apar
     np.testing.assert_array_equal(named["label"], ORDER)
 
 
+def test_iterating_decodes_a_few_sequences_at_once(tmp_path: Path) -> None:
+    codec, column = Counting(), Column("counting[]", "uint8", (1024, 1024))
+    with RecordWriter(tmp_path / "x", {"images": column}, codecs={"counting": codec}) as writer:
+        writer.extend({"images": [[np.zeros((1024, 1024), np.uint8)] * 2] * 6})
+
+    with RecordReader(tmp_path / "x", codecs={"counting": codec}) as reader:
+        next(iter(reader))
+
+    assert codec.most_waiting == (4 << 20) // PICTURE_BYTES
+
+
 def test_a_loader_names_the_sample_that_a_map_refuses(images: Path) -> None:
     def refuse(picture: Any) -> Any:
         if picture[0, 0] == 13:

@@ -15,6 +15,7 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.formats.conversion import convert
 from data_stack.formats.conversion.formats import convertible_formats, format_named
 from data_stack.formats.parquet import ParquetDataset, col
+from data_stack.formats.records import RecordReader
 
 Array = npt.NDArray[Any]
 N_SAMPLES = 200
@@ -59,8 +60,8 @@ def test_the_fingerprint_of_a_source_is_that_of_its_content(tmp_path: Path, kind
 
 def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path) -> None:
     table, text = tmp_path / "x.parquet", tmp_path / "x.csv"
-    for place, kind in ((table, None), (text, None), (tmp_path / "web", "webdataset"), (tmp_path / "images", "images")):
-        made(place, numbers()[:6], kind)
+    for name, kind in {"x.parquet": None, "x.csv": None, "rows": "records", "web": "webdataset", "images": "images"}.items():
+        made(tmp_path / name, numbers()[:6], kind)
     shards = sorted((tmp_path / "web").glob("*.tar"))
     iterators = [
         ParquetDataset(table),
@@ -71,6 +72,8 @@ def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path) -> None
         formats.CSVDatasetIterator(text, dtype=np.float32),
         formats.CSVDatasetIterator(text, target=0),
         formats.CSVDatasetIterator(text, header=False, skip_lines=1),
+        RecordReader(tmp_path / "rows"),
+        RecordReader(tmp_path / "rows", columns=["b", "a"]),
         formats.WebDatasetIterator(shards),
         formats.WebDatasetIterator(shards, types={"a.cls": None}),
         formats.WebDatasetIterator(shards, fields=["b.cls"]),

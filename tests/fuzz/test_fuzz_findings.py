@@ -127,7 +127,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 
 @pytest.mark.timeout(4 * 3600 if FULL else 150)
-@pytest.mark.parametrize(("kind", "n_mutants"), [("records", 20_000 if FULL else 60), ("files", 40_000 if FULL else 100)])
+@pytest.mark.parametrize(("kind", "n_mutants"), [("records", 20_000 if FULL else 40), ("files", 40_000 if FULL else 40)])
 def test_a_mutant_is_the_truth_or_an_error_of_ours(
     kind: str, n_mutants: int, processes: Harness, record_property: Callable[[str, object], None]
 ) -> None:

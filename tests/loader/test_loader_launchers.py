@@ -7,20 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from process_harness import in_fork
-from training_program import N_SAMPLES, last_checkpoint, run_by_torchrun
+from training_program import N_SAMPLES, last_checkpoint
 
 PROGRAM = Path(__file__).parents[1] / "support" / "training_program.py"
 
 
 def launch(kind: str, folder: Path, world: int, step_of_death: int = 0) -> tuple[int, str]:
     """Train until the end, or until rank 1 kills itself; how the launcher ended, and what it wrote."""
-    if kind == "agent of torchrun":  # without a new interpreter for each rank, which would import all of this
-        import torch.distributed.checkpoint  # noqa: F401  # for the ranks
-        from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-        config = LaunchConfig(1, 1, world, rdzv_backend="c10d", rdzv_endpoint="localhost:0", start_method="fork", max_restarts=0)
-        return in_fork(lambda: elastic_launch(config, run_by_torchrun)(folder, step_of_death)), ""
     started = [] if kind == "lightning" else ["-m", "torch.distributed.run", f"--nproc-per-node={world}"]
     command = [sys.executable, *started, str(PROGRAM), kind, str(folder), str(world), str(step_of_death)]
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False)
@@ -35,10 +28,8 @@ def take_ledgers(folder: Path) -> list[tuple[int, int]]:
     return [(int(place), int(sample)) for line in lines for place, *samples in [line.split()] for sample in samples]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["agent of torchrun", *(pytest.param(each, marks=pytest.mark.full) for each in ("torchrun", "lightning", "accelerate"))],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["torchrun", "lightning", "accelerate"])
 def test_a_training_with_a_killed_rank_goes_on_with_more_ranks_and_trains_each_sample_once(kind: str, tmp_path: Path) -> None:
     ended, said = launch(kind, tmp_path, world=2, step_of_death=8)
     before, checkpoint = take_ledgers(tmp_path), last_checkpoint(tmp_path)

@@ -124,7 +124,7 @@ class Process:
             return Outcome(status, **json.loads(answer or b"{}"), output=self._output.read().decode(errors="replace"))
 
 
-class Harness:
+class Harness(contextlib.AbstractContextManager["Harness"]):
     """Starts functions in processes; a context manager.
 
     Args:
@@ -139,16 +139,16 @@ class Harness:
         compile_it = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"]
         subprocess.run(compile_it, check=True, capture_output=True)
         # A fork takes no threads along.
-        self._environment = {**environment, "LD_PRELOAD": library, "OPENBLAS_NUM_THREADS": "1"}
-        self._modules, self._lock = modules, threading.Lock()
-        self._server: Any = None
-
-    def __enter__(self) -> Harness:
-        return self
+        environment = {**environment, "LD_PRELOAD": library, "OPENBLAS_NUM_THREADS": "1"}
+        self._lock = threading.Lock()
+        with mock.patch.dict(os.environ, environment), mock.patch.object(fork_server, "_server", None):
+            fork_server.hold(["process_harness", *modules])
+            server: Any = fork_server._server
+        # Of these variables its processes know; other threads may read ours from now on.
+        server._environment, self._server = dict(os.environ), server
 
     def __exit__(self, *error: object) -> None:
-        if self._server is not None:
-            self._server.close()
+        self._server.close()
 
     def start(
         self,
@@ -172,11 +172,9 @@ class Harness:
         answer, output = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # Process.wait closes them
         facts = {"user": user, "environment": environment, "look_for_left": look_for_left}
         request = {"function": function, "arguments": arguments, "fault": asdict(fault), **facts}
-        changed = mock.patch.dict(os.environ, self._environment)
-        with self._lock, changed, mock.patch.object(fork_server, "_server", self._server):
-            fork_server.hold(["process_harness", *self._modules])
+        with self._lock, mock.patch.object(fork_server, "_server", self._server):
             forked = ForkedProcess("process_harness:_run", [request], [answer.fileno()], output)
-            self._server = fork_server._server
+            assert fork_server._server is self._server, "its fork server has ended"
         return Process(forked, answer, output)
 
     def run(self, function: str, *arguments: Any, timeout_seconds: float = PATIENCE_SECONDS, **options: Any) -> Outcome:

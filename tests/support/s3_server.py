@@ -7,6 +7,7 @@ import os
 import secrets
 import urllib.request
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from process_harness import ServerProcess
@@ -44,7 +45,7 @@ class S3Server(ServerProcess):
         self.port = int(self.said[0])
         self.endpoint_url = f"http://127.0.0.1:{self.port}"
 
-    @property
+    @cached_property
     def client(self) -> Any:
         """A plain boto3 client, for looking at and damaging what is stored."""
         import boto3

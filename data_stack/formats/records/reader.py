@@ -38,7 +38,6 @@ from data_stack.values.stacking import all_columns
 _BLOCK_BYTES = 1 << 20
 _DECODED_BYTES = 4 << 20
 _MAX_IN_BLOCK = 1024
-_NO_LIMIT = contextlib.nullcontext()
 
 _Integers = npt.NDArray[np.int64]
 
@@ -187,10 +186,8 @@ class RecordReader(RecordsIterator):
             ConfigError: a column does not exist, or has no such part.
         """
         position = check_index(index, self._length)
-        if columns is None:
-            return self[position]
         if not isinstance(columns, Mapping):
-            columns = dict.fromkeys(names_of(columns), True)
+            columns = dict.fromkeys(self._keys if columns is None else names_of(columns), True)
         for name, part in columns.items():
             _check_column(name, self._codecs)
             if not isinstance(part, (bool, np.bool_, range, slice)) or (name not in self._sequences and hasattr(part, "start")):
@@ -218,7 +215,7 @@ class RecordReader(RecordsIterator):
 
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
         """Columns of some samples: stacked, or as lists of values."""
-        with decoding_for(current_request()) if self._n_counted else _NO_LIMIT:
+        with decoding_for(current_request()) if self._n_counted else contextlib.nullcontext():
             return self._read_places(names, as_places(positions), stacked)
 
     def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
@@ -239,10 +236,9 @@ class RecordReader(RecordsIterator):
         """By column, first record and number of records of each sample; empty without columns, or if sample i has record i."""
         if self._references is None or not names:
             return {}
-        lengths = {name: len(self._column(name)) for name in names}
         entries = self._references.many(positions)
-        for name, length in lengths.items():
-            self._references.check(name, length, positions, *entries[name])
+        for name in names:
+            self._references.check(name, len(self._column(name)), positions, *entries[name])
         return {name: entries[name] for name in names}
 
     def _arguments(self) -> dict[str, Any]:
