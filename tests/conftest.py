@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import secrets
 import signal
 import ssl
+import tempfile
 from collections.abc import Iterator
 from multiprocessing.pool import Pool
 from pathlib import Path
@@ -45,10 +47,13 @@ def pytest_report_header() -> str | None:
     return f"seed {SEED}; repeat with: make test-full SEED={SEED} AGAIN=1 PART=..." if FULL else None
 
 
-# ------------------------------------------------------------------ garbage
+# ------------------------------------------------------------------ before all tests
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    # In memory, nobody waits for a disk at each fsync. In full, all is tried on a disk.
+    if not FULL and not config.option.basetemp and "TMPDIR" not in os.environ and (folder := folder_in_memory()):
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
     # A shell starts what runs in its background without Ctrl-C, which tests send to processes of their own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # until all is imported and collected

@@ -164,14 +164,6 @@ def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(
         changed.read_at(0, 1)
 
 
-def test_a_forked_child_has_a_position_of_its_own(plain: PlainConnector) -> None:
-    with plain.get_resource("words/x") as resource:
-        resource.seek(10)
-
-        assert in_fork(lambda: (resource.read(100), resource.read_at(7, 2)) == (CONTENT[10:110], CONTENT[7:9])) == 0
-        assert (resource.tell(), resource.read(5)) == (10, CONTENT[10:15])
-
-
 def test_reading_takes_no_memory_for_a_size_that_is_only_claimed() -> None:
     assert StreamedResource.from_source("x", Claimed(1 << 60), InMemoryStorageConnector()).read() == b""
 

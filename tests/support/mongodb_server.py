@@ -24,7 +24,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 START_SECONDS = 60.0
 
 #: Containers often have 64 MiB of it, and one journal takes more.
-_ROOM_IN_MEMORY_BYTES = 2 << 30
+_ROOM_IN_MEMORY_BYTES = 4 << 30
 
 # Told a process id a line; when the line is cut because whoever wrote it is dead (also by kill -9), it kills that process and
 # removes the folder. PR_SET_PDEATHSIG would end mongod with the thread that started it, and leave the folder.
@@ -45,7 +45,7 @@ def mongod_binary() -> str:
 
 
 def folder_in_memory() -> str | None:
-    """Where a server need not wait for a disk, which is most of what it does for a test; None where there is no room for that.
+    """Where tests and servers need not wait for a disk; None where there is no room for that, or no program may lie there.
 
     Such a server can still be killed and restarted. Only tests that cut the power, or measure, want a disk.
     """
@@ -53,7 +53,8 @@ def folder_in_memory() -> str | None:
     if not os.access(folder, os.W_OK):
         return None
     space = os.statvfs(folder)
-    return folder if space.f_bavail * space.f_frsize >= _ROOM_IN_MEMORY_BYTES else None
+    has_room = space.f_bavail * space.f_frsize >= _ROOM_IN_MEMORY_BYTES and not space.f_flag & os.ST_NOEXEC
+    return folder if has_room else None
 
 
 def free_port() -> int:
