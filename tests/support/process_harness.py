@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from unittest import mock
 
 from data_stack.exception import DataStackError
@@ -140,12 +141,13 @@ class Harness(contextlib.AbstractContextManager["Harness"]):
         subprocess.run(compile_it, check=True, capture_output=True)
         # A fork takes no threads along.
         environment = {**environment, "LD_PRELOAD": library, "OPENBLAS_NUM_THREADS": "1"}
-        self._lock = threading.Lock()
         with mock.patch.dict(os.environ, environment), mock.patch.object(fork_server, "_server", None):
             fork_server.hold(["process_harness", *modules])
-            server: Any = fork_server._server
-        # Of these variables its processes know; other threads may read ours from now on.
-        server._environment, self._server = dict(os.environ), server
+            server = cast("Any", fork_server._server)
+        # Its processes keep these, and what libraries read at import; other threads may read our variables from now on.
+        kept, changes = re.compile("|".join([fork_server._READ_AT_IMPORT.pattern, *environment])), server.changes
+        server.changes = lambda: {name: value for name, value in changes().items() if not kept.fullmatch(name)}
+        self._lock, self._server = threading.Lock(), server
 
     def __exit__(self, *error: object) -> None:
         self._server.close()

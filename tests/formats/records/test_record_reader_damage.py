@@ -185,9 +185,7 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("kind", "value", "counts"), [("i64", 1, (3, 5, 2**40)), ("i64[]", [1], (5, 2**40))])
-def test_rows_that_the_manifest_counts_wrongly_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, value: Any, counts: Any
-) -> None:
+def test_rows_that_a_manifest_miscounts_are_refused(tmp_path: Path, monkeypatch: Any, kind: str, value: Any, counts: Any) -> None:
     append_all(RecordWriter(tmp_path, {"id": kind}), [{"id": value}] * 4)
     monkeypatch.setattr("data_stack.formats.records.reader.MAX_RECORDS", 4)
     assert RecordReader(tmp_path)[3] == {"id": value}  # as many as there may be
