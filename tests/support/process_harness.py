@@ -336,13 +336,13 @@ def is_running(pid: int) -> bool:
 
 
 def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Wait until a condition holds, but no longer than that; whether it does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+    """Wait until a condition holds, but no longer than that; whether it does. A file that it does not find may come."""
+    end, holds = time.monotonic() + seconds, False
+    while not holds and time.monotonic() <= end:
+        with contextlib.suppress(FileNotFoundError):
+            holds = condition()
+        time.sleep(0 if holds else 0.01)
+    return holds
 
 
 # ---------------------------------------------------------------------- bytes
