@@ -116,12 +116,12 @@ def test_only_the_columns_asked_for_are_touched(tmp_path: Path) -> None:
             reader[4]
 
 
-@pytest.mark.parametrize("columns", [["nothing"], [], "id", ["id", "id"], [1], 7])
+@pytest.mark.parametrize("columns", [["nothing"], [], "id", ["id", "id"], [1], 7, None])
 def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) -> None:
     write(tmp_path, 2)
 
     with pytest.raises(ConfigError):
-        RecordReader(tmp_path, columns=columns)
+        RecordReader(tmp_path, columns=columns).read(0, ["nothing"] if columns is None else [])
 
 
 def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(tmp_path: Path) -> None:
