@@ -44,6 +44,8 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
 def to_polars(iterator: Any) -> pl.DataFrame:
     """All samples as a ``polars.DataFrame``: columns as of :func:`data_stack.to_arrow`, arrays of one shape ``polars.Array``.
 
+    polars has no times in seconds: it makes milliseconds, and other values of durations above 290 million years.
+
     Raises:
         ConfigError: a column holds values of several types, or of a type that polars lacks.
     """
