@@ -81,8 +81,7 @@ def from_folder(folder: Any, *, target: str | None = None, on_error: Literal["ra
     """
     iterator = ImageFolderIterator(folder, on_error=on_error)
     target = "label" if target is None and iterator.class_names else target
-    class_names = iterator.class_names if target == "label" else ()
-    return with_target(iterator, "folder", iterator.fields, target, class_names, "image")
+    return with_target(iterator, "folder", iterator.fields, target, iterator.class_names if target == "label" else (), "image")
 
 
 def with_target(

@@ -310,9 +310,8 @@ class _Numbers(DatasetFactory):
         assert contents[::2] == contents[1::2]
         assert self.is_random or contents[::2] == [b"%d" % shard for shard in range(self.n_shards)]
         assert self.verify() == []
-        find = Path(store.root_path).rglob
         # Of two attempts, one may be killed once the other has counted, and leave garbage.
-        assert _until(lambda: not ((self.is_random and store.collect_garbage()) or [*find("*.~*"), *find("*preparing@*")]))
+        assert _until(lambda: not ((self.is_random and store.collect_garbage()) or [*Path(store.root_path).rglob("*[~@]*")]))
         assert len(store.list_resources()) == len(names) + 1
 
 

@@ -108,13 +108,13 @@ def test_a_table_without_rows_that_is_kept_has_its_columns_types_and_meta(storag
         kept.read_column("m")
 
 
-def test_nan_within_arrays_of_a_frame_stays_nan() -> None:
+def test_nan_within_arrays_and_beside_none_stays_nan() -> None:
     frame = pd.DataFrame({"x": pd.Series([np.array([np.nan, 1.5]), None, np.nan], dtype=object)})
 
     values = data_stack.from_pandas(frame).read_column("x")
 
-    assert (values[0].dtype, values[0].tolist()[1]) == (np.float64, 1.5)
-    assert [*np.isnan(values[0]), *values[1:]] == [True, False, None, None]
+    assert [values[0].dtype, *np.isnan(values[0]), *values[1:]] == [np.float64, True, False, None, None]
+    assert list(map(str, data_stack.from_arrow(pa.table({"x": [np.nan, None, 1.5]})).to_pandas()["x"])) == ["nan", "<NA>", "1.5"]
 
 
 def test_rows_of_a_slice_have_their_own_arrays() -> None:

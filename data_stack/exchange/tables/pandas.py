@@ -90,6 +90,8 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
     if dtype is None and cells.null_count and numbers:
         known = np.dtype(cells.type.to_pandas_dtype()).name
         dtype = pd.api.types.pandas_dtype({"bool": "boolean", "float16": "Float32"}.get(known, known.title().replace("Ui", "UI")))
+    if isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype)):  # where pandas 3 makes NaN missing
+        return pd.Series(pd.arrays.FloatingArray(np.asarray(cells).astype(dtype.type), np.asarray(cells.is_null())))
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
     if pa.types.is_dictionary(cells.type) and cells.type.index_type == pa.uint32():  # of polars; pyarrow 18 does not convert it

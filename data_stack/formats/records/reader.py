@@ -348,8 +348,7 @@ class RecordAccess(RemoteAccess):
         reader = self.source
         for key in keys:
             _check_column(key, reader._codecs)
-        places = range(reader._length) if positions is None else positions
-        return reader._read([str(key) for key in keys], places, stacked=True)
+        return reader._read([str(key) for key in keys], range(reader._length) if positions is None else positions, stacked=True)
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         reader = self.source
