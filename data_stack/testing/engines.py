@@ -304,15 +304,15 @@ class _Numbers(DatasetFactory):
         """Each file of the dataset is right, and nothing else is stored."""
         store: Any = self.storage_connector
         manifest: Any = self.manifest()
-        names = [f"{shard}/{name}.txt" for shard in range(self.n_shards) for name in "ab"]
         contents = [store.get_resource(f"numbers/1.0.0/{record.identifier}").read() for record in manifest.prepared]
-        assert [record.identifier for record in manifest.prepared] == names
+        assert [each.identifier for each in manifest.prepared] == [f"{n}/{x}.txt" for n in range(self.n_shards) for x in "ab"]
         assert contents[::2] == contents[1::2]
         assert self.is_random or contents[::2] == [b"%d" % shard for shard in range(self.n_shards)]
         assert self.verify() == []
+        find = Path(store.root_path).rglob
         # Of two attempts, one may be killed once the other has counted, and leave garbage.
-        assert _until(lambda: not ((self.is_random and store.collect_garbage()) or [*Path(store.root_path).rglob("*[~@]*")]))
-        assert len(store.list_resources()) == len(names) + 1
+        assert _until(lambda: not ((self.is_random and store.collect_garbage()) or [*find("*.~*"), *find("*preparing@*")]))
+        assert len(store.list_resources()) == 2 * self.n_shards + 1
 
 
 class _Twice(PreparationEngine):
