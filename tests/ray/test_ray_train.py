@@ -97,7 +97,7 @@ def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_o
             time.sleep(0.05)
         ray_nodes.remove_node(next(iter(ray_nodes.worker_nodes)), allow_graceful=False)
         (tmp_path / "lost").touch()
-        said, _ = driver.communicate(timeout=120)
+        said, _ = driver.communicate(timeout=240)
 
     steps = samples_of_steps(tmp_path)
     assert said.splitlines()[-1:] == ["None"]
