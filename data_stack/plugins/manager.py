@@ -57,8 +57,8 @@ def check_dataset_class(value: object) -> type[Any]:
     return value
 
 
-def _changed(folder: str) -> int:
-    """When a package was last added to a folder or removed, in ns; 0 if it does not exist."""
+def _modified_ns(folder: str) -> int:
+    """When a package was last added to a folder or removed from it, in ns since 1970; 0 if there is no such folder."""
     with contextlib.suppress(OSError):
         return os.stat(folder or ".").st_mtime_ns
     return 0
@@ -177,7 +177,7 @@ class PluginManager:
     # ------------------------------------------------------------------ inside
 
     def _find_installed(self) -> InstalledPlugins:
-        seen = disabled, _ = read_disabled(), [(each, _changed(each)) for each in sys.path]
+        seen = disabled, _ = read_disabled(), [(each, _modified_ns(each)) for each in sys.path]
         if self._cached is None or self._cached[0] != seen:
             importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
             self._cached = seen, InstalledPlugins(disabled)
