@@ -36,7 +36,7 @@ from data_stack.io.storage_connectors import FileStorageConnector
 # A deadline for each example would measure the neighbours of this machine.
 _too_slow = [hypothesis.HealthCheck.too_slow]
 hypothesis.settings.register_profile("default", max_examples=25, deadline=None, suppress_health_check=_too_slow)
-hypothesis.settings.register_profile("full", max_examples=250, deadline=None, suppress_health_check=_too_slow, print_blob=True)
+hypothesis.settings.register_profile("full", max_examples=100, deadline=None, suppress_health_check=_too_slow, print_blob=True)
 hypothesis.settings.load_profile("full" if FULL else "default")
 
 # ------------------------------------------------------------------ seeds

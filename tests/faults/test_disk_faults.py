@@ -33,7 +33,7 @@ NOBODY = 65534 if os.geteuid() == 0 else None
 def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
     processes: Harness, stores: StoreKind, sources: str, figures: Counter[str]
 ) -> None:
-    for limit in spread(700_000, max(2, sized(2, 60 // stores.slowness, cost=stores.cost))):
+    for limit in spread(700_000, max(2, sized(2, 40 // stores.slowness, cost=stores.cost))):
         store = stores.new()
 
         outcome = processes.run(

@@ -114,7 +114,7 @@ def trial(processes: Harness, stores: StoreKind, sources: str, figures: Counter[
 
 @pytest.mark.parametrize(("action", "small"), [("kill", 4), ("killafter", 1), ("torn", 1)])
 def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Trial, action: str, small: int) -> None:
-    points = spread(trial.n_points(), sized(small, 40 // trial.stores.slowness, cost=trial.stores.cost))
+    points = spread(trial.n_points(), sized(small, 24 // trial.stores.slowness, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, action) for point in points])
 
     trial.assert_all_as_promised()
@@ -123,7 +123,7 @@ def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Tr
 
 
 def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(trial: Trial) -> None:
-    points = spread(trial.n_points(earlier=True), sized(2, 40 // trial.stores.slowness, cost=trial.stores.cost))
+    points = spread(trial.n_points(earlier=True), sized(2, 24 // trial.stores.slowness, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, "kill", earlier=True) for point in points])
 
     trial.assert_all_as_promised()
@@ -137,7 +137,7 @@ def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial:
         # A call that is interrupted for ever does not exist; Python repeats it for ever. In the small form a server is gone
         # for good with the first error only, which takes its time, and an object store not at all.
         n_for_good = 4 // slowness if FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
-        for sticky, n_tried in ((False, 10 // slowness if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
+        for sticky, n_tried in ((False, 8 // slowness if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
             for point in spread(n_points, n_tried + 2)[1:-1]:
                 trials.append(partial(trial.at, point, "error", number=getattr(errno, name), sticky=sticky, looking=True))
 
@@ -178,7 +178,7 @@ def test_with_the_power_cut_at_any_point_what_was_said_to_be_ready_is_there(
     trial = Trial(processes, DiskStores(disk), sources, figures)
     trial.after_fault = disk.plug_in_again  # type: ignore[method-assign]
 
-    for point in spread(trial.n_points(), sized(1, 40)):
+    for point in spread(trial.n_points(), sized(1, 24)):
         trial.at(point, action)
 
     trial.assert_all_as_promised()
@@ -192,7 +192,7 @@ def test_with_the_power_cut_at_any_point_a_record_dataset_is_gone_on_with(
     whole, said, dataset = tmp_path / "whole", str(tmp_path / "said"), disk.path / "dataset"
     n_points = processes.run("fault_records:write", str(whole), kind, said, fault=Fault(str(whole))).hits
 
-    for point in spread(n_points, sized(1, 40)):
+    for point in spread(n_points, sized(1, 24)):
         disk.make_new()
         fault = Fault(str(disk.path), at=point, action=action)
         processes.run("fault_records:write", str(dataset), kind, said, fault=fault)

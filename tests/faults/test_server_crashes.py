@@ -85,7 +85,7 @@ def test_what_was_acknowledged_survives_kill_9_of_the_server(server: MongoDBServ
     with opened(store) as connector:
         connector.set_resource("fixed", version_of(7))
     last = dict.fromkeys([f"name{i}" for i in range(5)], 0)
-    for _ in range(sized(1, 30)):
+    for _ in range(sized(1, 20)):
         writers = [Client(store, name, version) for name, version in last.items()]
         readers = [Reader(store, "fixed") for _ in range(2)]
         for client in (*writers, *readers):

@@ -26,7 +26,7 @@ class TestSparkEngineQuickly:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(1800)  # Spark takes some milliseconds to start each of ten thousand tasks
+@pytest.mark.timeout(600)  # Spark takes 30 ms for each of two thousand tasks
 class TestSparkEngine(EngineContract):
     @pytest.fixture
     def driver_engine(self) -> PreparationEngine:

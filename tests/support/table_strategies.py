@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sizes import FULL, sized
 
 _Test = TypeVar("_Test", bound=Callable[..., None])
-EXAMPLES = int(os.environ.get("DATA_STACK_EXAMPLES") or sized(5, 500))
+EXAMPLES = int(os.environ.get("DATA_STACK_EXAMPLES") or sized(5, 120))
 
 
 def compared(test: _Test) -> _Test:

@@ -116,7 +116,7 @@ def test_a_naive_engine_fails_where_it_is_naive(tmp_path: Path, monkeypatch: pyt
 
     failed = failing_tests(EngineContract(), **fixtures)
 
-    assert failed == {"test_ten_thousand_results_are_not_kept", "test_nothing_is_left_over"}
+    assert failed == {"test_two_thousand_results_are_not_kept", "test_nothing_is_left_over"}
 
 
 def test_an_unknown_number_equals_itself_alone() -> None:

@@ -36,7 +36,7 @@ from data_stack.formats.parquet.columns import GroupColumn
 from data_stack.formats.parquet.schema import Field
 from data_stack.testing.iterators import assert_same
 
-quick = settings(max_examples=sized(8, 250))
+quick = settings(max_examples=sized(8, 100))
 NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 TIMES = ["datetime64[D]", "datetime64[s]", "datetime64[ms]", "datetime64[us]", "datetime64[ns]"]
 DURATIONS = ["timedelta64[D]", "timedelta64[s]", "timedelta64[ms]", "timedelta64[us]", "timedelta64[ns]"]
