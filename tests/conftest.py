@@ -23,8 +23,9 @@ import pymongo
 import pytest
 import trustme
 from mongodb_server import MongoDBServer, folder_in_memory
+from process_harness import Harness
 from pymongo.database import Database
-from s3_server import S3Server
+from s3_server import LOGIN, S3Server
 from sftp_server import SFTPServer
 from sizes import FULL, SEED
 from web_server import ScriptedServer
@@ -99,11 +100,13 @@ LONGEST = [
 ]
 
 
-#: Files whose tests run in one process, so that there is one Java machine, one Ray, one S3 server and one MongoDB with users.
+#: Files whose tests run in one process, so that there is one Java machine, one Ray, one S3 server, one MongoDB with users and one
+#: Harness.
 TOGETHER: list[tuple[str, ...]] = [("tests/spark/",), ("tests/ray/",)]
 if not FULL:
     _files = ["io/storage_connectors/", "io/test_integrity", "cli/test_operator", "faults/test_secrets", "repository/test_places"]
     TOGETHER.append(tuple(f"tests/{name}" for name in [*_files, "formats/parquet/test_parquet_writer_files"]))
+    TOGETHER.append(("tests/faults/", "tests/fuzz/", "tests/formats/records/test_record_writer"))
 
 
 class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
@@ -133,6 +136,21 @@ def spawned() -> Iterator[Pool]:
     """A process that was spawned, so it has nothing of this one but what is sent to it."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A folder that every user can reach; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="data_stack-faults-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def processes(open_folder: Path) -> Iterator[Harness]:
+    """Processes to be killed and failed, with all that they import."""
+    with Harness(open_folder, "fault_warm", **LOGIN, AWS_EC2_METADATA_DISABLED="true") as processes:
+        yield processes
 
 
 # ------------------------------------------------------------------ a folder, a web server

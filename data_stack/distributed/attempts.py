@@ -15,9 +15,9 @@ from multiprocessing.connection import wait as connection_wait
 from typing import Any
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load
+from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load, loaded_modules
 from data_stack.processes.engine import PreparationEngine, Result
-from data_stack.processes.fork_server import is_readable
+from data_stack.processes.fork_server import hold, is_readable
 from data_stack.util.executor import n_processors
 from data_stack.util.logger import logger
 
@@ -52,6 +52,7 @@ class ProcessEngine(PreparationEngine):
     def run(
         self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
     ) -> Generator[tuple[str, Result], None, None]:
+        hold([__name__])  # the imports take their time, as does pickling
         packed = pack(work)
         waiting, failures = deque(tasks), Counter[str]()
         processes: list[_TaskProcess] = []
@@ -99,6 +100,7 @@ class _TaskProcess(ChildProcess):
         task, self.task = self.task, None
         if message is None or message[1] is None:
             return task, None, Failure(f"ended because its process {self.pid} {self.describe_end()}")
+        hold(message[0])  # what tasks import, a process that is started later has
         try:
             return task, *message[1]()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
@@ -168,9 +170,10 @@ def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
 
 def main(descriptor: int) -> None:
     """Attempt tasks for the process that started this one."""
-    channel = Channel(socket.socket(fileno=descriptor))
+    channel, n_modules = Channel(socket.socket(fileno=descriptor)), 0
     while (message := channel.receive()) is not None:
         (sys.argv[:],), unpickle = message
         with contextlib.closing(Parcel(attempt(*unpickle()))) as parcel:  # type: ignore[misc]  # each message has one
-            channel.send((), parcel)
+            n_before, n_modules = n_modules, len(sys.modules)
+            channel.send(loaded_modules() if n_modules > n_before else [], parcel)
     channel.close()

@@ -52,8 +52,7 @@ def run_apart(
     channel, theirs = Pipe()
     with channel:
         with theirs:
-            module = function.partition(":")[0]
-            hold([module])  # once for all runs
+            hold([function.partition(":")[0]])  # once for all runs
             process = ForkedProcess(f"{__name__}:_run", [{**job, "limit_bytes": limit_bytes()}], [theirs.fileno()])
         try:
             return _converse(channel, name, size, read_at, seconds)

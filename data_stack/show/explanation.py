@@ -215,8 +215,7 @@ def spdx_problem(licence: str) -> str | None:
     if not licence.strip():
         return "it is empty"
     # references to licences of one's own are SPDX, too, and their terms are not known
-    found = _spdx().validate(_OWN_LICENCE.sub("MIT", licence))
-    return "; ".join(found.errors) or None
+    return "; ".join(_spdx().validate(_OWN_LICENCE.sub("MIT", licence)).errors) or None
 
 
 def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 import threading
@@ -23,6 +24,7 @@ from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.processes import fork_server
 from data_stack.testing import EngineContract
 
 Result = TypeVar("Result")
@@ -55,14 +57,24 @@ def assert_nothing_left(factory: DatasetFactory) -> None:
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}
     assert set(connector.list_resources(f"{name}/")) == expected
     assert factory.verify() == []
-    files = [path.name for path in Path(connector.root_path).rglob("*") if path.is_file()]
-    assert [each for each in files if each.startswith(".~") or "preparing" in each] == []
+    names = [path.name for path in Path(connector.root_path).rglob("*") if path.is_file()]
+    assert not any(name.startswith(".~") or "preparing" in name for name in names)
 
 
 class TestProcessEngine(EngineContract):
     @pytest.fixture
     def engine(self) -> PreparationEngine:
         return ProcessEngine(2, attempts=2)
+
+
+def imports(module: str) -> bool:
+    return module not in sys.modules and bool(importlib.import_module(module))
+
+
+def test_what_a_task_imports_is_there_in_processes_that_start_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "_server", None)
+
+    assert [dict(ProcessEngine(1).run(imports, {"": "h5py"}, title="")) for _ in range(2)] == [{"": True}, {"": False}]
 
 
 class ThreadEngine(PreparationEngine):
@@ -160,10 +172,7 @@ def test_shards_that_are_no_list_of_different_values_or_cannot_be_sent_are_refus
         prepared(factory, ProcessEngine(1))
 
 
-class Empty(Sharded):
-    def preparation_shards(self, raw: Resources) -> Any:
-        return range(self.n_shards)  # type: ignore[attr-defined]
-
+class Empty(Described):
     def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
         pass
 
@@ -177,7 +186,7 @@ def test_the_work_for_a_shard_does_not_grow_with_their_number(engine: Preparatio
     for n_shards in (10, 30, 300):  # the first one imports modules
         calls = itertools.count()
         factory = Empty(InMemoryStorageConnector())
-        vars(factory).update(n_shards=n_shards)
+        vars(factory).update(shards=range(n_shards))
         sys.setprofile(lambda *_, calls=calls: next(calls))
         try:
             factory.prepare(engine=engine, progress=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import TypeAlias
 import fault_dataset
 import pytest
 from fault_stores import CachedStores, FileStores, MongoDBStores, S3Stores, StoreKind
-from process_harness import Harness
-from s3_server import ACCESS_KEY, SECRET_KEY
+from s3_server import LOGIN
 from sizes import FULL
 
 Figures: TypeAlias = "Counter[str]"
 HERE = Path(__file__).parent
-LOGIN = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,20 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(1_200 if FULL else 150))
-
-
-@pytest.fixture(scope="session")
-def open_folder() -> Iterator[Path]:
-    """A folder that every user can reach; pytest's own are closed to others."""
-    with tempfile.TemporaryDirectory(prefix="data_stack-faults-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.fixture(scope="session")
-def processes(open_folder: Path) -> Iterator[Harness]:
-    with Harness(open_folder, "fault_warm", **LOGIN, AWS_EC2_METADATA_DISABLED="true") as processes:
-        yield processes
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -118,12 +118,6 @@ def test_a_writer_refuses_a_manifest_that_leaves_a_file_out(tmp_path: Path) -> N
 
 N_CHUNKS = 10 if FULL else 1
 """Processes, one after the other on each processor, so that what leaks or hoards memory in one is noticed."""
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    with Harness(tmp_path_factory.mktemp("harness")) as harness:
-        yield harness
 
 
 @pytest.mark.timeout(4 * 3600 if FULL else 150)

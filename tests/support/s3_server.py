@@ -16,6 +16,7 @@ from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key-canary"
+LOGIN = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 REGION = "us-east-1"
 
 _PROGRAM = """

@@ -346,14 +346,6 @@ ENOSPC, EIO = 28, 5
 NOBODY = 65534
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Harness]:
-    with tempfile.TemporaryDirectory(prefix="data_stack-records-") as folder:
-        Path(folder).chmod(0o777)
-        with Harness(Path(folder), "fault_warm") as processes:
-            yield processes
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Open to all users; in memory where there is such a folder, since processes are killed here, no power is cut."""
