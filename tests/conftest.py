@@ -62,7 +62,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What has been imported and collected stays to the end: looking through it took each ``gc.collect()`` half a second."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)  # by default, looking for garbage takes 4 % of the processor time of the tests
     gc.enable()

@@ -227,7 +227,7 @@ def test_a_flipped_bit_of_a_file_is_not_trusted_and_found_by_verifying(stores: S
                 connector.verify_resource("a/large")
 
 
-@pytest.mark.parametrize("stores", ["mongodb", "s3"], indirect=True)
+@pytest.mark.parametrize("stores", ["mongodb", pytest.param("s3", marks=pytest.mark.full)], indirect=True)
 def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKind, figures: Counter[str]) -> None:
     for store, position in flips(stores, figures):
         start = max(0, position // 8 - 10)
