@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import traceback
@@ -42,17 +43,19 @@ def uri(server: MongoDBServer, port: int | None = None, **options: Any) -> str:
 class Ears:
     """Everything that was said, by whatever way."""
 
-    def __init__(self) -> None:
-        self.heard: list[str] = []
+    def __init__(self, figures: collections.Counter[str]) -> None:
+        self.heard, self.figures = list[str](), figures
 
     def listen(self, *said: object) -> None:
         self.heard += [f"{each!s}\n{each!r}" for each in said]
+        self.figures["texts"] += len(said)
 
     def attempt(self, work: Any) -> None:
         """Do what fails, and listen to everything that its error says."""
         try:
             self.listen(work())
         except Exception as error:
+            self.figures["failures"] += 1
             self.listen(error, error.args, error.__dict__, error.__cause__, error.__context__)
             self.listen("".join(traceback.format_exception(error)))
 
@@ -88,10 +91,10 @@ class Ears:
 
 
 @pytest.fixture
-def ears(caplog: pytest.LogCaptureFixture) -> Iterator[Ears]:
+def ears(caplog: pytest.LogCaptureFixture, figures: collections.Counter[str]) -> Iterator[Ears]:
     """Everything is logged in full, that of the drivers as well, as when somebody looks for a fault."""
     caplog.set_level(logging.DEBUG)
-    ears = Ears()
+    ears = Ears(figures)
     yield ears
     ears.listen(caplog.text, [vars(record) for record in caplog.records])
     assert [text[:500] for text in ears.heard if any(form in text for form in FORMS)] == []

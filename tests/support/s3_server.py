@@ -23,7 +23,7 @@ _PROGRAM = """
 import logging, sys
 from moto.server import ThreadedMotoServer
 from werkzeug.serving import WSGIRequestHandler
-WSGIRequestHandler.protocol_version = "HTTP/1.1"  # keeps connections, as S3 does
+WSGIRequestHandler.protocol_version = "HTTP/1.1"  # as S3 speaks; but werkzeug closes each connection
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
 server.start()
