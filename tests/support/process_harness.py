@@ -26,12 +26,14 @@ from pathlib import Path
 from typing import IO, Any, cast
 from unittest import mock
 
+from sizes import FULL
+
 from data_stack.exception import DataStackError
 from data_stack.processes import fork_server
 from data_stack.processes.fork_server import ForkedProcess
 
 #: No process of a test may take longer; the slowest takes two seconds alone, and machines are busy.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0 if FULL else 60.0
 
 
 # ---------------------------------------------------------------------- functions in processes, with a fault
