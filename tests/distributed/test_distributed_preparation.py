@@ -57,8 +57,7 @@ def assert_nothing_left(factory: DatasetFactory) -> None:
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}
     assert set(connector.list_resources(f"{name}/")) == expected
     assert factory.verify() == []
-    names = [path.name for path in Path(connector.root_path).rglob("*") if path.is_file()]
-    assert not any(name.startswith(".~") or "preparing" in name for name in names)
+    assert not any(path.name.startswith(".~") or "preparing" in path.name for path in Path(connector.root_path).rglob("*"))
 
 
 class TestProcessEngine(EngineContract):

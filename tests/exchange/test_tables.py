@@ -144,6 +144,12 @@ def test_values_tell_the_types_of_other_iterators() -> None:
     assert data_stack.from_pandas(frame[["image"]]).read_column("image").shape == (3, 4, 5)
 
 
+def test_matrices_without_elements_or_of_texts_are_lists() -> None:
+    stack = SequenceDatasetIterator([[np.zeros((1, 0))], [np.zeros((2, 0, 2))], [np.full((2, 2), "ab")]]).as_dict("a", "b", "c")
+
+    assert stack.to_huggingface()[0] == stack.to_arrow().to_pylist()[0] == {"a": [[]], "b": [[], []], "c": [["ab"] * 2] * 2}
+
+
 def test_images_and_classes_of_a_stack_become_features_of_hugging_face() -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, (4, 5, 6), np.uint8)

@@ -73,8 +73,9 @@ def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = No
     """All samples as a ``pyarrow.Table``.
 
     Columns keep the types of their Arrow, Parquet, pandas or polars source if only rows and columns were selected since;
-    otherwise types are inferred from the values. Arrays of one shape become (nested) lists of fixed size, arrays of different
-    shapes lists. None and NaT become null, NaN stays.
+    otherwise types are inferred from the values. Arrays of numbers of one shape become (nested) lists of fixed size, arrays of
+    different shapes, without elements or of text lists; complex numbers and matrices of times become bytes of ``.npy``. None and
+    NaT become null, NaN stays.
 
     Args:
         iterator: any iterator; see :class:`~data_stack.exchange.tables.table.NamedColumns` for the names of its columns.

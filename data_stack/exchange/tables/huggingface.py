@@ -99,8 +99,8 @@ def to_huggingface(
 
     Samples of a Hugging Face dataset keep its features if only rows and columns were selected since. Otherwise features are
     inferred from the first few MiB: the target is a ``ClassLabel`` if the meta has its class names; uint8 arrays of shape
-    ``(height, width)``, or with 3 or 4 channels last, are an ``Image`` (stored as PNG, lossless); other arrays of one shape are
-    ``Array2D`` to ``Array5D``, and all other columns as in :func:`data_stack.to_arrow`. None is null.
+    ``(height, width)``, or with 3 or 4 channels last, are an ``Image`` (stored as PNG, lossless); other arrays of numbers of one
+    shape are ``Array2D`` to ``Array5D``, and all other columns as in :func:`data_stack.to_arrow`. None is null.
 
     Args:
         iterator: any iterator.
@@ -138,7 +138,7 @@ def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
     is_bytes = isinstance(first, np.ndarray) and first.dtype == np.uint8 and first.size
     if is_bytes and (first.ndim, *first.shape[2:]) in ((2,), (3, 3), (3, 4)):
         return datasets.Image()
-    if 2 <= values.ndim - 1 <= 5:
+    if 2 <= values.ndim - 1 <= 5 and values.dtype.kind in "biuf" and 0 not in values.shape[1:]:
         return getattr(datasets, f"Array{values.ndim - 1}D")(shape=values.shape[1:], dtype=values.dtype.name)
     cells = cells_of(values, name, None if origin is None or origin.categories is not None else origin)
     return datasets.Features.from_arrow_schema(pa.schema([pa.field(name, cells.type)]))[name]
