@@ -35,10 +35,9 @@ import data_stack
 from data_stack.io.storage_connectors import FileStorageConnector
 
 # A deadline for each example would measure the neighbours of this machine.
-_too_slow = [hypothesis.HealthCheck.too_slow]
-hypothesis.settings.register_profile("default", max_examples=25, deadline=None, suppress_health_check=_too_slow)
-hypothesis.settings.register_profile("full", max_examples=100, deadline=None, suppress_health_check=_too_slow, print_blob=True)
-hypothesis.settings.load_profile("full" if FULL else "default")
+_sizes: dict[str, Any] = {"max_examples": 100 if FULL else 25, "print_blob": FULL}
+hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **_sizes)
+hypothesis.settings.load_profile("ours")
 
 # ------------------------------------------------------------------ seeds
 

@@ -92,7 +92,7 @@ class EngineContract:
             if len(seen) == _MANY:
                 n_kept = sum(type(each) is Fraction for each in gc.get_objects())
 
-        assert n_kept < _MANY // 10
+        assert n_kept < _MANY // 2  # an engine may hold some at a time
 
     def test_what_cannot_leave_this_process_is_refused(self, engine: PreparationEngine, tmp_path: Path) -> None:
         skip_in_this_process(engine)

@@ -66,7 +66,9 @@ def comparisons(draw: st.DrawFn, table: pa.Table, values: list[Any]) -> Conditio
     if kind == "in":
         members = draw(st.lists(some, min_size=1, max_size=2))
         values += members
-        equal = " or ".join(f"{sql} = given.v{len(values) - 1 - number}" for number in range(len(members)))
+        # pyarrow's is_in tells -0.0 from 0.0
+        sign = " and ({0} <> 0 or signbit({0}) = signbit(given.v{1}))" if pa.types.is_floating(type_) else ""
+        equal = " or ".join(f"{{0}} = given.v{{1}}{sign}".format(sql, len(values) - 1 - n) for n in range(len(members)))
         return Condition(col(name).isin(pa.array(members, type_)), f"coalesce({equal}, false)")  # is_in is false for null
     if pa.types.is_integer(type_) or pa.types.is_floating(type_):
         some |= st.sampled_from([pa.scalar(0.5), pa.scalar(300), pa.scalar(-1)])
