@@ -147,7 +147,8 @@ def test_rows_are_those_that_duckdb_selects(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
         case.store(folder)
         query = f'select "row" from read_parquet(\'{folder}/*.parquet\') t, given where {case.condition.sql} order by "row"'
-        with duckdb.connect() as connection:
+        # when DuckDB 2.0.0 pushes filters down, "is null" also takes the values of a group in which all others are equal
+        with duckdb.connect(config={"disabled_optimizers": "filter_pushdown"}) as connection:
             connection.register("given", pa.table({"none": [0], **values}))
             expected = [row for (row,) in connection.execute(query).fetchall()]
         try:
