@@ -52,7 +52,6 @@ class ProcessEngine(PreparationEngine):
     def run(
         self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
     ) -> Generator[tuple[str, Result], None, None]:
-        hold([__name__])  # the imports take their time, as does pickling
         packed = pack(work)
         waiting, failures = deque(tasks), Counter[str]()
         processes: list[_TaskProcess] = []
@@ -87,20 +86,21 @@ class _TaskProcess(ChildProcess):
     """A process that attempts one task after another; ``task`` is the current task, or None."""
 
     def __init__(self) -> None:
+        hold([__name__])  # once for all processes
         # standard output may be JSON for another program
         super().__init__(__name__, output=sys.__stderr__)
         self.task: str | None = None
 
     def take_end(self) -> tuple[str | None, Any, Failure | None]:
         """The task that has ended since the last call, or None; its result; and its failure, or None."""
-        has_ended = self.poll() is not None
         message = self.channel.receive() if is_readable(self.channel, 0) else None
-        if message is None and not has_ended and not self.is_gone:
+        if message is None and not self.is_gone:
             return None, None, None
         task, self.task = self.task, None
         if message is None or message[1] is None:
             return task, None, Failure(f"ended because its process {self.pid} {self.describe_end()}")
-        hold(message[0])  # what tasks import, a process that is started later has
+        if message[0]:
+            hold(message[0])  # a process that is started later need not import it
         try:
             return task, *message[1]()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled

@@ -268,7 +268,7 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         known = MetaFactory.copy_dataset_meta(self.dataset_meta)  # a client's meta need not have all
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(known))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
-        return stacked._with_meta(replace(meta, provenance=layers[-100:]))  # type: ignore[no-any-return]  # an iterator
+        return stacked._with_meta(replace(meta, provenance=layers[-100:]))  # type: ignore[no-any-return]  # each has its own
 
     def _column_key(self, key: ColumnKey) -> ColumnKey:
         return column_key_by(self.dataset_meta, access_to(self), key) if isinstance(key, str) else key

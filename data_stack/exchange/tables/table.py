@@ -167,8 +167,8 @@ def _cells(values: _Array) -> pa.Array:
     if values.ndim > 1 and values.dtype.kind in "biuf" and math.prod(values.shape[1:]):
         cells = pa.array(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(-1))
         return functools.reduce(pa.FixedSizeListArray.from_arrays, reversed(values.shape[1:]), cells)
-    of_objects = values if values.dtype == object or (values.ndim > 2 and values.dtype.kind in "biufU") else ()
-    kinds = {(value.dtype, value.ndim) for value in of_objects if isinstance(value, np.ndarray)}
+    nested = values if values.dtype == object or (values.ndim > 2 and values.dtype.kind in "biufU") else ()
+    kinds = {(value.dtype, value.ndim) for value in nested if isinstance(value, np.ndarray)}
     if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:  # pyarrow does not convert such arrays
         type_ = functools.reduce(lambda inner, _: pa.list_(inner), range(kind[1]), pa.from_numpy_dtype(kind[0]))
         return pa.array([value if value is None else value.tolist() for value in values], type_)
