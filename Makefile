@@ -12,7 +12,7 @@ INSTALL := $(BIN)/$(PIP) $(addprefix -c ,$(CONSTRAINTS))
 
 # Each test file runs in one process, so that its tests share the servers they start. With more processes than cores, some wait
 # while others compute.
-PYTEST = $(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile $(PYTEST_OPTIONS)
+PYTEST = $(BIN)/python -m pytest -q --processes 4 $(PYTEST_OPTIONS)
 
 # The tests start hundreds of interpreters, which would compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE

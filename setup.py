@@ -63,7 +63,6 @@ EXTRAS["test"] = [
     "playwright>=1.50",  # drives Debian's Chromium in `make test-full`
     "pytest>=8.0",
     "pytest-timeout>=2.3",
-    "pytest-xdist>=3.6",
     "trustme>=1.1",
 ]
 EXTRAS["docs"] = ["furo>=2024.8", "matplotlib>=3.8", "myst-nb>=1.3", "sphinx>=8.1"]

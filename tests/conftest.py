@@ -22,6 +22,7 @@ import mongodb_commands  # noqa: F401  # hears only clients that are made after 
 import pymongo
 import pytest
 import trustme
+from forked_tests import run_in_forks
 from mongodb_server import MongoDBServer, folder_in_memory
 from process_harness import Harness
 from pymongo.database import Database
@@ -29,13 +30,12 @@ from s3_server import LOGIN, S3Server
 from sftp_server import SFTPServer
 from sizes import FULL, SEED
 from web_server import ScriptedServer
-from xdist.scheduler.loadfile import LoadFileScheduling
 
 import data_stack
 from data_stack.io.storage_connectors import FileStorageConnector
 
 # A deadline for each example would measure the neighbours of this machine.
-_sizes: dict[str, Any] = {"max_examples": 100 if FULL else 25, "print_blob": FULL}
+_sizes: dict[str, Any] = {"max_examples": 100 if FULL else 10, "print_blob": FULL}
 hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **_sizes)
 hypothesis.settings.load_profile("ours")
 
@@ -107,23 +107,30 @@ if not FULL:
     TOGETHER.append(("tests/faults/", "tests/fuzz/", "tests/formats/records/test_record_writer"))
 
 
-class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Runs the tests of a file in one process, and those of files that share what takes long to start.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processes", type=int, default=0, help="run the tests in so many processes")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """With --processes, replace pytest's own loop."""
+    if not session.config.option.processes or session.testsfailed or session.config.option.collectonly:
+        return None
+    groups: dict[str, list[int]] = {}
+    for number, item in enumerate(session.items):
+        groups.setdefault(_group(item.nodeid), []).append(number)
+    run_in_forks(session, list(groups.values()), session.config.option.processes)
+    return True
+
+
+def _group(nodeid: str) -> str:
+    """What runs in one process: the tests of a file, and those of files that share what takes long to start.
 
     In full, a test of ``tests/faults`` takes minutes, so each runs where there is room.
     """
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = str(super()._split_scope(nodeid))
-        if FULL and file.startswith(("tests/faults/", "tests/fuzz/", "tests/differential/")):
-            return nodeid
-        return next((starts[0] for starts in TOGETHER if file.startswith(starts)), file)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _SharedServers:
-    config.option.loadscopereorder = False  # by the number of tests
-    return _SharedServers(config, log)
+    if FULL and nodeid.startswith(("tests/faults/", "tests/fuzz/", "tests/differential/")):
+        return nodeid
+    return next((starts[0] for starts in TOGETHER if nodeid.startswith(starts)), nodeid.partition("::")[0])
 
 
 # ------------------------------------------------------------------ another process

@@ -63,7 +63,7 @@ _OF_SESSION = [f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arriv
 _OF_SESSION += [f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"]
 _OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
-_PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=30", "--hypothesis-seed=0"]
+_PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--timeout=30", "--hypothesis-seed=0"]
 _SKIPPED = re.compile(r"(?i:mongodb|sftp|into_a_bucket|TestProcessEngine|refused_at_any_call)|S3|(?<![a-z])s3")  # not "options3"
 #: Where tests import helpers from, as in pyproject.toml.
 _HELPERS = "tests/support", "tests/faults/kit", "tests/fuzz/kit"

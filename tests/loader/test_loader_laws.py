@@ -23,7 +23,7 @@ from data_stack.loader.workers import WorkerKind
 from data_stack.values.stacking import stack_samples
 
 KINDS: list[WorkerKind] = ["inline", "threads"]
-EXAMPLES = {"inline": sized(40, 400), "threads": sized(15, 150)}
+EXAMPLES = {"inline": sized(20, 400), "threads": sized(8, 150)}
 
 
 def columns_of(n: int) -> list[Any]:

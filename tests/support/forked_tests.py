@@ -1,0 +1,133 @@
+"""Runs tests in processes that are forked when all is imported and collected.
+
+pytest-xdist has each process import and collect for itself: a sixth of the processor time of ``make test``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from functools import partial
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+import pytest
+
+
+def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_processes: int) -> None:
+    """Run the tests of a session; a process that dies is a failure of its test. Each fork returns from here too.
+
+    Args:
+        groups: numbers of tests that one process runs, one behind the other.
+    """
+    numbers, written = os.pipe()  # whoever reads the number of a group runs it
+    os.write(written, b"".join(number.to_bytes(4, "little") for number in range(len(groups))))
+    os.close(written)
+    running: list[_Fork] = []
+    begun: list[Sequence[int]] = [()] * n_processes
+    while begun or running:
+        for tests in begun:
+            fork = _Fork()
+            if not fork.pid:
+                for other in running:
+                    other.told.close()  # so that whoever tells this process ends with it
+                read = iter(partial(os.read, numbers, 4), b"")
+                groups_read = itertools.chain.from_iterable(groups[int.from_bytes(number, "little")] for number in read)
+                return _work(session, itertools.chain(tests, groups_read), fork.telling)
+            running.append(fork)
+        begun = []
+        wait([each for fork in running for each in (fork.told, fork.end)])
+        for fork in list(running):
+            status = fork.status()  # if it has ended, all that it told is there
+            for test, reports in fork.reports():
+                _log(session, test, reports)
+            if status is not None:
+                running.remove(fork)
+                if fork.at is not None:
+                    _log_death(session, fork.at, status)
+                    group = next(group for group in groups if fork.at in group)
+                    begun.append(group[group.index(fork.at) + 1 :])
+                elif status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                    raise RuntimeError(f"a process ended behind its tests with status {status}")
+        if session.shouldfail:
+            for fork in running:
+                os.kill(fork.pid, signal.SIGINT)
+                os.waitpid(fork.pid, 0)
+            raise session.Failed(session.shouldfail)
+    return None
+
+
+class _Fork:
+    """A fork of this process, and the number of the test that it is at."""
+
+    def __init__(self) -> None:
+        self.at: int | None = None
+        self.told, self.telling = Pipe(duplex=False)
+        self.pid = os.fork()
+        if self.pid:
+            self.telling.close()
+            self.end = os.pidfd_open(self.pid)
+
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]) if wait([self.end], 0) else None
+
+    def reports(self) -> Iterator[tuple[int, list[Any]]]:
+        """What it told since the last call: tests that ended."""
+        while self.told.poll():
+            try:
+                self.at, reports = self.told.recv()
+            except EOFError:
+                return
+            if reports:
+                yield self.at, reports
+                self.at = None
+
+
+def _log(session: pytest.Session, test: int, reports: Sequence[Any]) -> None:
+    item, config = session.items[test], session.config
+    config.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for data in reports:
+        report = config.hook.pytest_report_from_serializable(config=config, data=data)
+        config.hook.pytest_runtest_logreport(report=report)
+    config.hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def _log_death(session: pytest.Session, test: int, status: int) -> None:
+    item, text = session.items[test], f"the process of this test ended with status {status}"
+    report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
+    _log(session, test, [session.config.hook.pytest_report_to_serializable(config=session.config, report=report)])
+
+
+def _work(session: pytest.Session, tests: Iterator[int], telling: Connection[Any, Any]) -> None:
+    """Run tests in a fork."""
+    config = session.config
+    config.workerinput = {}  # type: ignore[attr-defined]  # as in processes of pytest-xdist: reports and caches are not its own
+    reporter: Any = config.pluginmanager.unregister(name="terminalreporter")
+    silent = type(reporter)(config, open(os.devnull, "w"))  # to the end
+    config.pluginmanager.register(silent, "terminalreporter")
+    silent.pytest_sessionstart(session)
+    capture: Any = config.pluginmanager.get_plugin("capturemanager")
+    capture.stop_global_capturing()  # into files that all forks would share
+    capture.start_global_capturing()
+    config.pluginmanager.register(made := _Reports(config))
+    test = next(tests, None)
+    while test is not None and not session.shouldfail and not session.shouldstop:
+        following = next(tests, None)
+        telling.send((test, None))
+        next_item = None if following is None else session.items[following]
+        config.hook.pytest_runtest_protocol(item=session.items[test], nextitem=next_item)
+        telling.send((test, made.reports))
+        made.reports = []
+        test = following
+
+
+class _Reports:
+    def __init__(self, config: pytest.Config) -> None:
+        self.reports: list[Any] = []
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
