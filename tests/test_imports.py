@@ -64,10 +64,7 @@ HEAVY = {
     "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
-    "msgpack": {
-        "data_stack.codecs.arrays",
-        "data_stack.formats.records.bag",
-    },
+    "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.bag"},
     "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("plans", "reading", "rows", "sources")},
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
@@ -75,17 +72,10 @@ HEAVY = {
     "jax": {"data_stack.loader.jax"},
     "matplotlib": {"data_stack.show.plots"},
     "pandas": {"data_stack.exchange.tables.pandas"},
-    "PIL": {
-        "data_stack.show.pictures",
-        "data_stack.codecs.images",
-    },
+    "PIL": {"data_stack.show.pictures", "data_stack.codecs.images"},
     "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
-    "pyarrow": {
-        "data_stack.exchange.tables",
-        "data_stack.formats.conversion.parquet_columns",
-        "data_stack.formats.parquet",
-    },
+    "pyarrow": {"data_stack.exchange.tables", "data_stack.formats.conversion.parquet_columns", "data_stack.formats.parquet"},
     "pyspark": set[str](),
     "ray": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
@@ -95,9 +85,7 @@ HEAVY = {
     "starlette": {"data_stack.browse.server"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.recordings"},
-    "tensorflow": {
-        "data_stack.loader.tensorflow",
-    },
+    "tensorflow": {"data_stack.loader.tensorflow"},
     "torch": {
         "data_stack.formats.torch_tensors",
         "data_stack.loader.torch",

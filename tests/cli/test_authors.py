@@ -35,10 +35,7 @@ LOAD = "import data_stack, sys; [print(name, len(split), split[0]) for name, spl
 
 @pytest.mark.parametrize(
     ("kind", "splits"),
-    [
-        ("table", ["all"]),
-        *(pytest.param(kind, ["train", "test"], marks=pytest.mark.full) for kind in ("images", "text")),
-    ],
+    [("table", ["all"]), *(pytest.param(kind, ["train", "test"], marks=pytest.mark.full) for kind in ("images", "text"))],
 )
 def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
     command: Any, tmp_path: Path, kind: str, splits: list[str]

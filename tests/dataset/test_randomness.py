@@ -9,13 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data_stack.dataset.randomness import (
-    KeyedPermutation,
-    derive_generator,
-    hash_array,
-    hash_of,
-    high_product_array,
-)
+from data_stack.dataset.randomness import KeyedPermutation, derive_generator, hash_array, hash_of, high_product_array
 
 KEYS = st.integers(0, 2**64 - 1)
 SIZES = st.integers(1, 80) | st.integers(1, 2**63 - 1) | st.sampled_from([4095, 4096, 4097, 65535, 65536, 65537, 2**31, 2**62])

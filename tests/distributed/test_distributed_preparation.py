@@ -121,11 +121,7 @@ def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(stor
 
 @pytest.mark.parametrize("keep_steps", [True, False])
 def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
-    store: FileStorageConnector,
-    in_turn: tuple[ResourceRecord, ...],
-    log: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    keep_steps: bool,
+    store: FileStorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch, keep_steps: bool
 ) -> None:
     monkeypatch.setenv("SHARDED_FAIL", "7")
     factory = Sharded(store)

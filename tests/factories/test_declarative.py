@@ -18,12 +18,7 @@ from data_stack.dataset.factory import BaseDatasetFactory, HigherOrderDatasetFac
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.preprocessor import PreprocessingHelpers
-from data_stack.exception import (
-    ConfigError,
-    MalformedIdentifierError,
-    PreparationError,
-    ResourceChangedError,
-)
+from data_stack.exception import ConfigError, MalformedIdentifierError, PreparationError, ResourceChangedError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.resource_definition import ResourceDefinition

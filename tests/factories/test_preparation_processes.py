@@ -203,12 +203,7 @@ def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"set_on_class": {"factor": 2}},
-        {"seeds": [1, {"a": 2}]},
-        {"set_on_class": {"splits": ("test", "train")}},
-    ],
+    "changed", [{"set_on_class": {"factor": 2}}, {"seeds": [1, {"a": 2}]}, {"set_on_class": {"splits": ("test", "train")}}]
 )
 def test_attributes_of_class_and_object_count(write: Write, changed: Any) -> None:
     write(made_one=FACTORY.format(imports="", body="pass"))

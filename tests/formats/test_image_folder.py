@@ -111,10 +111,7 @@ def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: 
 
 def test_images_are_written_into_a_folder_for_each_class(tmp_path: Path) -> None:
     jpg = image_bytes(PIXELS[1], "JPEG")
-    samples = [
-        {"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)},
-        {"image": jpg, "class": "cat", "score": 1},
-    ]
+    samples = [{"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)}, {"image": jpg, "class": "cat", "score": 1}]
 
     assert write_image_folder(tmp_path / "out", samples) == 2
 

@@ -277,11 +277,7 @@ def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tm
 
 @pytest.mark.parametrize(("has_configs", "is_listed"), [(False, False), (False, True), (True, False), (True, None)])
 def test_types_of_the_card_that_files_store_otherwise(
-    hub: HubServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    has_configs: bool,
-    is_listed: bool | None,
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_configs: bool, is_listed: bool | None
 ) -> None:
     png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
     text, start = [datasets.Value("string")], [datasets.Value("int32")]

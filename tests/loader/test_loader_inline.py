@@ -15,12 +15,7 @@ import torch
 from layer_laws import Samples, object_column
 from writing import resource_of
 
-from data_stack.dataset.iterator import (
-    Batch,
-    DatasetIteratorIF,
-    InMemoryDatasetIterator,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import Batch, DatasetIteratorIF, InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.records import RecordReader, RecordWriter

@@ -16,11 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loader_batches import InBlocks, numbers_to
 
-from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
-    DatasetIteratorView,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.loader import BlockShuffled, Bucketed, InOrder, Lanes, Loader, Order, Shuffled
 from data_stack.loader.orders import block_lengths

@@ -15,11 +15,7 @@ import pytest
 from loader_batches import BlocksAccess, InBlocks
 from process_harness import run_python, until
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InMemoryDatasetIterator,
-    SampleAccess,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InMemoryDatasetIterator, SampleAccess
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
 from data_stack.loader.workers import ThreadWorkers

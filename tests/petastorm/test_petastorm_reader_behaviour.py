@@ -186,12 +186,7 @@ def test_ngrams_compare_by_their_fields_and_form_sequences_of_rows() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ([], 5, Frames.id),
-        ({0: "id"}, 5, Frames.id),
-        ({0: [Frames.id]}, "abc", Frames.id),
-        ({0: [Frames.id]}, 5, Frames.id, 2),
-    ],
+    [([], 5, Frames.id), ({0: "id"}, 5, Frames.id), ({0: [Frames.id]}, "abc", Frames.id), ({0: [Frames.id]}, 5, Frames.id, 2)],
 )
 def test_ngrams_refuse_what_makes_no_sense(arguments: Any) -> None:
     with pytest.raises(ValueError):

@@ -174,8 +174,7 @@ def test_there_is_an_example_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.full) if name != "Codec" else name for name in sorted(EXAMPLES)],
+    "name", [pytest.param(name, marks=pytest.mark.full) if name != "Codec" else name for name in sorted(EXAMPLES)]
 )
 def test_an_example_keeps_its_contract(tmp_path: Path, name: str) -> None:
     (tmp_path / "test_example.py").write_text(EXAMPLES[name], encoding="utf-8")
@@ -222,10 +221,7 @@ BROKEN_HOOKS = {
     "generator": (hook("storage_connectors", "yield {}"), "returned generator"),
     "not_callable": (hook("storage_connectors", "return {'remote': 1}"), "'remote': 1"),
     "no_scheme": (hook("storage_connectors", "return {'Remote://': print}"), "'Remote://'"),
-    "built_in": (
-        hook("storage_connectors", "return {'remote': print, 'file': print}"),
-        "'file' of data_stack_storage_",
-    ),
+    "built_in": (hook("storage_connectors", "return {'remote': print, 'file': print}"), "'file' of data_stack_storage_"),
     "taken": (hook("storage_connectors", "return {'remote': print, 'able': print}"), "'able' of data_stack_storage_"),
     "engine": (hook("engines", "return {'processes': print}"), "'processes' of data_stack_engines is taken"),
     "encoder": (hook("encoders", "return {'times': dict}"), "'times'"),

@@ -245,10 +245,7 @@ def test_a_lock_file_keeps_the_version(catalogue: Any, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "cal:team/squares",
-            r"No catalogue 'cal' is installed \(did you mean 'calc'\?\); installed are: (.*, )?calc",
-        ),
+        ("cal:team/squares", r"No catalogue 'cal' is installed \(did you mean 'calc'\?\); installed are: (.*, )?calc"),
         ("hf2:x", r"No catalogue 'hf2' is installed \(did you mean 'hf'\?\)"),
         ("calc:team/cubes", r"no calc:team/cubes; there is calc:team/squares"),
     ],

@@ -172,8 +172,7 @@ def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "["],
+    "text", ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "["]
 )
 def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "data_stack.lock"

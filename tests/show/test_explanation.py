@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 from layer_laws import ClientWrapper
 
-from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
-    InformedDatasetIterator,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import CombinedDatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")

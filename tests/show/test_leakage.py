@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InformedDatasetIterator,
-    SequenceDatasetIterator,
-    blocks,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator, blocks
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 from data_stack.reproduce.difference import find_duplicates

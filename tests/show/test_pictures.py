@@ -63,12 +63,7 @@ def test_the_kind_of_a_value_is_that_of_its_hint_where_it_can_be_that(value: Any
 
 @pytest.mark.parametrize(
     "picture",
-    [
-        PHOTO,
-        np.moveaxis(PHOTO, 2, 0),
-        PHOTO.astype(np.float64) / 255,
-        np.dstack([PHOTO, np.full((40, 60, 1), 255, np.uint8)]),
-    ],
+    [PHOTO, np.moveaxis(PHOTO, 2, 0), PHOTO.astype(np.float64) / 255, np.dstack([PHOTO, np.full((40, 60, 1), 255, np.uint8)])],
     ids=["hwc", "chw", "float", "rgba"],
 )
 def test_a_picture_of_any_layout_comes_back_from_png(picture: Any) -> None:

@@ -168,11 +168,7 @@ def test_a_report_has_the_fields_of_the_original_and_shows_the_meta() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "names", "targets", "shown"),
-    [
-        ("label", ("cat", "dog"), ["dog"], None),
-        ("one_hot", (3, 5, 8), np.eye(3)[[1]], "5"),
-        ("label", ("a|b",), [0], "a|b"),
-    ],
+    [("label", ("cat", "dog"), ["dog"], None), ("one_hot", (3, 5, 8), np.eye(3)[[1]], "5"), ("label", ("a|b",), [0], "a|b")],
 )
 def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any, targets: Any, shown: str | None) -> None:
     iterator = InformedDatasetIterator(

@@ -79,10 +79,7 @@ def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
         ) as loader,
     ):  # fmt: skip
         batch = next(iter(loader))
-    with (
-        pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"),
-        converter.make_torch_dataloader(xyz=1),
-    ):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"), converter.make_torch_dataloader(xyz=1):
         pass
 
     assert isinstance(loader, BatchedDataLoader)
@@ -197,15 +194,7 @@ def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(spark: Spa
     assert spark.sql(f"select count(id) from parquet.`{url}`").collect()[0][0] == 10  # a path of ours
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("id", 1.5),
-        ("small", 256),
-        ("image", None),
-        ("more", 1),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [("id", 1.5), ("small", 256), ("image", None), ("more", 1)])
 def test_values_that_would_change_are_refused(name: str, value: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
         dict_to_spark_row(Frames, {**row(1), name: value})

@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InMemoryDatasetIterator,
-    SequenceDatasetIterator,
-    ZippedDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InMemoryDatasetIterator, SequenceDatasetIterator, ZippedDatasetIterator
 from data_stack.loader import Loader
 
 PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash

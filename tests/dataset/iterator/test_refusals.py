@@ -194,18 +194,12 @@ PACKS: list[tuple[Call, str]] = [
     *[
         (partial(of(tokens).pack, 2), message)
         for tokens, message in (
-            (
-                [[1, 2], [3.5, 1.0]],
-                "document 1 must be a one-dimensional array .* of integers; it is 1-dimensional, of float64",
-            ),
+            ([[1, 2], [3.5, 1.0]], "document 1 must be a one-dimensional array .* of integers; it is 1-dimensional, of float64"),
             ([[1], [1, 2], "a text"], "document 2 must be .* it is 'a text'"),
             ([[1], None], "document 1 .* it is None"),
             ([1, 2], "document 0 .* it is 0-dimensional, of int64"),
             ([[[1, 2]], [[3, 4]]], "document 0 .* it is 2-dimensional"),
-            (
-                [np.array([1], "int64"), np.array([1, 1], "uint64")],
-                "of int64 and uint64 have no common integer dtype; map",
-            ),
+            ([np.array([1], "int64"), np.array([1, 1], "uint64")], "of int64 and uint64 have no common integer dtype; map"),
             ([np.array([True, False])], "document 0 .* of bool"),
         )
     ],

@@ -11,11 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorView,
-    InformedDatasetIterator,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorView, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import DatasetOutOfBoundsError
 

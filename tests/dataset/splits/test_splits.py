@@ -20,11 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InformedDatasetIterator,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.contract import Fold
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers

@@ -210,10 +210,7 @@ def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("field", "wrong", "why"),
-    [
-        (Field("x", "int32", (2,)), [1, 2, 3], r"\(2,\).* 3 el"),
-        (Field("x", "uint8", (None,)), [3, 300], "300 does not fit"),
-    ],
+    [(Field("x", "int32", (2,)), [1, 2, 3], r"\(2,\).* 3 el"), (Field("x", "uint8", (None,)), [3, 300], "300 does not fit")],
 )
 def test_a_list_that_does_not_fit_is_reported_with_its_row(field: Field, wrong: list[int], why: str) -> None:
     with pytest.raises(CellError, match=why) as caught:

@@ -17,15 +17,7 @@ from parquet_layouts import write_layout
 from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.formats.parquet import (
-    Field,
-    ParquetDataset,
-    ParquetManifest,
-    ParquetWriter,
-    Schema,
-    generate_metadata,
-    metadata,
-)
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetManifest, ParquetWriter, Schema, generate_metadata, metadata
 from data_stack.formats.parquet.metadata import MANIFEST_KEY, write_metadata
 from data_stack.formats.parquet.selecting import col
 from data_stack.io.folder import folder_of

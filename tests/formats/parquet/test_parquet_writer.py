@@ -16,14 +16,7 @@ from PIL import Image
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import (
-    Field,
-    JpegCodec,
-    ParquetDataset,
-    ParquetWriter,
-    PngCodec,
-    Schema,
-)
+from data_stack.formats.parquet import Field, JpegCodec, ParquetDataset, ParquetWriter, PngCodec, Schema
 from data_stack.testing.iterators import assert_same
 
 

@@ -22,13 +22,7 @@ from process_harness import frozen, run_python
 from s3_server import S3Server
 from sftp_server import PASSWORD, USER, SFTPServer
 
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    ResourceChangedError,
-    StorageError,
-    StorageUnavailableError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, StorageError, StorageUnavailableError
 from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector

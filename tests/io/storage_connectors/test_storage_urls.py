@@ -37,16 +37,7 @@ def test_a_path_or_file_url_names_a_folder(given_url: Any, expected: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "a\0b",
-        "file://",
-        "file:///data?x=1",
-        "file:///a%00b",
-        "memory://shared",
-        "mongodb:/host/db",
-    ],
+    "url", ["", "a\0b", "file://", "file:///data?x=1", "file:///a%00b", "memory://shared", "mongodb:/host/db"]
 )
 def test_what_names_no_store_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
