@@ -10,8 +10,8 @@ TORCH = torch==$$(sed -n 's/^torch==//p' constraints.txt)
 PIP := python -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/$(PIP) $(addprefix -c ,$(CONSTRAINTS))
 
-# Each test file runs in one process, so that its tests share the servers they start. With more processes than cores, some wait
-# while others compute.
+# Each test file runs in one process, so that its tests share the servers they start (tests/support/forked_tests.py). With more
+# processes than cores, some wait while others compute.
 PYTEST = $(BIN)/python -m pytest -q --processes 4 $(PYTEST_OPTIONS)
 
 # The tests start hundreds of interpreters, which would compile the package each time.
@@ -42,7 +42,8 @@ help:  ## list the targets
 quickstart: .venv-quickstart/.installed  ## load a dataset by name, print its report, write quickstart.png
 	.venv-quickstart/bin/python getting_started/quickstart.py
 
-test: lint types unit  ## ruff, mypy --strict and pytest, without Spark and Ray: in minutes, before each commit
+test:  ## ruff, mypy --strict and pytest, without Spark and Ray: in minutes, before each commit
+	@$(MAKE) --no-print-directory --jobs 3 lint types unit
 
 # A part that was green on the same commit is not run again, so that an interrupted run goes on; `make -k` goes on after a failure.
 # PART chooses the parts that begin so. A failure is repeated by SEED, which the run prints.

@@ -31,8 +31,8 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
         for tests in begun:
             fork = _Fork()
             if not fork.pid:
-                for other in running:
-                    other.told.close()  # so that whoever tells this process ends with it
+                for each in (*running, fork):
+                    each.told.close()  # so that whoever tells this process ends with it
                 read = iter(partial(os.read, numbers, 4), b"")
                 groups_read = itertools.chain.from_iterable(groups[int.from_bytes(number, "little")] for number in read)
                 return _work(session, itertools.chain(tests, groups_read), fork.telling)
