@@ -25,7 +25,7 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
     numbers, written = os.pipe()  # whoever reads the number of a group runs it
     os.write(written, b"".join(number.to_bytes(4, "little") for number in range(len(groups))))
     os.close(written)
-    running: list[_Fork] = []
+    running, n_told = list[_Fork](), 0
     begun: list[Sequence[int]] = [()] * n_processes
     while begun or running:
         for tests in begun:
@@ -43,12 +43,14 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
             status = fork.status()  # if it has ended, all that it told is there
             for test, reports in fork.reports():
                 _log(session, test, reports)
+                n_told += 1
             if status is not None:
                 running.remove(fork)
-                if fork.at is not None:
-                    _log_death(session, fork.at, status)
-                    group = next(group for group in groups if fork.at in group)
-                    begun.append(group[group.index(fork.at) + 1 :])
+                if fork.at:
+                    test, following = fork.at
+                    _log_death(session, test, status)
+                    n_told += 1
+                    begun += [group[group.index(following) :] for group in groups if following in group]
                 elif status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
                     raise RuntimeError(f"a process ended behind its tests with status {status}")
         if session.shouldfail:
@@ -56,14 +58,16 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
                 os.kill(fork.pid, signal.SIGINT)
                 os.waitpid(fork.pid, 0)
             raise session.Failed(session.shouldfail)
+    if n_told < len(session.items):
+        raise RuntimeError(f"{len(session.items) - n_told} tests were lost: a process ended between them")
     return None
 
 
 class _Fork:
-    """A fork of this process, and the number of the test that it is at."""
+    """A fork of this process, and the numbers of the test that it is at and of the one that follows there."""
 
     def __init__(self) -> None:
-        self.at: int | None = None
+        self.at: tuple[int, int | None] | None = None
         self.told, self.telling = Pipe(duplex=False)
         self.pid = os.fork()
         if self.pid:
@@ -78,12 +82,14 @@ class _Fork:
         """What it told since the last call: tests that ended."""
         while self.told.poll():
             try:
-                self.at, reports = self.told.recv()
+                told = self.told.recv()
             except EOFError:
                 return
-            if reports:
-                yield self.at, reports
+            if self.at and isinstance(told, list):
+                yield self.at[0], told
                 self.at = None
+            else:
+                self.at = told
 
 
 def _log(session: pytest.Session, test: int, reports: Sequence[Any]) -> None:
@@ -116,10 +122,10 @@ def _work(session: pytest.Session, tests: Iterator[int], telling: Connection[Any
     test = next(tests, None)
     while test is not None and not session.shouldfail and not session.shouldstop:
         following = next(tests, None)
-        telling.send((test, None))
+        telling.send((test, following))
         next_item = None if following is None else session.items[following]
         config.hook.pytest_runtest_protocol(item=session.items[test], nextitem=next_item)
-        telling.send((test, made.reports))
+        telling.send(made.reports)
         made.reports = []
         test = following
 

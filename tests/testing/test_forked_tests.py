@@ -10,7 +10,7 @@ LOOP = """
 from forked_tests import run_in_forks
 
 def pytest_runtestloop(session):
-    run_in_forks(session, [[0, 1, 2], [3], [4]], 2)
+    run_in_forks(session, [[3], [0, 1, 2], [4], [5]], 2)
     return True
 """
 TESTS = """
@@ -26,6 +26,7 @@ def test_dies(): os.kill(os.getpid(), 9)
 def test_goes_on(server): pass
 def test_fails(): print("looked"); assert 1 == 2
 def test_leaves(): os._exit(0)
+def test_goes_on_too(): pass
 """
 
 
@@ -37,7 +38,7 @@ def test_what_fails_or_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None
         output, errors = running.communicate()
 
     assert (running.returncode, errors) == (1, "")
-    assert "3 failed, 2 passed, 1 error" in output
+    assert "3 failed, 3 passed, 1 error" in output
     assert "test_dies" in output
     for told in ("ended with status -9", "ended with status 0", "looked", "assert 1 == 2", "RuntimeError: it does not stop"):
         assert told in output, output
