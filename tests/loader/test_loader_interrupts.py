@@ -16,12 +16,12 @@ import numpy as np
 from data_stack import Loader, SequenceDatasetIterator
 
 def slow(sample):
-    time.sleep(0.02)
+    time.sleep(0.2)  # so that Ctrl-C comes in here
     return sample
 
 def train():
     numbers = SequenceDatasetIterator([np.arange(100_000)]).map(slow)
-    loader = Loader(numbers, 5, worker_kind=sys.argv[1], workers=None if sys.argv[1] in ("auto", "inline") else 2)
+    loader = Loader(numbers, 1, worker_kind=sys.argv[1], workers=None if sys.argv[1] in ("auto", "inline") else 2)
     for batch in loader:
         print("batch", flush=True)
 
