@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from process_harness import run_python
 
 import data_stack
@@ -336,13 +335,6 @@ def test_light_modules_import_no_heavy_package() -> None:
 
     # msgpack takes a millisecond, and comes with the package
     assert set(modules) & {*HEAVY, "scipy", "IPython"} - {"msgpack"} == set()
-
-
-def test_the_public_names_are_sorted_and_listed_by_dir() -> None:
-    assert data_stack.__all__ == sorted(data_stack.__all__)
-    assert {*data_stack.__all__, "exception", "formats"} <= set(dir(data_stack))
-    with pytest.raises(AttributeError, match="module 'data_stack' has no attribute 'laod'"):
-        data_stack.laod  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_importing_data_stack_imports_nothing_else() -> None:

@@ -64,8 +64,9 @@ def test_no_module_runs_code_from_data_or_asserts() -> None:
         assert unsafe_calls(ast.parse(module.read_text(encoding="utf-8"))) == BETWEEN_OWN_PROCESSES.get(module, []), module
 
 
-def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
+def test_no_tracked_file_names_a_machine_a_registry_or_another_package() -> None:
     words = ["/wo" + "rk/", "/ro" + "ot/", "/fa" + "rm/", "pypi" + ".org", "pythonhosted" + ".org", "registry.npm" + "js.org"]
+    words += [f"pip install {quote}data" + "stack" for quote in ("", '"', "'")]  # the original, by the name of ours
     skipped = (".venv", ".git", "build", "__pycache__", "node_modules")
     texts = []
     for folder, names, files in os.walk(ROOT):
@@ -78,27 +79,6 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
     assert [
         (path.name, word) for path in texts for word in words if word in path.read_text(encoding="utf-8", errors="replace")
     ] == []
-
-
-TEXTS = sorted(
-    path
-    for pattern in ("*.md", "docs/**/*.md", "getting_started/*", "data_stack/**/*.py", "plugins/**/*.py", "plugins/**/*.md")
-    for path in [*ROOT.glob(pattern), *ROOT.glob(f"benchmarks/{pattern}")]
-    if path.is_file() and "build" not in path.parts and ".venv" not in path.parts
-)
-
-
-def test_nothing_tells_to_install_the_original_by_the_name_of_ours() -> None:
-    wrong = re.compile(r"""((?<!un)install|--upgrade)\s+(-\S+\s+)*["']?datastack\b""")
-
-    told = {
-        str(path.relative_to(ROOT)): wrong.findall(path.read_text(encoding="utf-8"))
-        for path in TEXTS
-        if wrong.search(path.read_text(encoding="utf-8"))
-    }
-
-    assert len(TEXTS) > 400
-    assert told == {}
 
 
 def test_every_file_that_the_architecture_page_names_is_there() -> None:

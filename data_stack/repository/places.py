@@ -199,8 +199,7 @@ def find_in_store(name: str, storage: Any) -> Place | None:
         found = find_places(place)
     except DataStackError:  # no place has such a name, the store is away, or nothing is there
         return None
-    is_found = {kind for _, kind in found.values()} <= {"records", "parquet"}
-    return Place(name, place) if is_found else None
+    return Place(name, place) if {kind for _, kind in found.values()} <= {"records", "parquet"} else None
 
 
 def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Location, str]]:

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
@@ -174,6 +175,22 @@ def test_times_become_types_of_parquet(tmp_path: Path) -> None:
     assert list(map(sample_digest, data_stack.load(str(tmp_path / "d")))) == list(map(sample_digest, iterator))
 
 
+def test_columns_with_missing_values_are_of_parquets_own_types(tmp_path: Path) -> None:
+    cells: dict[str, Any] = {"b": [True], "x": [0.5], "s": ["a"], "y": [b"x"], "d": [Decimal("1.10")], "l": [[1, 2]]}
+    cells |= {"i": pa.array([3], pa.int8()), "t": pa.array([3], pa.timestamp("us", "UTC"))}
+    table = pa.concat_tables([pa.table(cells).take([0, None, *[0] * 98]), pa.table(cells)])
+    iterator = data_stack.from_arrow(table)
+
+    convert(iterator, tmp_path / "a", target_format="parquet")
+    convert(tmp_path / "a", tmp_path / "b", target_format="parquet")
+    convert(SequenceDatasetIterator([[b"x", None], [np.ones(2), None]]), tmp_path / "c")
+
+    schemas = [pq.read_schema(tmp_path / folder / "part-000000.parquet") for folder in "ab"]
+    assert [schema.types for schema in schemas] == [table.schema.types] * 2
+    assert list(map(sample_digest, data_stack.load(str(tmp_path / "b")))) == list(map(sample_digest, iterator))
+    assert samples(tmp_path / "c")[1] == sample_digest({"column_0": None, "column_1": None})
+
+
 # ------------------------------------------------------------------ other sources
 
 
@@ -198,7 +215,10 @@ def test_tuples_get_the_names_that_their_meta_gives_them(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [([object(), object()], "holds a object, which no format stores"), ([b"x", 1], "values of several types .bytes, i64")],
+    [
+        ([object(), object()], "holds a object, which no format stores"),
+        ([b"x", 1, None], "values of several types .bytes, i64, json"),
+    ],
 )
 def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

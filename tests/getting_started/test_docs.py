@@ -160,8 +160,9 @@ def test_versions_lie_side_by_side_and_a_broken_link_is_named(tmp_path: Path) ->
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 def test_the_site_is_built_without_a_warning_or_a_broken_link(tmp_path: Path) -> None:
-    _, errors = run_python(ROOT / "tools" / "build_docs.py", tmp_path, timeout_seconds=280)
+    _, errors = run_python(ROOT / "tools" / "build_docs.py", tmp_path, timeout_seconds=840)
 
     assert errors == ""
     (site,) = (page.parent for page in tmp_path.glob("html/*/index.html"))

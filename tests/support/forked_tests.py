@@ -85,6 +85,8 @@ class _Fork:
                 told = self.told.recv()
             except EOFError:
                 return
+            if isinstance(told, str):
+                raise RuntimeError(f"in a process of tests: {told}")
             if self.at and isinstance(told, list):
                 yield self.at[0], told
                 self.at = None
@@ -118,22 +120,25 @@ def _work(session: pytest.Session, tests: Iterator[int], telling: Connection[Any
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     capture.stop_global_capturing()  # into files that all forks would share
     capture.start_global_capturing()
-    config.pluginmanager.register(made := _Reports(config))
+    config.pluginmanager.register(teller := _Teller(config, telling))
     test = next(tests, None)
     while test is not None and not session.shouldfail and not session.shouldstop:
         following = next(tests, None)
         telling.send((test, following))
         next_item = None if following is None else session.items[following]
         config.hook.pytest_runtest_protocol(item=session.items[test], nextitem=next_item)
-        telling.send(made.reports)
-        made.reports = []
+        telling.send(teller.reports)
+        teller.reports.clear()
         test = following
 
 
-class _Reports:
-    def __init__(self, config: pytest.Config) -> None:
+class _Teller:
+    def __init__(self, config: pytest.Config, telling: Connection[Any, Any]) -> None:
         self.reports: list[Any] = []
-        self._config = config
+        self._config, self._telling = config, telling
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        self._telling.send(str(excrepr))

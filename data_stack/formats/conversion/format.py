@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
@@ -73,6 +74,10 @@ class Source:
                 columns = access_to(iterator).columns([self.keys[name] for name in chosen], positions)
                 found.update(zip(chosen, columns, strict=True))
         return found
+
+    def declaration(self, name: str) -> DeclaredColumn:
+        """What the schema of the samples says of a column."""
+        return (access_to(self.values).declare_columns() or {}).get(str(self.keys[name]), DeclaredColumn())
 
     def select_columns(self, columns: Mapping[str, str] | None) -> Source:
         """Select columns and rename them to the keys of ``columns``.
@@ -156,7 +161,7 @@ class ConvertibleFormat(Format, ABC):
         if shardlen is not None and not self.has_shards:
             raise ConfigError(f"{self.name} has no shards; leave shardlen out, or choose records, parquet or webdataset")
         for name, column in source.schema.items():
-            if column.type == "decimal":
+            if column.type == "decimal" and self.name != "parquet":
                 raise ConfigError(f"column {name!r} holds Decimals, which only Parquet stores; leave it out: --columns …")
             if column.is_sequence and self.name != "records":
                 raise ConfigError(f"column {name!r} holds sequences, which only records store; leave it out: --columns …")
@@ -270,6 +275,8 @@ def infer_column(values: Sequence[Any], name: str) -> Column:
     if len(types) > 1:
         if types <= {"json", "utf8", "i64", "array", "u64"} and not any(isinstance(value, np.ndarray) for value in values):
             return Column("json")
+        if len(types - {"json"}) == 1:
+            return Column("decimal" if "decimal" in types else "tree")
         raise ConfigError(f"column {name!r} holds values of several types ({', '.join(sorted(types))}); leave it out")
     return Column(types.pop() if types else "json")
 
@@ -291,6 +298,8 @@ def _type_of(value: Any, name: str) -> str:
         if dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
             raise ConfigError(f"column {name!r} is of dtype {dtype}, whose size differs between machines; map it to float64")
         return "array" if dtype.kind in "biufc" else "npy"
+    if isinstance(value, Decimal):
+        return "decimal"
     if value is None or isinstance(value, (list, tuple, dict)):
         return "tree" if _holds_arrays(value) else "json"
     raise ConfigError(f"column {name!r} holds a {type(value).__qualname__}, which no format stores; map it, or leave it out")

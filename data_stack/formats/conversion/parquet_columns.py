@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.codecs.codec import Codec, Column, media_types
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.format import Source, column_of_dtype, infer_column, plain_type, spread
 from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
@@ -51,8 +51,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
         column = infer_column(values, field.name) if values else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
-        is_of_json = not field.shape and field.dtype.kind in "biuU"
-        return Column("json" if is_of_json else "tree")  # floats may be NaN
+        return Column("json" if not field.shape and field.dtype.kind in "biuU" else "tree")  # floats may be NaN
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)
     return column_of_dtype(field.dtype, field.shape)
@@ -94,12 +93,13 @@ def parquet_schema(name: str, source: Source) -> Schema:
 
 def _field(name: str, column: Column, source: Source) -> Field:
     kind = plain_type(column.type)
+    declared = source.declaration(name)
+    if (declared.is_nullable or declared.shape == ()) and (own := _own_field(name, declared)):
+        return own
     if kind in ("i64", "u64", "int"):
         return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
-    if kind == "utf8":
-        return Field(name, np.str_)
-    if kind == "bytes":
-        return Field(name, np.bytes_)
+    if kind in ("utf8", "bytes"):
+        return Field(name, np.str_ if kind == "utf8" else np.bytes_)
     dtype, shape = column.dtype, column.shape
     if kind in ("array", "npy") and (dtype is None or shape is None) and len(source):
         arrays = [np.asarray(value) for value in source.read(spread(len(source)), [name])[name]]
@@ -111,16 +111,21 @@ def _field(name: str, column: Column, source: Source) -> Field:
     if dtype is not None and shape is not None:
         if kind == "array":
             return Field(name, dtype, shape, NdarrayCodec() if dtype.kind == "c" else None)
-        if kind == "npy" and dtype.kind in "mM" and len(shape) < 2:
-            with contextlib.suppress(ConfigError):  # Parquet has no such unit
-                codec = ListCodec if shape else ScalarCodec
-                return Field(name, dtype, shape, codec(_known_type(name, source), nulls="nan"), nullable=True)
+        times = DeclaredColumn(str(dtype), shape, False, declared.origin)
+        if kind == "npy" and dtype.kind in "mM" and (own := _own_field(name, times)):
+            return own
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)
 
 
-def _known_type(name: str, source: Source) -> str | None:
-    """The type of a column by the schema of its source, which knows times of day from durations; None without one."""
-    declared = (access_to(source.values).declare_columns() or {}).get(str(source.keys[name]))
-    origin = None if declared is None else declared.origin
+def _own_field(name: str, declared: DeclaredColumn) -> Field | None:
+    """A field of Parquet's own types, with null for NaT; None without dtype or shape, or if Parquet has no such type."""
+    dtype, shape, is_nullable, origin = declared
+    if dtype in (None, "object") or shape is None:
+        return None
     type_ = getattr(getattr(origin, "field", None), "type", origin)  # a table has fields, Parquet types
-    return None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)
+    known = None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)  # time of day or duration
+    is_time = dtype.startswith(("datetime64", "timedelta64"))
+    with contextlib.suppress(ConfigError):
+        codec = (ListCodec if shape else ScalarCodec)(known, nulls="nan" if is_time and not is_nullable else "none")
+        return Field(name, dtype, shape, codec, nullable=is_nullable or is_time)
+    return None

@@ -31,13 +31,7 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import MAX_ROWS, CellBatch, Cells, column_values
-from data_stack.formats.parquet.writer_part import (
-    COMPRESSIONS,
-    PROGRESS_NOTE,
-    FileFormat,
-    WriterPart,
-    clear_progress,
-)
+from data_stack.formats.parquet.writer_part import COMPRESSIONS, PROGRESS_NOTE, FileFormat, WriterPart, clear_progress
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.work import with_bar
 from data_stack.util.suggestions import did_you_mean

@@ -132,12 +132,7 @@ class CacheFolder:
                     found |= make(own)
         return found
 
-    def share_one(
-        self,
-        key: str,
-        find: Callable[[], _Result | None],
-        make: Callable[[], _Result],
-    ) -> _Result:
+    def share_one(self, key: str, find: Callable[[], _Result | None], make: Callable[[], _Result]) -> _Result:
         """As :meth:`share` for a single result, of which ``find`` returns None if it is missing."""
 
         def find_it(numbers: Sequence[int]) -> dict[int, _Result]:

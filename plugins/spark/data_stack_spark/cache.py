@@ -29,7 +29,6 @@ _NAME: Final = re.compile(r"data-stack-converter-[0-9a-f]{16}")
 _handler: Callable[[str], Any] | None = None
 _written: list[WrittenFrame] = []
 _lock = threading.Lock()
-_pid = os.getpid()
 
 
 def register_delete_dir_handler(handler: Callable[[str], Any] | None) -> None:
@@ -50,6 +49,7 @@ class WrittenFrame:
         url: URL of the folder.
         files: names of the Parquet files in it.
         n_rows: number of rows.
+        pid: number of the process that wrote it.
     """
 
     frame: DataFrame
@@ -57,6 +57,7 @@ class WrittenFrame:
     url: str
     files: tuple[str, ...]
     n_rows: int
+    pid: int
 
 
 def write_once(frame: DataFrame, parent: str, options: tuple[Any, ...], write: Callable[[str], None]) -> WrittenFrame:
@@ -85,7 +86,7 @@ def write_once(frame: DataFrame, parent: str, options: tuple[Any, ...], write: C
         except BaseException:
             _remove_tree(url)
             raise
-        _written.append(WrittenFrame(frame, key, url, files, n_rows))
+        _written.append(WrittenFrame(frame, key, url, files, n_rows, os.getpid()))
         return _written[-1]
 
 
@@ -149,7 +150,7 @@ def _remove_tree(url: str) -> None:
 
 def delete_at_exit() -> None:
     """Delete the folders that this process wrote; called when it ends."""
-    for known in list(_written) if os.getpid() == _pid else ():  # a fork does not delete files of its parent
+    for known in [each for each in _written if each.pid == os.getpid()]:  # a fork does not delete files of its parent
         try:
             delete_folder(known.url)
         except Exception as error:  # noqa: BLE001  # a handler may raise anything; delete the other folders anyway
