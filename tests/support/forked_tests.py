@@ -38,7 +38,7 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
                 return _work(session, itertools.chain(tests, groups_read), fork.telling)
             running.append(fork)
         begun = []
-        wait([each for fork in running for each in (fork.told, fork.end)])
+        wait([fork.told for fork in running if not fork.told.closed], 0.1)  # its children may hold the pipe of one that died
         for fork in list(running):
             status = fork.status()  # if it has ended, all that it told is there
             for test, reports in fork.reports():
@@ -72,18 +72,19 @@ class _Fork:
         self.pid = os.fork()
         if self.pid:
             self.telling.close()
-            self.end = os.pidfd_open(self.pid)
 
     def status(self) -> int | None:
         """Its exit status; None while it runs."""
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]) if wait([self.end], 0) else None
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
 
     def reports(self) -> Iterator[tuple[int, list[Any]]]:
         """What it told since the last call: tests that ended."""
-        while self.told.poll():
+        while not self.told.closed and self.told.poll():
             try:
                 told = self.told.recv()
             except EOFError:
+                self.told.close()
                 return
             if isinstance(told, str):
                 raise RuntimeError(f"in a process of tests: {told}")
