@@ -176,17 +176,18 @@ def test_times_become_types_of_parquet(tmp_path: Path) -> None:
 
 
 def test_columns_with_missing_values_are_of_parquets_own_types(tmp_path: Path) -> None:
-    cells: dict[str, Any] = {"b": [True], "x": [0.5], "s": ["a"], "y": [b"x"], "d": [Decimal("1.10")], "l": [[1, 2]]}
-    cells |= {"i": pa.array([3], pa.int8()), "t": pa.array([3], pa.timestamp("us", "UTC"))}
-    table = pa.concat_tables([pa.table(cells).take([0, None, *[0] * 98]), pa.table(cells)])
+    row = {"b": True, "s": "a", "y": b"x", "d": Decimal("1.10"), "l": [1, 2], "w": ["a"], "n": {"a": [[1]], "b": 0.5}}
+    cells = pa.array([3, None, *[4] * 98])
+    table = pa.Table.from_pylist([row, {}, *[row] * 98]).append_column("i", cells.cast(pa.int8()))
+    table = table.append_column("t", cells.cast(pa.timestamp("us", "UTC")))
     iterator = data_stack.from_arrow(table)
 
     convert(iterator, tmp_path / "a", target_format="parquet")
     convert(tmp_path / "a", tmp_path / "b", target_format="parquet")
     convert(SequenceDatasetIterator([[b"x", None], [np.ones(2), None]]), tmp_path / "c")
 
-    schemas = [pq.read_schema(tmp_path / folder / "part-000000.parquet") for folder in "ab"]
-    assert [schema.types for schema in schemas] == [table.schema.types] * 2
+    of_a, of_b = (pq.read_schema(tmp_path / folder / "part-000000.parquet").types for folder in "ab")
+    assert of_a == of_b == table.schema.types
     assert list(map(sample_digest, data_stack.load(str(tmp_path / "b")))) == list(map(sample_digest, iterator))
     assert samples(tmp_path / "c")[1] == sample_digest({"column_0": None, "column_1": None})
 

@@ -39,6 +39,5 @@ def test_what_fails_or_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None
 
     assert (running.returncode, errors) == (1, "")
     assert "3 failed, 3 passed, 1 error" in output
-    assert "test_dies" in output
-    for told in ("ended with status -9", "ended with status 0", "looked", "assert 1 == 2", "RuntimeError: it does not stop"):
+    for told in ("test_dies", "status -9", "status 0", "looked", "assert 1 == 2", "RuntimeError: it does not stop"):
         assert told in output, output

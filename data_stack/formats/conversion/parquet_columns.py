@@ -94,7 +94,7 @@ def parquet_schema(name: str, source: Source) -> Schema:
 def _field(name: str, column: Column, source: Source) -> Field:
     kind = plain_type(column.type)
     declared = source.declaration(name)
-    if (declared.is_nullable or declared.shape == ()) and (own := _own_field(name, declared)):
+    if (declared.dtype != "object" or kind in _MAY_BE_NONE) and (own := _own_field(name, declared)):
         return own
     if kind in ("i64", "u64", "int"):
         return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
@@ -111,8 +111,7 @@ def _field(name: str, column: Column, source: Source) -> Field:
     if dtype is not None and shape is not None:
         if kind == "array":
             return Field(name, dtype, shape, NdarrayCodec() if dtype.kind == "c" else None)
-        times = DeclaredColumn(str(dtype), shape, False, declared.origin)
-        if kind == "npy" and dtype.kind in "mM" and (own := _own_field(name, times)):
+        if kind == "npy" and dtype.kind in "mM" and (own := _own_field(name, DeclaredColumn(str(dtype), shape))):
             return own
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)
 
@@ -120,12 +119,14 @@ def _field(name: str, column: Column, source: Source) -> Field:
 def _own_field(name: str, declared: DeclaredColumn) -> Field | None:
     """A field of Parquet's own types, with null for NaT; None without dtype or shape, or if Parquet has no such type."""
     dtype, shape, is_nullable, origin = declared
-    if dtype in (None, "object") or shape is None:
+    if dtype is None or shape is None:
         return None
     type_ = getattr(getattr(origin, "field", None), "type", origin)  # a table has fields, Parquet types
     known = None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)  # time of day or duration
     is_time = dtype.startswith(("datetime64", "timedelta64"))
     with contextlib.suppress(ConfigError):
+        if dtype == "object":
+            return Field(name, dtype, shape, NestedCodec(type_), nullable=True)
         codec = (ListCodec if shape else ScalarCodec)(known, nulls="nan" if is_time and not is_nullable else "none")
         return Field(name, dtype, shape, codec, nullable=is_nullable or is_time)
     return None

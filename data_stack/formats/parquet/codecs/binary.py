@@ -126,8 +126,7 @@ def as_binary(cells: pa.Array) -> pa.Array:
         raise ValueError(f"expected bytes, the column has type {type_}")
     if type_ == pa.string_view():  # pyarrow converts it to text only
         cells = cells.cast(pa.large_string())
-    is_small = type_ in (pa.binary(), pa.string(), pa.null())
-    return cells.cast(pa.binary() if is_small else pa.large_binary())
+    return cells.cast(pa.binary() if type_ in (pa.binary(), pa.string(), pa.null()) else pa.large_binary())
 
 
 def _cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
