@@ -161,8 +161,8 @@ class ConvertibleFormat(Format, ABC):
         if shardlen is not None and not self.has_shards:
             raise ConfigError(f"{self.name} has no shards; leave shardlen out, or choose records, parquet or webdataset")
         for name, column in source.schema.items():
-            if column.type == "decimal" and self.name != "parquet":
-                raise ConfigError(f"column {name!r} holds Decimals, which only Parquet stores; leave it out: --columns …")
+            if column.type == "decimal" and (self.name != "parquet" or source.declaration(name).dtype != "Decimal"):
+                raise ConfigError(f"column {name!r} holds Decimals; Parquet stores those of tables; leave it out: --columns …")
             if column.is_sequence and self.name != "records":
                 raise ConfigError(f"column {name!r} holds sequences, which only records store; leave it out: --columns …")
 
