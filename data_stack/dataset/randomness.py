@@ -37,8 +37,7 @@ _GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(0x9E3779B97F4A7C15), np.uint64(_MIX_
 def derive_seed(*parts: SupportsIndex | str) -> int:
     """64 bits that depend on all ``parts`` and their order, and look random: the start of their SHA-256."""
     texts = [part if isinstance(part, str) else str(operator.index(part)) for part in parts]
-    digest = hashlib.sha256("\0".join(texts).encode()).digest()
-    return int.from_bytes(digest[:8], "little")
+    return int.from_bytes(hashlib.sha256("\0".join(texts).encode()).digest()[:8], "little")
 
 
 def derive_generator(seed: int, index: int = 0) -> np.random.Generator:

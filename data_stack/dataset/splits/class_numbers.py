@@ -69,8 +69,7 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
 
 def group_positions(numbers: _Integers) -> _Integers:
     """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
-    dtype = np.int32 if len(numbers) <= 2**31 else np.int64
-    return np.argsort(numbers, kind="stable").astype(dtype, copy=False)
+    return np.argsort(numbers, kind="stable").astype(np.int32 if len(numbers) <= 2**31 else np.int64, copy=False)
 
 
 def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
@@ -75,9 +76,11 @@ class Source:
                 found.update(zip(chosen, columns, strict=True))
         return found
 
-    def declaration(self, name: str) -> DeclaredColumn:
-        """What the schema of the samples says of a column."""
-        return (access_to(self.values).declare_columns() or {}).get(str(self.keys[name]), DeclaredColumn())
+    @cached_property
+    def declared(self) -> dict[str, DeclaredColumn]:
+        """What the schema of the samples says of each column."""
+        known = access_to(self.values).declare_columns() or {}
+        return {name: known.get(str(key), DeclaredColumn()) for name, key in self.keys.items()}
 
     def select_columns(self, columns: Mapping[str, str] | None) -> Source:
         """Select columns and rename them to the keys of ``columns``.
@@ -161,7 +164,7 @@ class ConvertibleFormat(Format, ABC):
         if shardlen is not None and not self.has_shards:
             raise ConfigError(f"{self.name} has no shards; leave shardlen out, or choose records, parquet or webdataset")
         for name, column in source.schema.items():
-            if column.type == "decimal" and (self.name != "parquet" or source.declaration(name).dtype != "Decimal"):
+            if column.type == "decimal" and (self.name != "parquet" or source.declared[name].dtype != "Decimal"):
                 raise ConfigError(f"column {name!r} holds Decimals; Parquet stores those of tables; leave it out: --columns …")
             if column.is_sequence and self.name != "records":
                 raise ConfigError(f"column {name!r} holds sequences, which only records store; leave it out: --columns …")
@@ -226,9 +229,8 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
         ConfigError: it has neither samples nor known columns, or a column holds values that no format stores.
     """
     name = getattr(getattr(iterator, "dataset_meta", None), "identifier", None) or repr(iterator)
-    access = access_to(iterator)
     samples = iterator.__getitems__(spread(len(iterator)))
-    first: Any = samples[0] if samples else access.batch(np.empty(0, np.intp))
+    first: Any = samples[0] if samples else access_to(iterator).batch(np.empty(0, np.intp))
     if not samples and not list_columns(first):
         raise ConfigError(f"{name} has no samples, and its columns are unknown")
     keys: dict[str, ColumnKey]
@@ -239,8 +241,8 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     else:
         raise ConfigError(f"samples of {name} are bare values; name them: .map(lambda value: {{'x': value}})")
     if not samples:
-        declared = access.declare_columns() or {}
-        schema = {column: _column_without_values(first[key], declared.get(str(key))) for column, key in keys.items()}
+        declared = Source(name, iterator, {}, keys).declared
+        schema = {column: _column_without_values(first[key], declared[column]) for column, key in keys.items()}
         return Source(name, iterator, schema, keys)
     try:
         columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
@@ -249,9 +251,9 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     return Source(name, iterator, {column: infer_column(values, column) for column, values in columns.items()}, keys)
 
 
-def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn | None) -> Column:
+def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn) -> Column:
     """The column of an empty batch; of objects, the one that a schema declares, or JSON."""
-    if rows.dtype != object or declared is None or declared.dtype in (None, "object"):
+    if rows.dtype != object or declared.dtype in (None, "object"):
         return Column("json") if rows.dtype == object else column_of_dtype(rows.dtype, rows.shape[1:])
     if declared.dtype == "Decimal":
         return Column("decimal")

@@ -93,7 +93,7 @@ def parquet_schema(name: str, source: Source) -> Schema:
 
 def _field(name: str, column: Column, source: Source) -> Field:
     kind = plain_type(column.type)
-    declared = source.declaration(name)
+    declared = source.declared[name]
     if (declared.dtype != "object" or kind in _MAY_BE_NONE) and (own := _own_field(name, declared)):
         return own
     if kind in ("i64", "u64", "int"):
