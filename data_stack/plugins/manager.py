@@ -58,7 +58,7 @@ def check_dataset_class(value: object) -> type[Any]:
 
 
 def _modified_ns(folder: str) -> int:
-    """The time of the last change of a folder's list of files, in ns since 1970; 0 if there is no such folder."""
+    """When a file was last added to a folder or removed from it, in ns since 1970; 0 if there is no such folder."""
     with contextlib.suppress(OSError):
         return os.stat(folder or ".").st_mtime_ns
     return 0

@@ -255,9 +255,8 @@ def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn) -> 
     """The column of an empty batch; of objects, the one that a schema declares, or JSON."""
     if rows.dtype != object or declared.dtype in (None, "object"):
         return Column("json") if rows.dtype == object else column_of_dtype(rows.dtype, rows.shape[1:])
-    if declared.dtype == "Decimal":
-        return Column("decimal")
-    return column_of_dtype(np.dtype(declared.dtype), (None,) if declared.shape is None else declared.shape)
+    shape = (None,) if declared.shape is None else declared.shape
+    return Column("decimal") if declared.dtype == "Decimal" else column_of_dtype(np.dtype(declared.dtype), shape)
 
 
 def name_of_position(iterator: Any, position: int) -> str:

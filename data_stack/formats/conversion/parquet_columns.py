@@ -94,7 +94,8 @@ def parquet_schema(name: str, source: Source) -> Schema:
 def _field(name: str, column: Column, source: Source) -> Field:
     kind = plain_type(column.type)
     declared = source.declared[name]
-    if (declared.dtype != "object" or kind in _MAY_BE_NONE) and (own := _own_field(name, declared)):
+    is_value = kind in _MAY_BE_NONE or (declared.dtype != "object" and kind not in media_types())  # not the bytes of a file
+    if is_value and (own := _own_field(name, declared)):
         return own
     if kind in ("i64", "u64", "int"):
         return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
@@ -121,12 +122,13 @@ def _own_field(name: str, declared: DeclaredColumn) -> Field | None:
     dtype, shape, is_nullable, origin = declared
     if dtype is None or shape is None:
         return None
-    type_ = getattr(getattr(origin, "field", None), "type", origin)  # a table has fields, Parquet types
-    known = None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)  # time of day or duration
-    is_time = dtype.startswith(("datetime64", "timedelta64"))
+    # The type tells times of day from durations. A table has fields, Parquet types.
+    type_ = getattr(getattr(origin, "field", None), "type", origin)
+    known = None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)
+    has_nat = not is_nullable and dtype.startswith(("datetime64", "timedelta64"))
     with contextlib.suppress(ConfigError):
         if dtype == "object":
             return Field(name, dtype, shape, NestedCodec(type_), nullable=True)
-        codec = (ListCodec if shape else ScalarCodec)(known, nulls="nan" if is_time and not is_nullable else "none")
-        return Field(name, dtype, shape, codec, nullable=is_nullable or is_time)
+        codec = (ListCodec if shape else ScalarCodec)(known, nulls="nan" if has_nat else "none")
+        return Field(name, dtype, shape, codec, nullable=is_nullable or has_nat)
     return None
