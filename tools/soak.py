@@ -43,7 +43,7 @@ import numpy as np
 from fault_stores import FileStores, MongoDBStores, S3Stores, StoreKind
 from faulty_tcp_proxy import FaultyTCPProxy
 from mongodb_server import MongoDBServer, folder_in_memory
-from process_census import children, own_bytes
+from process_census import children
 from process_harness import frozen
 from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from small_disk import tmpfs, why_no_mounts
@@ -65,7 +65,7 @@ HANG_SECONDS = 150.0  # longer than any lease or timeout
 SETTLE_SECONDS = 12.0  # a request of a killed process may wait in a frozen server; a lease that was not returned ends
 GRACE_SECONDS = 60.0  # while others read
 #: How much more there may be at the last look than at half time: memory in bytes; each lasting process may have started its fork
-#: server, which is one child and its descriptors. In the first half, a process copies what it shared with the one it comes from.
+#: server, which is one child and its descriptors.
 MAX_GROWTH = {"memory": 24 << 20, "descriptors": 4, "threads": 3, "children": 1, "processes": 5}
 
 
@@ -192,7 +192,10 @@ class Worker:
     def sizes(self) -> dict[str, int]:
         pid = self.process.pid or 0
         threads, descriptors = (len(os.listdir(f"/proc/{pid}/{each}")) for each in ("task", "fd"))
-        return {"memory": own_bytes([pid]), "descriptors": descriptors, "threads": threads, "children": len(children(pid))}
+        # What it shares with the process it comes from counts in full: it is no growth when it copies that page by page.
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+        kib = sum(int(line.split()[1]) for line in status if line.startswith(("RssAnon:", "RssShmem:")))
+        return {"memory": kib << 10, "descriptors": descriptors, "threads": threads, "children": len(children(pid))}
 
 
 # ---------------------------------------------------------------------- the faults
@@ -384,6 +387,7 @@ class Soak:
         mark = f"DATA_STACK_SOAK={os.environ['DATA_STACK_SOAK']}".encode()
         besides = {"files": len(os.listdir(os.environ["TMPDIR"])), "processes": _count_marked(mark)}
         self.looks.append([*(worker.sizes() for worker in self._workers if worker.lasting), besides])
+        self._ledger.note(look=self.looks[-1])
 
     def report_growth(self) -> None:
         """What grew in the second half; nothing before the fourth look."""

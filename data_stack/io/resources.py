@@ -206,7 +206,10 @@ class StreamedResource(io.BufferedIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size < -1:
             raise ValueError(f"size must be at least 0, or -1 for all, not {size}")
-        return self._stream().read(-1 if size is None or size > _MAX_BYTES else size)
+        stream = self._stream()
+        # Python's files allocate the requested length, unless all is asked for.
+        end = _MAX_BYTES if self._source is None else self._source.size
+        return stream.read(-1 if size is None or size >= end else size)
 
     def read1(self, size: int = -1, /) -> bytes:
         stream: Any = self._stream()

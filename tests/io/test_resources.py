@@ -165,7 +165,7 @@ def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(
 
 
 def test_reading_takes_no_memory_for_a_size_that_is_only_claimed() -> None:
-    assert StreamedResource.from_source("x", Claimed(1 << 60), InMemoryStorageConnector()).read() == b""
+    assert StreamedResource.from_source("x", Claimed(1 << 60), InMemoryStorageConnector()).read(1 << 60) == b""
 
 
 # ---------------------------------------------------------------------- out of blocks

@@ -45,21 +45,17 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
     codec = field.codec
     if "decimal" in str(field.arrow_type()) or not isinstance(field.dtype, np.dtype):
         return Column("decimal")  # which the other formats refuse
-    has_nulls = field.nullable and _has_nulls(dataset, field.name)
+    values = dataset.read_column(field.name) if dataset.with_nulls[field.name] else np.empty(0)
+    has_nulls = values.dtype == object and any(value is None for value in values)
     if isinstance(codec, NestedCodec):
-        values = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
-        column = infer_column(values, field.name) if values else Column("json")
+        some = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
+        column = infer_column(some, field.name) if some else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
         return Column("json" if not field.shape and field.dtype.kind in "biuU" else "tree")  # floats may be NaN
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)
     return column_of_dtype(field.dtype, field.shape)
-
-
-def _has_nulls(dataset: ParquetDataset, name: str) -> bool:
-    values = dataset.read_column(name)
-    return values.dtype == object and any(value is None for value in values)
 
 
 def _with_plain_lists(schema: Schema) -> Schema:

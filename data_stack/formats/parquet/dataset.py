@@ -95,6 +95,7 @@ class ParquetDataset(AccessedDatasetIterator):
 
     Attributes:
         schema: the fields of the samples.
+        with_nulls: for each field of the files whether a value may be null, as far as the footers tell.
 
     Raises:
         ResourceNotFoundError: ``source`` has no Parquet files.
@@ -132,7 +133,7 @@ class ParquetDataset(AccessedDatasetIterator):
             footers.read_all()  # the statistics are needed
         self._footers = footers
         self._groups = self._stored_groups = RowGroups(footers, whole)
-        with_nulls = self._groups.with_nulls
+        with_nulls = self.with_nulls = self._groups.with_nulls
         read = adapt_schema(whole, with_nulls, nulls, timestamp_unit)
         self.schema = read if columns is None else read.view(columns)
         if read is not whole:
