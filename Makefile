@@ -34,7 +34,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines bench dist version constraints docs notebooks api count mutants clean
+.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines bench dist version constraints docs notebooks api mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -121,10 +121,6 @@ notebooks: $(VENV)/.installed  ## run the notebooks and keep their output in the
 
 api: $(VENV)/.installed  ## write tests/public_api.txt, the public names; docs/stability.md says what a change of it means
 	$(BIN)/python tools/public_api.py
-
-count:  ## count lines of code per folder, without docstrings and comments; list long files and functions
-	@$(PYTHON) tools/count_code.py data_stack plugins
-	@$(PYTHON) tools/count_code.py --large data_stack plugins || true
 
 MINUTES ?= 60
 SAMPLE ?= 40

@@ -31,14 +31,39 @@ EXTRAS = {
 # s3fs 2025.3 creates a file only if it does not exist, which leases need.
 EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
-EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.7", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=18.0"]
+EXTRAS["cloud"] = [
+    *EXTRAS["s3"],
+    "adlfs>=2024.7",
+    "gcsfs>=2025.3",
+    "paramiko>=3.4",
+    "pyarrow>=18.0",
+]
 
 # An extra has the name of each plugin, and brings it: `pip install "lazy-data-stack[classics]"`.
-PLUGINS = ["classics", "digits", "doi", "granular", "huggingface", "iris", "openml", "petastorm", "ray", "sklearn", "spark"]
+PLUGINS = [
+    "classics",
+    "digits",
+    "doi",
+    "granular",
+    "huggingface",
+    "iris",
+    "openml",
+    "petastorm",
+    "ray",
+    "sklearn",
+    "spark",
+]
 for plugin in PLUGINS:
     EXTRAS[plugin] = [*EXTRAS.get(plugin, ()), f"lazy-data-stack-{plugin}>={VERSION}"]
 # All but what is large: PySpark, Ray, TensorFlow and JAX; `make test-all` tests the latter two.
-EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name not in ("ray", "spark") for requirement in extra})
+EXTRAS["all"] = sorted(
+    {
+        requirement
+        for name, extra in EXTRAS.items()
+        if name not in ("ray", "spark")
+        for requirement in extra
+    }
+)
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
 EXTRAS["jax"] = ["jax>=0.4.36"]
 # What tests of plugins, and `data-stack check`, need.
@@ -90,7 +115,9 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},  # so that an editable install is a path, which type checkers read
     packages=find_packages(include=["data_stack", "data_stack.*"]),
-    package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi", "browse/static/*", "cli/templates/*.tmpl"]},
+    package_data={
+        "data_stack": ["py.typed", "*.pyi", "**/*.pyi", "browse/static/*", "cli/templates/*.tmpl"]
+    },
     install_requires=[
         "click>=8.1",
         "cloudpickle>=2.2",  # pickles functions of scripts and notebooks for worker processes

@@ -37,17 +37,22 @@ def write_rows(folder: Path, n_rows: int) -> None:
     for number in range(10):
         columns = {
             "id": np.arange(n) + number * n,
-            "when": np.datetime64("2024-01-01", "us") + random.integers(0, 31_536_000, n).astype("m8[s]"),
+            "when": np.datetime64("2024-01-01", "us")
+            + random.integers(0, 31_536_000, n).astype("m8[s]"),
             "distance": random.gamma(2, 3, n),
             "fare": random.gamma(3, 8, n).astype(np.float32),
-            "payment": np.array(["cash", "card", "no charge", "dispute"])[random.choice(4, n, p=[0.3, 0.6, 0.06, 0.04])],
+            "payment": np.array(["cash", "card", "no charge", "dispute"])[
+                random.choice(4, n, p=[0.3, 0.6, 0.06, 0.04])
+            ],
         }
         pq.write_table(pa.table(columns), folder / f"{number}.parquet", row_group_size=250_000)
 
 
 def memory(process: int, key: str) -> float:
     """Bytes, by its name in /proc."""
-    return 1024.0 * int(Path(f"/proc/{process}/status").read_text().partition(f"{key}:")[2].split()[0])
+    return 1024.0 * int(
+        Path(f"/proc/{process}/status").read_text().partition(f"{key}:")[2].split()[0]
+    )
 
 
 def browse(folder: Path, where: str) -> list[float]:
@@ -60,7 +65,9 @@ def browse(folder: Path, where: str) -> list[float]:
         found = [time.perf_counter()]
 
         def ask(path: str, **given: Any) -> bytes:
-            with urllib.request.urlopen(url.replace("/?", f"/{path}?{urlencode(given)}&")) as answer:
+            with urllib.request.urlopen(
+                url.replace("/?", f"/{path}?{urlencode(given)}&")
+            ) as answer:
                 return bytes(answer.read())
 
         columns = json.loads(ask("api/overview"))["splits"][0]["columns"]
@@ -72,9 +79,13 @@ def browse(folder: Path, where: str) -> list[float]:
         ask("api/samples", split=0, start=0, where=where)
         found.append(time.perf_counter())
         resident = memory(running.pid, "VmRSS")
-        while not json.loads(ask("api/histograms", split=0, columns=",".join(map(str, range(len(columns))))))["is_complete"]:
+        while not json.loads(
+            ask("api/histograms", split=0, columns=",".join(map(str, range(len(columns)))))
+        )["is_complete"]:
             pass
-        while not json.loads(ask("api/samples", split=0, start=0, count=0, where=where))["is_complete"]:
+        while not json.loads(ask("api/samples", split=0, start=0, count=0, where=where))[
+            "is_complete"
+        ]:
             pass
         peak = memory(running.pid, "VmHWM")
         running.send_signal(signal.SIGINT)
@@ -93,8 +104,12 @@ def main() -> None:
             "60,000 PNGs": lambda: browse(pngs, '[{"column": 0, "values": ["7"]}]'),
             "10 M rows": lambda: browse(rows, '[{"column": 4, "values": ["dispute"]}]'),
         }
-        answers = in_turn("browse", {name: ways[name] for name in given.only}, given.rounds, results)
-    for number, (case, unit) in enumerate({"start": "s", "page": "s", "filter": "s", "memory": "MiB", "peak": "MiB"}.items()):
+        answers = in_turn(
+            "browse", {name: ways[name] for name in given.only}, given.rounds, results
+        )
+    for number, (case, unit) in enumerate(
+        {"start": "s", "page": "s", "filter": "s", "memory": "MiB", "peak": "MiB"}.items()
+    ):
         for name, kept in answers.items():
             results.kinds[name] = "ours"
             results.keep(case, name, [each[number] for each in kept], unit)

@@ -47,7 +47,9 @@ def main() -> None:
         folder = Path(name)
         file = FileStorageConnector(folder / "remote")
         cached = CachedStorageConnector(FileStorageConnector(folder / "remote"), folder / "cache")
-        file.set_resource("bench/large", (hashlib.shake_128(b"%d" % i).digest(MIB) for i in range(n_mib)))
+        file.set_resource(
+            "bench/large", (hashlib.shake_128(b"%d" % i).digest(MIB) for i in range(n_mib))
+        )
         for i in range(n_files):
             file.set_resource(f"bench/small/{i}", hashlib.shake_128(b"%d" % i).digest(10_000))
         offsets = [random.randrange(n_mib * MIB - 4096) for _ in range(20_000)]
@@ -68,10 +70,17 @@ def main() -> None:
             f"{n_files:,} resources of 10 kB": read_small,
         }
         for case, work in cases.items():
-            ways = {"ours, cached": lambda work=work: work(cached), "file": lambda work=work: work(file)}  # type: ignore[misc]
+            ways = {
+                "ours, cached": lambda work=work: work(cached),
+                "file": lambda work=work: work(file),
+            }  # type: ignore[misc]
             compare(case, ways, results, rounds=given.rounds, at_least={"file": 0.95})
         setup = SETUP.format(remote=str(folder / "remote"), cache=str(folder / "cache"))
-        for action, work in (("store", STORE.format(mb=n_mib * 4)), ("read", READ), ("read again", READ)):
+        for action, work in (
+            ("store", STORE.format(mb=n_mib * 4)),
+            ("read", READ),
+            ("read again", READ),
+        ):
             results.keep("memory", action, [grown_mib(setup, work) * MIB], "MiB")
             results.at_most(f"memory of {n_mib * 4} MiB", "memory", action, 64 * MIB)
     results.save(given.json)

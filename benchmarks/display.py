@@ -47,7 +47,9 @@ print(json.dumps([times[0], statistics.median(times[1:]), len(text.encode())]))
 def write_pngs(folder: Path, n_images: int) -> None:
     """Pictures of 28 × 28 with a label, in row groups of 1,000."""
     random = np.random.default_rng(0)
-    pictures = random.integers(0, 256, (100, 28, 28), np.uint8) * (random.random((100, 28, 28)) < 0.2).astype(np.uint8)
+    pictures = random.integers(0, 256, (100, 28, 28), np.uint8) * (
+        random.random((100, 28, 28)) < 0.2
+    ).astype(np.uint8)
     fields = [
         Field("label", "int64"),
         Field("image", "uint8", (28, 28), PngCodec()),
@@ -70,7 +72,10 @@ def main() -> None:
         )
         write_pngs(root / "pngs", n_images)
         programs = {name: f"FOLDER = {folder!r}\n{SETUPS[name]}{MEASURED}" for name in given.only}
-        ways = {name: lambda code=code: answer_of([sys.executable, "-c", code]) for name, code in programs.items()}  # type: ignore[misc]
+        ways = {
+            name: lambda code=code: answer_of([sys.executable, "-c", code])
+            for name, code in programs.items()
+        }  # type: ignore[misc]
         answers = in_turn("display", ways, given.rounds, results)
     for number, (case, unit) in enumerate({"first": "ms", "again": "ms", "HTML": "B"}.items()):
         for name, kept in answers.items():

@@ -53,7 +53,11 @@ def main() -> None:
     print(machine())
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
-        source, plain, stored = folder / "source.bin", folder / "plain.bin", folder / "store/bench/ours.bin"
+        source, plain, stored = (
+            folder / "source.bin",
+            folder / "plain.bin",
+            folder / "store/bench/ours.bin",
+        )
         with open(source, "wb") as file:
             for _ in range(n_mib):
                 file.write(os.urandom(MIB))
@@ -71,12 +75,33 @@ def main() -> None:
 
         ways = {"ours": our_store, "plain loop": lambda: plain_store(source, plain)}
         case = f"storing {n_mib} MiB from a file"
-        compare(case, ways, results, rounds=given.rounds, prepare=clear, at_least={"plain loop": 1 / 1.15})
+        compare(
+            case,
+            ways,
+            results,
+            rounds=given.rounds,
+            prepare=clear,
+            at_least={"plain loop": 1 / 1.15},
+        )
         our_store()
-        ways = {"ours": lambda: drain(connector.get_resource("bench/ours.bin")), "plain file": lambda: drain(open(stored, "rb"))}
-        compare(f"reading {n_mib} MiB in pieces of 1 MiB", ways, results, rounds=given.rounds, at_least={"plain file": 0.9})
+        ways = {
+            "ours": lambda: drain(connector.get_resource("bench/ours.bin")),
+            "plain file": lambda: drain(open(stored, "rb")),
+        }
+        compare(
+            f"reading {n_mib} MiB in pieces of 1 MiB",
+            ways,
+            results,
+            rounds=given.rounds,
+            at_least={"plain file": 0.9},
+        )
         for action, work in (("store", STORE.format(source=str(source))), ("read", READ)):
-            results.keep("memory", action, [grown_mib(SETUP.format(folder=str(folder / "store")), work) * MIB], "MiB")
+            results.keep(
+                "memory",
+                action,
+                [grown_mib(SETUP.format(folder=str(folder / "store")), work) * MIB],
+                "MiB",
+            )
             results.at_most("peak memory above the start", "memory", action, 20 * MIB)
     results.save(given.json)
 

@@ -39,7 +39,9 @@ class Training:
         import torchvision
 
         torch.backends.cudnn.benchmark = True
-        self._model = torchvision.models.resnet18(num_classes=10).cuda().to(memory_format=torch.channels_last)
+        self._model = (
+            torchvision.models.resnet18(num_classes=10).cuda().to(memory_format=torch.channels_last)
+        )
         self._optimizer = torch.optim.SGD(self._model.parameters(), 0.01, momentum=0.9)
 
     def _step(self, pictures: torch.Tensor, labels: torch.Tensor) -> None:
@@ -93,12 +95,19 @@ def batches_of_torch(dataset: Any, n_workers: int, epochs: int) -> Callable[[], 
     """What torch's loader reads."""
     from torch.utils.data import DataLoader
 
-    options: dict[str, Any] = {"num_workers": n_workers, "persistent_workers": True, "pin_memory": True, "prefetch_factor": 4}
+    options: dict[str, Any] = {
+        "num_workers": n_workers,
+        "persistent_workers": True,
+        "pin_memory": True,
+        "prefetch_factor": 4,
+    }
     loader = DataLoader(dataset, _BATCH, shuffle=True, drop_last=True, **options)
     return lambda: (batch for _ in range(epochs) for batch in loader)
 
 
-def batches_of_ours(iterator: Any, n_workers: int, epochs: int, kind: Any) -> Callable[[], Iterator[Any]]:
+def batches_of_ours(
+    iterator: Any, n_workers: int, epochs: int, kind: Any
+) -> Callable[[], Iterator[Any]]:
     """What our loader reads."""
     options: dict[str, Any] = {"workers": n_workers, "worker_kind": kind, "epochs": epochs}
     loader = data_stack.Loader(iterator, _BATCH, shuffle=True, drop_last=True, **options)
@@ -114,9 +123,16 @@ def measure(case: str, files: Any, folder: Path, arguments: Any, results: Result
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = "tf32" in case
     n_workers, epochs = arguments.workers, arguments.epochs
     iterator = data_stack.load(folder).select("image", "label")
-    mapped = iterator.map(augment if "jpegs" in case else cut, column="image", **({"seed": 0} if "jpegs" in case else {}))
+    mapped = iterator.map(
+        augment if "jpegs" in case else cut,
+        column="image",
+        **({"seed": 0} if "jpegs" in case else {}),
+    )
     dataset = files if "jpegs" in case else Pixels(folder)
-    training, batch = Training(), [each.cuda() for each in next(batches_of_torch(dataset, n_workers, 1)())]
+    training, batch = (
+        Training(),
+        [each.cuda() for each in next(batches_of_torch(dataset, n_workers, 1)())],
+    )
     limit, kinds = "one batch on the GPU", ("threads", "processes", "auto")
     sources: dict[str, Callable[[], Iterable[Any]]] = {
         **{f"ours, {kind}": batches_of_ours(mapped, n_workers, epochs, kind) for kind in kinds},
@@ -124,7 +140,9 @@ def measure(case: str, files: Any, folder: Path, arguments: Any, results: Result
         limit: lambda: [batch] * (len(iterator) // _BATCH * epochs),
     }
     results.kinds.update({"torch": "peer", limit: "limit"})
-    ways = {way: lambda make=make: training.seconds_a_picture(make()) for way, make in sources.items()}
+    ways = {
+        way: lambda make=make: training.seconds_a_picture(make()) for way, make in sources.items()
+    }
     for way, seconds in in_turn(case, ways, arguments.rounds, results).items():
         results.keep(case, way, seconds)
     results.print(case, limit)
@@ -132,7 +150,9 @@ def measure(case: str, files: Any, folder: Path, arguments: Any, results: Result
     for way in sources:
         if seconds_each := results.median(case, way):
             share = max(0.0, 1 - best / seconds_each)
-            results.judge(f"{case}: share of time waiting", way, "", f"{share:.2%}", "<= 1 %", share <= 0.01)
+            results.judge(
+                f"{case}: share of time waiting", way, "", f"{share:.2%}", "<= 1 %", share <= 0.01
+            )
 
 
 def main() -> None:
@@ -144,9 +164,19 @@ def main() -> None:
     if not torch.cuda.is_available():
         print("there is no CUDA here")
         return
-    print(torch.cuda.get_device_name(), os.cpu_count(), "cores,", arguments.workers, "workers", flush=True)
+    print(
+        torch.cuda.get_device_name(),
+        os.cpu_count(),
+        "cores,",
+        arguments.workers,
+        "workers",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
-        data, folders = Path(name, "images"), {"jpegs": Path(name, "records"), "pixels": Path(name, "pixels")}
+        data, folders = (
+            Path(name, "images"),
+            {"jpegs": Path(name, "records"), "pixels": Path(name, "pixels")},
+        )
         make_images(data, arguments.small)
         images.write_records(data, folders["jpegs"])
         if "pixels, tf32" in arguments.only:

@@ -45,7 +45,9 @@ class Results:
         left_out: what could not be measured, and why.
     """
 
-    figures: dict[str, dict[str, list[float]]] = field(default_factory=lambda: collections.defaultdict(dict))
+    figures: dict[str, dict[str, list[float]]] = field(
+        default_factory=lambda: collections.defaultdict(dict)
+    )
     units: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +65,11 @@ class Results:
 
     def ways(self, case: str, kind: str | None = None, start: str = "") -> list[str]:
         """Who was measured (of one kind, or with names that begin so), the best first."""
-        found = [way for way in self.figures.get(case, {}) if kind in (None, self.kind(way)) and way.startswith(start)]
+        found = [
+            way
+            for way in self.figures.get(case, {})
+            if kind in (None, self.kind(way)) and way.startswith(start)
+        ]
         return sorted(found, key=lambda way: self.median(case, way) or 0.0)
 
     def best(self, case: str, kind: str | None = None, start: str = "") -> str | None:
@@ -94,43 +100,89 @@ class Results:
         print(f"\n{case}")
         for way in ways:
             kept, middle = self.figures[case][way], self.median(case, way) or 0.0
-            ratios = [f"{(self.median(case, other) or 0) / middle:.3f} x {other}" for other in others if middle and other != way]
+            ratios = [
+                f"{(self.median(case, other) or 0) / middle:.3f} x {other}"
+                for other in others
+                if middle and other != way
+            ]
             spread = f"{self.shorten(case, min(kept))} to {self.shorten(case, max(kept))}"
             fact = self.facts.get(f"{case}: {way}", "")
-            print(f"  {way:40} {self.shorten(case, middle):>16} {self.kind(way):6} {spread:36} {'; '.join(ratios)} {fact}")
+            print(
+                f"  {way:40} {self.shorten(case, middle):>16} {self.kind(way):6} {spread:36} {'; '.join(ratios)} {fact}"
+            )
         if others:
-            print(f"  (ratios: how many times as fast, or as small, as {' and '.join(map(str, others))})", flush=True)
+            print(
+                f"  (ratios: how many times as fast, or as small, as {' and '.join(map(str, others))})",
+                flush=True,
+            )
 
-    def at_least(self, what: str, case: str, ours: str | None, other: str | None, factor: float) -> None:
+    def at_least(
+        self, what: str, case: str, ours: str | None, other: str | None, factor: float
+    ) -> None:
         """Ours is at least ``factor`` times as fast (or small) as another, or as the best peer."""
         named = f"best peer, {self.best(case, 'peer')}" if other == "best peer" else str(other)
-        figures = [self.median(case, way) for way in (ours, self.best(case, "peer") if other == "best peer" else other)]
+        figures = [
+            self.median(case, way)
+            for way in (ours, self.best(case, "peer") if other == "best peer" else other)
+        ]
         if figures[0] and figures[1]:
             ratio = figures[1] / figures[0]
-            self.judge(what, str(ours), named, f"{ratio:.3f} x", f">= {factor:.3g} x", ratio >= factor)
+            self.judge(
+                what, str(ours), named, f"{ratio:.3f} x", f">= {factor:.3g} x", ratio >= factor
+            )
 
     def at_most(self, what: str, case: str, way: str | None, limit: float) -> None:
         """A figure is at most so much."""
         figure = self.median(case, way)
         if figure is not None:
-            self.judge(what, str(way), "", self.shorten(case, figure), f"<= {self.shorten(case, limit)}", figure <= limit)
+            self.judge(
+                what,
+                str(way),
+                "",
+                self.shorten(case, figure),
+                f"<= {self.shorten(case, limit)}",
+                figure <= limit,
+            )
 
-    def judge(self, what: str, ours: str, against: str, figure: str, wanted: str, met: bool) -> None:
+    def judge(
+        self, what: str, ours: str, against: str, figure: str, wanted: str, met: bool
+    ) -> None:
         """Print a target, and keep it."""
-        print(f"{what:44} {ours:28} {against:36} {figure:>14}  {wanted:14} {'met' if met else 'NOT MET'}", flush=True)
-        self.targets.append({"what": what, "ours": ours, "against": against, "figure": figure, "wanted": wanted, "met": met})
+        print(
+            f"{what:44} {ours:28} {against:36} {figure:>14}  {wanted:14} {'met' if met else 'NOT MET'}",
+            flush=True,
+        )
+        self.targets.append(
+            {
+                "what": what,
+                "ours": ours,
+                "against": against,
+                "figure": figure,
+                "wanted": wanted,
+                "met": met,
+            }
+        )
 
     def save(self, path: Path | None) -> None:
         """Write all of it as JSON, if a path was given."""
         if path is not None:
-            kept = {"figures": self.figures, "units": self.units, "facts": self.facts, "targets": self.targets}
-            path.write_text(json.dumps({"machine": machine(), **kept, "left out": self.left_out}, indent=1))
+            kept = {
+                "figures": self.figures,
+                "units": self.units,
+                "facts": self.facts,
+                "targets": self.targets,
+            }
+            path.write_text(
+                json.dumps({"machine": machine(), **kept, "left out": self.left_out}, indent=1)
+            )
 
 
 # ---------------------------------------------------------------------- turns
 
 
-def in_turn(case: str, ways: Mapping[str, Callable[[], Any]], rounds: int, results: Results) -> dict[str, list[Any]]:
+def in_turn(
+    case: str, ways: Mapping[str, Callable[[], Any]], rounds: int, results: Results
+) -> dict[str, list[Any]]:
     """What each way gives in each round; one that fails is left out from then on, and said so."""
     names, answers = list(ways), {way: list[Any]() for way in ways}
     for number in range(rounds):
@@ -180,7 +232,9 @@ def compare(
         prepare()
         return timed(work)
 
-    seconds = in_turn(case, {way: lambda work=work: once(work) for way, work in ways.items()}, rounds + 2, results)  # type: ignore[misc]
+    seconds = in_turn(
+        case, {way: lambda work=work: once(work) for way, work in ways.items()}, rounds + 2, results
+    )  # type: ignore[misc]
     for way, kept in seconds.items():
         n_pieces = n if isinstance(n, int) else n[way]
         results.keep(case, way, [each / n_pieces for each in kept[2:]], unit)
@@ -193,7 +247,9 @@ def compare(
 # ---------------------------------------------------------------------- processes of their own
 
 
-def answer_of(command: Sequence[str], environment: Mapping[str, str] | None = None, seconds: float = 1800) -> Any:
+def answer_of(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, seconds: float = 1800
+) -> Any:
     """The last line that a process prints, as JSON; modules of this folder can be imported there.
 
     Raises:
@@ -202,7 +258,9 @@ def answer_of(command: Sequence[str], environment: Mapping[str, str] | None = No
     if environment is None:
         paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=seconds, cwd=HERE)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=seconds, cwd=HERE
+    )
     if done.returncode or not done.stdout.strip():
         raise RuntimeError((done.stderr.strip() or done.stdout.strip())[-400:])
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -228,13 +286,26 @@ def grown_mib(setup: str, work: str) -> float:
 # ---------------------------------------------------------------------- the command line
 
 
-def parser_of(documentation: str | None, cases: Sequence[str] = (), rounds: int = 5) -> argparse.ArgumentParser:
+def parser_of(
+    documentation: str | None, cases: Sequence[str] = (), rounds: int = 5
+) -> argparse.ArgumentParser:
     """What every script takes."""
-    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     if cases:
-        parser.add_argument("--only", nargs="+", choices=cases, default=list(cases), metavar="CASE", help=", ".join(cases))
+        parser.add_argument(
+            "--only",
+            nargs="+",
+            choices=cases,
+            default=list(cases),
+            metavar="CASE",
+            help=", ".join(cases),
+        )
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--small", action="store_true", help="a tenth or less of the data: does it run at all?")
+    parser.add_argument(
+        "--small", action="store_true", help="a tenth or less of the data: does it run at all?"
+    )
     parser.add_argument("--folder", type=Path, default=None, help="on which disk the files lie")
     parser.add_argument("--json", type=Path, default=None, help="where the figures are written")
     return parser

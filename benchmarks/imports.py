@@ -24,13 +24,20 @@ def main() -> None:
     given, results = parser_of(__doc__, rounds=15).parse_args(), Results()
     print(machine())
     ways = {
-        name: lambda statement=statement: subprocess.run([sys.executable, "-c", statement], check=True)  # type: ignore[misc]
+        name: lambda statement=statement: subprocess.run(
+            [sys.executable, "-c", statement], check=True
+        )  # type: ignore[misc]
         for name, statement in CASES.items()
     }
     compare("a fresh interpreter", ways, results, rounds=given.rounds)
     nothing = results.median("a fresh interpreter", "nothing") or 0.0
     for name in CASES:
-        results.keep("above nothing", name, [(results.median("a fresh interpreter", name) or 0.0) - nothing + 1e-9], "ms")
+        results.keep(
+            "above nothing",
+            name,
+            [(results.median("a fresh interpreter", name) or 0.0) - nothing + 1e-9],
+            "ms",
+        )
     results.print("above nothing", "numpy")
     results.at_least("import data_stack", "above nothing", "ours, import", "numpy", 1)
     results.save(given.json)

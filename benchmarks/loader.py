@@ -43,7 +43,11 @@ def workload(name: str, small: bool) -> Workload:
     if name != "python":
         return WORKLOADS[name](small)
     work = WORKLOADS["W4"](small)
-    return replace(work, schema=replace(work.schema, name=name), title=f"{work.title}, 50 µs of Python for each")
+    return replace(
+        work,
+        schema=replace(work.schema, name=name),
+        title=f"{work.title}, 50 µs of Python for each",
+    )
 
 
 def measure_work(name: str, folder: Path, given: Any, results: Results) -> None:
@@ -67,25 +71,43 @@ def measure_work(name: str, folder: Path, given: Any, results: Results) -> None:
                     system.write(work, folder / system.stored)
                 child = Child(loader, folder / f"{loader}.log")
                 stack.callback(child.close)
-                n_checked = child.open(work.schema, folder / system.stored, folder / "memmap", 0.5 if given.small else 5.0)
+                n_checked = child.open(
+                    work.schema,
+                    folder / system.stored,
+                    folder / "memmap",
+                    0.5 if given.small else 5.0,
+                )
             except Exception as error:  # a package may be there and broken, in its own way
                 results.leave_out(f"{name}: {loader}", error)
                 continue
             children[loader] = child
             results.facts[f"{name}: {loader}"] = f"{n_checked:,} checked"
-        turns = {loader: lambda child=child: child.turn(0.1 if given.small else 0.3) for loader, child in children.items()}  # type: ignore[misc]
+        turns = {
+            loader: lambda child=child: child.turn(0.1 if given.small else 0.3)
+            for loader, child in children.items()
+        }  # type: ignore[misc]
         for loader, kept in in_turn(name, turns, given.rounds, results).items():
             results.keep(name, loader, [each["seconds"] / each["samples"] for each in kept])
-            results.facts[f"{name}: {loader}"] += f", {kept[-1]['bytes'] / MIB:,.0f} MiB {kept[-1]['kind']:.100}"
+            results.facts[f"{name}: {loader}"] += (
+                f", {kept[-1]['bytes'] / MIB:,.0f} MiB {kept[-1]['kind']:.100}"
+            )
     results.print(name, results.best(name, "peer"), "take")
     remove(folder)
 
 
-def alone(case: str, ways: Iterable[str], rounds: int, results: Results, **arguments: Any) -> dict[str, list[Any]]:
+def alone(
+    case: str, ways: Iterable[str], rounds: int, results: Results, **arguments: Any
+) -> dict[str, list[Any]]:
     """What ``loader_peers.alone`` says of each way, in turn."""
 
     def asked(way: str) -> Callable[[], Any]:
-        command = [sys.executable, "-m", "loader_peers.alone", case, json.dumps({"way": way, **arguments})]
+        command = [
+            sys.executable,
+            "-m",
+            "loader_peers.alone",
+            case,
+            json.dumps({"way": way, **arguments}),
+        ]
         return lambda: answer_of(command, seconds=180)
 
     for way in ways:
@@ -100,7 +122,14 @@ def measure_alone(case: str, folder: Path, given: Any, results: Results) -> None
         record_peers.system("memmap").write(WORKLOADS["W4"](small), Path(w4))
     if case == "first":
         again = ["ours, processes, again", "ours, processes, kept"]
-        ways = [*OUR_KINDS, *again, "torch, no workers", "torch, fork", "torch, forkserver", "torch, spawn"]
+        ways = [
+            *OUR_KINDS,
+            *again,
+            "torch, no workers",
+            "torch, fork",
+            "torch, forkserver",
+            "torch, spawn",
+        ]
         for way, found in alone(case, ways, given.rounds, results, folder=w4).items():
             results.keep("first", way, found, "ms")
     elif case == "state":
@@ -108,7 +137,9 @@ def measure_alone(case: str, folder: Path, given: Any, results: Results) -> None
             for name, seconds in found.items():
                 results.keep("state", f"ours, {name}", [seconds], "ms")
     elif case == "order":
-        for found in alone(case, ["ours"], 1, results, n_samples=10**7 if small else 10**9).get("ours", []):
+        for found in alone(case, ["ours"], 1, results, n_samples=10**7 if small else 10**9).get(
+            "ours", []
+        ):
             for name, seconds in found["speeds"].items():
                 results.keep("order", name, [seconds], "ns")
             results.facts["quality"] = found["quality"]
@@ -116,11 +147,15 @@ def measure_alone(case: str, folder: Path, given: Any, results: Results) -> None
                 print("  " + "; ".join(f"{name} {value}" for name, value in row.items()))
     elif case == "training":
         ways = [*OUR_KINDS, "torch, samples", "torch, batched"]
-        for way, found in alone(case, ways, min(2, given.rounds), results, folder=w4, seconds=1 if small else 4).items():
+        for way, found in alone(
+            case, ways, min(2, given.rounds), results, folder=w4, seconds=1 if small else 4
+        ).items():
             results.keep("training", way, found, "%")
     else:
         ways = [f"{way}, workers {kept}" for way in OUR_KINDS for kept in ("kept", "new")]
-        for way, found in alone(case, ways, 1, results, folder=w4, n_epochs=4 if small else 20).items():
+        for way, found in alone(
+            case, ways, 1, results, folder=w4, n_epochs=4 if small else 20
+        ).items():
             results.keep("memory", way, [max(1.0, found[0][1] - found[0][0])], "MiB")
     results.print(case, results.best(case, "ours"))
 
@@ -137,7 +172,9 @@ def judge(results: Results) -> None:
             results.at_least("W3 decoded on both cores", work, name, "decoder, 2 threads", 0.9)
     for name in ("ours, python, processes", "ours, python, auto"):
         results.at_least("50 µs of Python a sample", "python", name, "ours, python, inline", 1.9)
-        results.at_least("50 µs of Python a sample", "python", name, "torch, python, 2 workers", 1.2)
+        results.at_least(
+            "50 µs of Python a sample", "python", name, "torch, python, 2 workers", 1.2
+        )
     for kind in ("inline", "threads", "auto"):
         results.at_most("first batch, cold", "first", f"ours, {kind}", 0.020)
     results.at_most("first batch, processes", "first", "ours, processes, again", 0.060)
@@ -145,7 +182,9 @@ def judge(results: Results) -> None:
     for start in ("fork", "forkserver", "spawn"):
         results.at_least("first batch, cold", "first", "ours, processes", f"torch, {start}", 1)
     results.at_most("load_state_dict, step 10⁶ of 10⁹", "state", "ours, new loader", 1e-3)
-    results.at_most("order of 10⁹ samples", "order", results.best("order", start="shuffled, 16384"), 100e-9)
+    results.at_most(
+        "order of 10⁹ samples", "order", results.best("order", start="shuffled, 16384"), 100e-9
+    )
     for way in results.ways("training", "ours"):
         results.at_most("CNN on W4: waiting", "training", way, 0.01)
     for way in results.ways("memory"):
@@ -155,10 +194,14 @@ def judge(results: Results) -> None:
 def main() -> None:
     """Run what was asked for."""
     parser = parser_of(__doc__, [*WORKS, "first", "state", "order", "training", "memory"])
-    parser.add_argument("--systems", nargs="+", choices=list(MODULES), default=list(MODULES), metavar="NAME")
+    parser.add_argument(
+        "--systems", nargs="+", choices=list(MODULES), default=list(MODULES), metavar="NAME"
+    )
     given, results = parser.parse_args(), Results()
     print(machine())
-    with tempfile.TemporaryDirectory(dir=given.folder, prefix="data_stack-benchmark-loader-") as name:
+    with tempfile.TemporaryDirectory(
+        dir=given.folder, prefix="data_stack-benchmark-loader-"
+    ) as name:
         for case in given.only:
             (measure_work if case in WORKS else measure_alone)(case, Path(name), given, results)
     judge(results)

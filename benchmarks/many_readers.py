@@ -54,7 +54,9 @@ class Many(DatasetFactory):
     splits = ("train",)
 
     def preprocess(self, raw: Any, prepared: Any) -> None:
-        with records.ShardedRecordWriter(prepared, {"data": "bytes"}, prefix="train", shardlen=N_RECORDS // N_SHARDS) as writer:
+        with records.ShardedRecordWriter(
+            prepared, {"data": "bytes"}, prefix="train", shardlen=N_RECORDS // N_SHARDS
+        ) as writer:
             for _ in range(N_RECORDS):
                 writer.append({"data": os.urandom(1000)})
 
@@ -62,9 +64,13 @@ class Many(DatasetFactory):
         return records.open(prepared, prefix=split)
 
 
-def read(url: str, rank: int, world: int, n_batches: int, seen: list[tuple[float, float, int]]) -> None:
+def read(
+    url: str, rank: int, world: int, n_batches: int, seen: list[tuple[float, float, int]]
+) -> None:
     """Open, and read batches; adds when the first and the last one came, and how many there were."""
-    loader = Loader(data_stack.load(url), BATCH, shuffle=True, seed=1, shard=(rank, world), workers=0)
+    loader = Loader(
+        data_stack.load(url), BATCH, shuffle=True, seed=1, shard=(rank, world), workers=0
+    )
     first, n_read = 0.0, 0
     for _ in loader:
         first, n_read = first or time.time(), n_read + 1
@@ -73,7 +79,9 @@ def read(url: str, rank: int, world: int, n_batches: int, seen: list[tuple[float
     seen.append((first, time.time(), n_read))
 
 
-def all_at_once(url: str, n_processes: int, n_threads: int) -> tuple[float, list[tuple[float, float, int]]]:
+def all_at_once(
+    url: str, n_processes: int, n_threads: int
+) -> tuple[float, list[tuple[float, float, int]]]:
     """When the readers started, and what each saw."""
     world = n_processes * n_threads
     gate, started = os.pipe()
@@ -86,7 +94,10 @@ def all_at_once(url: str, n_processes: int, n_threads: int) -> tuple[float, list
                 os.close(started)
                 seen: list[tuple[float, float, int]] = []
                 ranks = range(process * n_threads, (process + 1) * n_threads)
-                threads = [threading.Thread(target=read, args=(url, rank, world, 2, seen)) for rank in ranks]
+                threads = [
+                    threading.Thread(target=read, args=(url, rank, world, 2, seen))
+                    for rank in ranks
+                ]
                 os.read(gate, 1)  # until the parent closes it
                 for thread in threads:
                     thread.start()
@@ -140,16 +151,28 @@ def stores(folder: Path, wanted: list[str]) -> Iterator[dict[str, tuple[str, Cou
 
             def of_mongod() -> dict[str, float]:
                 status = client.admin.command("serverStatus")
-                now = collections.Counter({"requests": sum(status["opcounters"][key] for key in ("query", "getmore", "command"))})
+                now = collections.Counter(
+                    {
+                        "requests": sum(
+                            status["opcounters"][key] for key in ("query", "getmore", "command")
+                        )
+                    }
+                )
                 now["bytes"] = status["network"]["bytesOut"]
                 new = {key: float(now[key] - last[key]) for key in now}
                 last.update({key: now[key] - last[key] for key in now})
                 return new
 
             # On two cores, a server answers 256 readers late.
-            url = mongod.uri("many").replace("/many", "/many/train", 1) + "&serverSelectionTimeoutMS=60000"
+            url = (
+                mongod.uri("many").replace("/many", "/many/train", 1)
+                + "&serverSelectionTimeoutMS=60000"
+            )
             found["MongoDB"] = url, of_mongod
-            found["MongoDB, cache"] = f"{url}&cache={folder / 'cache-mongodb'}&cacheFresh=60", of_mongod
+            found["MongoDB, cache"] = (
+                f"{url}&cache={folder / 'cache-mongodb'}&cacheFresh=60",
+                of_mongod,
+            )
         if any("S3" in case for case in wanted):
             copy_to(FsspecStorageConnector(f"file://{folder}/www/ours"), source)
             os.environ.update(_KEYS)
@@ -161,7 +184,11 @@ def stores(folder: Path, wanted: list[str]) -> Iterator[dict[str, tuple[str, Cou
                 described = sum("/objects/" not in each[3] for each in log)
                 of_manifests = sum("manifest.json" in each[3] for each in log)
                 facts = {"requests": len(log), "described": described, "manifests": of_manifests}
-                return {**facts, "bytes": sum(each[2] for each in log), "peak": max(tenths.values(), default=0)}
+                return {
+                    **facts,
+                    "bytes": sum(each[2] for each in log),
+                    "peak": max(tenths.values(), default=0),
+                }
 
             url = f"s3://ours/train?endpointUrl=http://127.0.0.1:{port}&anonymous=true"
             found["S3"] = url, of_s3
@@ -176,10 +203,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=8)
     given, results = parser.parse_args(), Results()
     n_processes = 4 if given.small else given.processes
-    warnings.filterwarnings("ignore", "samples of .* lie in a remote store")  # that is asked for here
+    warnings.filterwarnings(
+        "ignore", "samples of .* lie in a remote store"
+    )  # that is asked for here
     print(machine())
-    with tempfile.TemporaryDirectory(dir=given.folder) as name, stores(Path(name), given.only) as found:
-        n_bytes = sum(file.stat().st_size for file in Path(name, "plain", "train").rglob("*") if file.is_file())
+    with (
+        tempfile.TemporaryDirectory(dir=given.folder) as name,
+        stores(Path(name), given.only) as found,
+    ):
+        n_bytes = sum(
+            file.stat().st_size
+            for file in Path(name, "plain", "train").rglob("*")
+            if file.is_file()
+        )
         for case in given.only:
             url, count = found[case]
             count()
@@ -191,7 +227,10 @@ def main() -> None:
             counted, n_readers = count(), len(seen)
             seconds = max(end for _, end, _ in seen) - start
             figures = {"until all had a batch": (max(first for first, _, _ in seen) - start, "s")}
-            figures["batches per second"] = seconds / sum(n_batches for _, _, n_batches in seen), "/s"
+            figures["batches per second"] = (
+                seconds / sum(n_batches for _, _, n_batches in seen),
+                "/s",
+            )
             if counted:
                 n_requests = counted["requests"]
                 figures["requests"] = n_requests, ""

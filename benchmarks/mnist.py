@@ -53,18 +53,29 @@ def write_images(folder: Path, n_images: int) -> None:
         file.write(header)
         for start in range(0, n_images, 1000):
             n_block = min(1000, n_images - start)
-            centres_x, centres_y = random.uniform(9, 19, (n_block, 1, 1, 6)), random.uniform(6, 22, (n_block, 1, 1, 6))
-            distance = ((x[None, :, :, None] - centres_x) ** 2 + (y[None, :, :, None] - centres_y) ** 2).min(-1)
+            centres_x, centres_y = (
+                random.uniform(9, 19, (n_block, 1, 1, 6)),
+                random.uniform(6, 22, (n_block, 1, 1, 6)),
+            )
+            distance = (
+                (x[None, :, :, None] - centres_x) ** 2 + (y[None, :, :, None] - centres_y) ** 2
+            ).min(-1)
             ink = np.clip(300 - 40 * distance, 0, 255)
             noisy = np.clip(ink - random.integers(0, 60, ink.shape), 1, 255)
             file.write(np.where(ink > 0, noisy, 0).astype(np.uint8).tobytes())
     with gzip.open(folder / "labels.gz", "wb") as file:
-        file.write(np.array([2049, n_images], ">i4").tobytes() + random.integers(0, 10, n_images, dtype=np.uint8).tobytes())
+        file.write(
+            np.array([2049, n_images], ">i4").tobytes()
+            + random.integers(0, 10, n_images, dtype=np.uint8).tobytes()
+        )
 
 
 def measure(package_folder: Path, store: Path, *also_importable: Path) -> tuple[float, float]:
     """Seconds, and bytes of peak memory above that after the imports, of one preparation in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (package_folder, *also_importable)))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (package_folder, *also_importable))),
+    }
     program = MEASURED.replace("STORE", repr(str(store)))
     seconds, mib = answer_of([sys.executable, "-P", "-c", program], environment)
     return seconds, mib * MIB
@@ -73,7 +84,9 @@ def measure(package_folder: Path, store: Path, *also_importable: Path) -> tuple[
 def main() -> None:
     """Prepare in turn."""
     parser = parser_of(__doc__, rounds=3)
-    parser.add_argument("--original", type=Path, help="folder with the original's package data_stack")
+    parser.add_argument(
+        "--original", type=Path, help="folder with the original's package data_stack"
+    )
     given, results = parser.parse_args(), Results()
     n_images = 3000 if given.small else 60_000
     print(machine())
@@ -94,13 +107,21 @@ def main() -> None:
         }
         answers = in_turn("mnist", ways, given.rounds, results)
         for name, kept in answers.items():
-            results.keep(f"preparing {n_images} images", name, [seconds for seconds, _ in kept], "s")
-            results.keep("peak memory above the imports", name, [max(n_bytes for _, n_bytes in kept)], "MiB")
+            results.keep(
+                f"preparing {n_images} images", name, [seconds for seconds, _ in kept], "s"
+            )
+            results.keep(
+                "peak memory above the imports", name, [max(n_bytes for _, n_bytes in kept)], "MiB"
+            )
         for case in (f"preparing {n_images} images", "peak memory above the imports"):
             results.print(case, "ours")
-        results.at_least("preparing", f"preparing {n_images} images", "ours", "the original", 1 / 0.7)
+        results.at_least(
+            "preparing", f"preparing {n_images} images", "ours", "the original", 1 / 0.7
+        )
         results.at_most("peak memory", "peak memory above the imports", "ours", 250 * MIB)
-        if len(packages) == 2 and not torch.equal(*(torch.load(root / name / "made" / "samples.pt") for name in packages)):
+        if len(packages) == 2 and not torch.equal(
+            *(torch.load(root / name / "made" / "samples.pt") for name in packages)
+        ):
             raise SystemExit("the samples differ")
     results.save(given.json)
 

@@ -77,7 +77,9 @@ class Traffic:
         self._own = -self._ask() + self._ask()
 
     def _ask(self) -> int:
-        answer = self._client.admin.command("serverStatus", metrics=0, wiredTiger=0, locks=0, opLatencies=0)
+        answer = self._client.admin.command(
+            "serverStatus", metrics=0, wiredTiger=0, locks=0, opLatencies=0
+        )
         return int(answer["network"]["bytesOut"])
 
     def of(self, work: Callable[[], float]) -> tuple[int, float]:
@@ -98,7 +100,12 @@ def run(case: Case, rounds: int, traffic: Traffic, results: Results) -> None:
     ways = {way: lambda way=way: once(way) for way in case.ways}  # type: ignore[misc]
     for way, kept in in_turn(case.title, ways, rounds + N_COLD, results).items():
         results.keep(case.title, way, [seconds / case.n[way] for _, seconds in kept[N_COLD:]], "ms")
-        results.keep(f"{case.title}: moved", way, [n_bytes / case.n[way] for n_bytes, _ in kept[N_COLD:]], "MiB")
+        results.keep(
+            f"{case.title}: moved",
+            way,
+            [n_bytes / case.n[way] for n_bytes, _ in kept[N_COLD:]],
+            "MiB",
+        )
     ours = next(iter(case.ways))
     results.print(case.title, ours)
     results.print(f"{case.title}: moved", ours)
@@ -121,7 +128,9 @@ def reading_cases(database: Any, connector: MongoDBStorageConnector, n_mib: int)
         """Places in ``n`` different chunks, none across a boundary."""
         dice = random.Random(seed)
         numbers = dice.sample(range(n_chunks), n)
-        return [number * CHUNK_BYTES + dice.randrange(CHUNK_BYTES - SAMPLE_BYTES) for number in numbers]
+        return [
+            number * CHUNK_BYTES + dice.randrange(CHUNK_BYTES - SAMPLE_BYTES) for number in numbers
+        ]
 
     n_random, n_naive, n_batch = min(200, n_chunks), min(20, n_chunks), min(64, n_chunks)
 
@@ -134,8 +143,12 @@ def reading_cases(database: Any, connector: MongoDBStorageConnector, n_mib: int)
     def bare_random(round_: int) -> None:
         for offset in offsets(n_random, round_):
             first, last = offset // CHUNK_BYTES, (offset + SAMPLE_BYTES - 1) // CHUNK_BYTES
-            found = chunks.find({"files_id": file_id, "n": {"$gte": first, "$lte": last}}, {"data": 1, "n": 1}).sort("n")
-            b"".join(chunk["data"] for chunk in found)[offset - first * CHUNK_BYTES :][:SAMPLE_BYTES]
+            found = chunks.find(
+                {"files_id": file_id, "n": {"$gte": first, "$lte": last}}, {"data": 1, "n": 1}
+            ).sort("n")
+            b"".join(chunk["data"] for chunk in found)[offset - first * CHUNK_BYTES :][
+                :SAMPLE_BYTES
+            ]
 
     def naive_random(round_: int, n: int = n_naive) -> None:
         with bucket.open_download_stream(file_id) as file:
@@ -148,13 +161,25 @@ def reading_cases(database: Any, connector: MongoDBStorageConnector, n_mib: int)
     def ours_batch(round_: int) -> None:
         for number in range(n_batches):
             with connector.get_resource(NAME) as resource:
-                resource.read_ranges([(offset, SAMPLE_BYTES) for offset in offsets(n_batch, round_ * n_batches + number)])
+                resource.read_ranges(
+                    [
+                        (offset, SAMPLE_BYTES)
+                        for offset in offsets(n_batch, round_ * n_batches + number)
+                    ]
+                )
 
     def bare_batch(round_: int) -> None:
         for number in range(n_batches):
-            database[f"{BUCKET}.files"].find_one({"_id": file_id})  # which file it is, we ask as well
-            wanted = {offset // CHUNK_BYTES: offset for offset in offsets(n_batch, round_ * n_batches + number)}
-            for chunk in chunks.find({"files_id": file_id, "n": {"$in": sorted(wanted)}}, {"data": 1, "n": 1}):
+            database[f"{BUCKET}.files"].find_one(
+                {"_id": file_id}
+            )  # which file it is, we ask as well
+            wanted = {
+                offset // CHUNK_BYTES: offset
+                for offset in offsets(n_batch, round_ * n_batches + number)
+            }
+            for chunk in chunks.find(
+                {"files_id": file_id, "n": {"$in": sorted(wanted)}}, {"data": 1, "n": 1}
+            ):
                 offset = wanted[chunk["n"]] - chunk["n"] * CHUNK_BYTES
                 chunk["data"][offset : offset + SAMPLE_BYTES]
 
@@ -175,21 +200,33 @@ def reading_cases(database: Any, connector: MongoDBStorageConnector, n_mib: int)
             "random",
             f"4 KiB at random out of {n_mib} MiB",
             {"ours": n_random, "bare bounded query": n_random, "GridOut.seek, read": n_naive},
-            {"ours": ours_random, "bare bounded query": bare_random, "GridOut.seek, read": naive_random},
+            {
+                "ours": ours_random,
+                "bare bounded query": bare_random,
+                "GridOut.seek, read": naive_random,
+            },
             {"bare bounded query": 1 / 1.3, "GridOut.seek, read": 10},
         ),
         Case(
             "batch",
             f"{n_batch} × 4 KiB at random",
             {"ours": n_batches, "bare $in": n_batches, "GridOut.seek, read": 1},
-            {"ours": ours_batch, "bare $in": bare_batch, "GridOut.seek, read": lambda round_: naive_random(round_, n_batch)},
+            {
+                "ours": ours_batch,
+                "bare $in": bare_batch,
+                "GridOut.seek, read": lambda round_: naive_random(round_, n_batch),
+            },
             {"bare $in": 1 / 1.3},
         ),
         Case(
             "sequential",
             f"{n_mib} MiB in pieces of 1 MiB",
             dict.fromkeys(("ours", "bare cursor", "GridOut.read"), 1),
-            {"ours": ours_sequential, "bare cursor": bare_sequential, "GridOut.read": naive_sequential},
+            {
+                "ours": ours_sequential,
+                "bare cursor": bare_sequential,
+                "GridOut.read": naive_sequential,
+            },
             {"bare cursor": 0.75},
         ),
     ]
@@ -230,7 +267,11 @@ def writing_case(database: Any, uri: str, source: Path, n_mib: int) -> Case:
         "write",
         f"writing {n_mib} MiB",
         dict.fromkeys(("ours", "GridFSBucket, w=1", "GridFSBucket, majority and j"), 1),
-        {"ours": ours, "GridFSBucket, w=1": bare, "GridFSBucket, majority and j": lambda round_: bare(round_, durable)},
+        {
+            "ours": ours,
+            "GridFSBucket, w=1": bare,
+            "GridFSBucket, majority and j": lambda round_: bare(round_, durable),
+        },
         {"GridFSBucket, w=1": 0.9},
         prepare=clear,
     )
@@ -281,7 +322,9 @@ def small_cases(database: Any, connector: MongoDBStorageConnector) -> list[Case]
         Case(
             "put",
             "putting 10 KB",
-            dict.fromkeys(("ours", "insert_one, majority and j", "insert_one, w=1", "GridFSBucket"), n),
+            dict.fromkeys(
+                ("ours", "insert_one, majority and j", "insert_one, w=1", "GridFSBucket"), n
+            ),
             {
                 "ours": ours_put,
                 "insert_one, majority and j": bare_put,
@@ -332,7 +375,12 @@ with connector.get_resource('bench/samples.h5') as resource, h5py.File(resource,
 def memory(uri: str, n_mib: int, results: Results) -> None:
     """Peak memory of writing, reading and verifying ``n_mib`` MiB."""
     for action, work in WORK.items():
-        results.keep("memory", action, [grown_mib(SETUP.format(uri=uri), work.format(n_mib=n_mib)) * MIB], "MiB")
+        results.keep(
+            "memory",
+            action,
+            [grown_mib(SETUP.format(uri=uri), work.format(n_mib=n_mib)) * MIB],
+            "MiB",
+        )
         results.at_most(f"memory of {n_mib} MiB", "memory", action, 64 * MIB)
 
 
@@ -366,7 +414,11 @@ def hdf5(uri: str, folder: Path, n_mib: int, traffic: Traffic, results: Results)
 def main() -> None:
     """Run what was asked for."""
     given, results = (
-        parser_of(__doc__, ["random", "batch", "sequential", "write", "put", "get", "memory", "hdf5"], rounds=7).parse_args(),
+        parser_of(
+            __doc__,
+            ["random", "batch", "sequential", "write", "put", "get", "memory", "hdf5"],
+            rounds=7,
+        ).parse_args(),
         Results(),
     )
     wanted, n_mib = set(given.only), 32 if given.small else 256

@@ -82,7 +82,12 @@ def copy_objects(server: S3Server, other: S3Server, bucket: str) -> None:
     for page in server.client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for found in page["Contents"]:
             content = server.client.get_object(Bucket=bucket, Key=found["Key"])
-            other.client.put_object(Bucket=bucket, Key=found["Key"], Body=content["Body"].read(), Metadata=content["Metadata"])
+            other.client.put_object(
+                Bucket=bucket,
+                Key=found["Key"],
+                Body=content["Body"].read(),
+                Metadata=content["Metadata"],
+            )
 
 
 def drain(file: Any) -> None:
@@ -119,7 +124,9 @@ def main() -> None:
             "ours": lambda: drain(connector.get_resource("big")),
             "fsspec": lambda: drain(plain.open(f"{bucket}/plain/big", "rb")),
         }
-        compare(f"sequential read of {n_mib} MiB", ways, results, rounds=rounds, at_least={"fsspec": 1})
+        compare(
+            f"sequential read of {n_mib} MiB", ways, results, rounds=rounds, at_least={"fsspec": 1}
+        )
         ranges = [(random.randrange(n_mib * MIB - 4096), 4096) for _ in range(64)]
         copy_objects(server, other, bucket)
         away = server.options(stack.enter_context(far_away([server.port, other.port])))
@@ -140,10 +147,26 @@ def main() -> None:
             def at_once(store: FsspecStorageConnector = store) -> None:
                 store.read_ranges("big", ranges)
 
-            ways = {"ours, at once": at_once, "fsspec, one by one": one_by_one, "ours, one by one": ours_one_by_one}
-            compare(f"64 random 4 KiB, {where}", ways, results, rounds=rounds, at_least={"fsspec, one by one": 5})
+            ways = {
+                "ours, at once": at_once,
+                "fsspec, one by one": one_by_one,
+                "ours, one by one": ours_one_by_one,
+            }
+            compare(
+                f"64 random 4 KiB, {where}",
+                ways,
+                results,
+                rounds=rounds,
+                at_least={"fsspec, one by one": 5},
+            )
             if store is far:
-                results.at_least("64 requests at once", f"64 random 4 KiB, {where}", "ours, at once", "ours, one by one", 20)
+                results.at_least(
+                    "64 requests at once",
+                    f"64 random 4 KiB, {where}",
+                    "ours, at once",
+                    "ours, one by one",
+                    20,
+                )
         if given.memory:
             setup = SETUP.format(size=n_mib * 4 * MIB, bucket=bucket, options=server.options())
             for action, work in (("write", WRITE), ("read", READ)):

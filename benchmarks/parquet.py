@@ -87,8 +87,23 @@ _IN_MS = ("first", "files")
 def petastorms(petastorm: str, *arguments: str) -> list[str]:
     """A command of its environment: without our packages, and with Java where it can be found."""
     java = shutil.which("java")
-    home = [f"JAVA_HOME={Path(java).resolve().parents[1]}"] if java and "JAVA_HOME" not in os.environ else []
-    return ["env", "-u", "PYTHONPATH", "-u", "PYTHONHOME", "PYTHONWARNINGS=ignore", *home, petastorm, str(PEER), *arguments]
+    home = (
+        [f"JAVA_HOME={Path(java).resolve().parents[1]}"]
+        if java and "JAVA_HOME" not in os.environ
+        else []
+    )
+    return [
+        "env",
+        "-u",
+        "PYTHONPATH",
+        "-u",
+        "PYTHONHOME",
+        "PYTHONWARNINGS=ignore",
+        *home,
+        petastorm,
+        str(PEER),
+        *arguments,
+    ]
 
 
 def measure(case: str, folder: Path, given: Any, results: Results) -> None:
@@ -97,7 +112,16 @@ def measure(case: str, folder: Path, given: Any, results: Results) -> None:
     extra = ["--epochs", "4" if case == "memory" else "3"]
     ways: dict[str, Callable[[], Any]] = {}
     for way in (*OURS[case], *LIMITS.get(case, ())):
-        command = [sys.executable, "-m", "parquet_peers.alone", case, way, "--folder", str(folder), *extra]
+        command = [
+            sys.executable,
+            "-m",
+            "parquet_peers.alone",
+            case,
+            way,
+            "--folder",
+            str(folder),
+            *extra,
+        ]
         ways[way] = lambda command=command: answer_of(command)  # type: ignore[misc]
         results.kinds[way] = "limit" if way in LIMITS.get(case, ()) else "ours"
     for name, peer in PEERS.get(case, {}).items() if given.petastorm else ():
@@ -112,20 +136,34 @@ def measure(case: str, folder: Path, given: Any, results: Results) -> None:
             print("  " + "; ".join(f"{name} {value}" for name, value in kept[0].items()))
         results.facts["quality"] = [kept[0] for kept in answers.values()]
         return
-    n_rows = max([N_ROWS.get(case, 0), *(answer["rows"] for kept in answers.values() for answer in kept)])
+    n_rows = max(
+        [N_ROWS.get(case, 0), *(answer["rows"] for kept in answers.values() for answer in kept)]
+    )
     for way, kept in answers.items():
         if case == "memory":
             keep_memory(way, kept[0], results)
             continue
-        figures = [each["seconds_to_first"] if case in _IN_MS else each["seconds"] / each["rows"] for each in kept]
+        figures = [
+            each["seconds_to_first"] if case in _IN_MS else each["seconds"] / each["rows"]
+            for each in kept
+        ]
         is_peers = results.kind(way) == "peer"
-        results.keep(case, way, [min(figures)] if is_peers else figures, "ms" if case in _IN_MS else "/s")
-        lost = [n for each in kept for n in each.get("rows_of_each_epoch", ()) if n < n_rows and case not in ("ngram", *_IN_MS)]
+        results.keep(
+            case, way, [min(figures)] if is_peers else figures, "ms" if case in _IN_MS else "/s"
+        )
+        lost = [
+            n
+            for each in kept
+            for n in each.get("rows_of_each_epoch", ())
+            if n < n_rows and case not in ("ngram", *_IN_MS)
+        ]
         if lost:
             results.facts[f"{case}: {way}"] = f"{len(lost)} epochs lost rows"
         if "bytes_read" in kept[-1]:
             results.keep("predicate: bytes read", way, [kept[-1]["bytes_read"]], "MiB")
-            results.at_most("predicate, 1 %: read", "predicate: bytes read", way, kept[-1]["bytes_allowed"])
+            results.at_most(
+                "predicate, 1 %: read", "predicate: bytes read", way, kept[-1]["bytes_allowed"]
+            )
     results.print(case, results.best(case, "limit"), results.best(case, "peer"))
 
 
@@ -151,19 +189,41 @@ def judge(results: Results) -> None:
         results.at_least("plain columns, shuffled", "plain", way, "pyarrow, row groups", 0.7)
         results.at_least("plain columns, shuffled", "plain", way, peer, 2.5)
     results.at_least("PNGs, decoded", "mnist", "loader, auto", "cv2, 2 threads", 0.8)
-    results.at_least("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + DataLoader"), 2.5)
-    results.at_least("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + BatchedDataLoader"), 15)
+    results.at_least(
+        "PNGs, decoded",
+        "mnist",
+        "loader, auto",
+        best_peer("mnist", "make_reader + DataLoader"),
+        2.5,
+    )
+    results.at_least(
+        "PNGs, decoded",
+        "mnist",
+        "loader, auto",
+        best_peer("mnist", "make_reader + BatchedDataLoader"),
+        15,
+    )
     for way in ("make_reader, threads", "make_reader, inline", "make_reader, processes"):
         results.at_least("PNGs, row by row", "mnist", way, best_peer("mnist", way), 1)
     for way in ("loader, auto", "make_reader"):
         results.at_least("arrays", "frames", way, best_peer("frames", "make_reader"), 10)
         results.at_least("n-grams of 3", "ngram", way, best_peer("ngram", "make_reader(NGram)"), 10)
     for kind in ("scattered", "range"):
-        results.at_least(f"predicate, 1 %, {kind}", "predicate", f"{kind}, loader", best_peer("predicate", kind), 3)
+        results.at_least(
+            f"predicate, 1 %, {kind}",
+            "predicate",
+            f"{kind}, loader",
+            best_peer("predicate", kind),
+            3,
+        )
     for way in OURS["first"]:
-        results.at_least("time to the first row", "first", way, best_peer("first", way.partition(",")[0]), 2)
+        results.at_least(
+            "time to the first row", "first", way, best_peer("first", way.partition(",")[0]), 2
+        )
     results.at_most("10,000 files", "files", "with a manifest", 0.3)
-    results.at_least("DataFrame to torch", "converter", "auto", best_peer("converter", "converter"), 2)
+    results.at_least(
+        "DataFrame to torch", "converter", "auto", best_peer("converter", "converter"), 2
+    )
 
 
 def write_files(folder: Path, given: Any) -> None:
@@ -171,20 +231,34 @@ def write_files(folder: Path, given: Any) -> None:
     if all(any((folder / name).glob("*.parquet")) for name in ("plain", "mnist", "frames")):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "parquet_peers.alone", "write-files", "", "--folder", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "parquet_peers.alone",
+        "write-files",
+        "",
+        "--folder",
+        str(folder),
+    ]
     if given.petastorm is None:
         print("ours writes the files", flush=True)
         answer_of([*command, "--small"] if given.small else command)
         return
     print("Petastorm writes the files", flush=True)
-    subprocess.run(petastorms(given.petastorm, "write", str(folder)), check=True, capture_output=True, cwd=HERE)
+    subprocess.run(
+        petastorms(given.petastorm, "write", str(folder)), check=True, capture_output=True, cwd=HERE
+    )
 
 
 def main() -> None:
     """Run what was asked for."""
     parser = parser_of(__doc__, list(OURS), rounds=3)
-    parser.add_argument("--petastorm", metavar="PYTHON", help="interpreter of an environment with Petastorm 0.13.1")
-    parser.add_argument("--large", type=float, default=4.0, metavar="GIB", help="of the dataset of the case memory")
+    parser.add_argument(
+        "--petastorm", metavar="PYTHON", help="interpreter of an environment with Petastorm 0.13.1"
+    )
+    parser.add_argument(
+        "--large", type=float, default=4.0, metavar="GIB", help="of the dataset of the case memory"
+    )
     given, results = parser.parse_args(), Results()
     print(machine(), flush=True)
     with tempfile.TemporaryDirectory(prefix="data_stack-benchmark-parquet-") as temporary:
@@ -194,7 +268,14 @@ def main() -> None:
         for case in given.only:
             if case == "memory":
                 n_bytes = (64 if given.small else int(given.large * 1024)) * MIB
-                large = ["write-large", "", "--folder", str(folder / "large"), "--bytes", str(n_bytes)]
+                large = [
+                    "write-large",
+                    "",
+                    "--folder",
+                    str(folder / "large"),
+                    "--bytes",
+                    str(n_bytes),
+                ]
                 answer_of([sys.executable, "-m", "parquet_peers.alone", *large])
             measure(case, folder / ("large" if case == "memory" else "files"), given, results)
     judge(results)

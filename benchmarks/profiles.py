@@ -50,7 +50,9 @@ def parquet(folder: Path, case: str, way: str) -> Iterator[Callable[[], object]]
 
 
 @contextmanager
-def records(folder: Path, name: str, read: Callable[[RecordReader], object] | None) -> Iterator[Callable[[], object]]:
+def records(
+    folder: Path, name: str, read: Callable[[RecordReader], object] | None
+) -> Iterator[Callable[[], object]]:
     """Writing a workload, or reading it."""
     work = WORKLOADS[name](False)
     if read is None:
@@ -111,7 +113,9 @@ def show(work: Callable[[], object]) -> None:
     work()
     started, before = time.perf_counter(), time.process_time()
     work()
-    print(f"  {(time.perf_counter() - started) * 1e3:,.0f} ms, {(time.process_time() - before) * 1e3:,.0f} ms of processor time")
+    print(
+        f"  {(time.perf_counter() - started) * 1e3:,.0f} ms, {(time.process_time() - before) * 1e3:,.0f} ms of processor time"
+    )
     profile = cProfile.Profile()
     profile.runcall(work)
     stats = pstats.Stats(profile)

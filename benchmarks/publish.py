@@ -69,11 +69,25 @@ def main() -> None:
     moved, seconds = [], []
     for number in range(given.rounds):
         at, n_before = (number * 99_991) % Rows.n_rows, len(server.requests)
-        program = [sys.executable, "-c", MEASURED, f"{server.origin}#{pin}", str(at), str(Path(__file__).parent)]
+        program = [
+            sys.executable,
+            "-c",
+            MEASURED,
+            f"{server.origin}#{pin}",
+            str(at),
+            str(Path(__file__).parent),
+        ]
         took, value = answer_of(program)
         assert value == at
-        ranges = [seen.headers["range"][6:].split("-") for seen in server.requests[n_before:] if seen.path == "/rows.npy"]
-        moved.append(len(files["data_stack.json"]) + sum(int(stop) - int(start) + 1 for start, stop in ranges))
+        ranges = [
+            seen.headers["range"][6:].split("-")
+            for seen in server.requests[n_before:]
+            if seen.path == "/rows.npy"
+        ]
+        moved.append(
+            len(files["data_stack.json"])
+            + sum(int(stop) - int(start) + 1 for start, stop in ranges)
+        )
         seconds.append(took)
     server.close()
     results.keep("moved", "ours", moved, "MiB")

@@ -65,7 +65,9 @@ def prepare(engine: Any, folder: Path) -> float:
 def write_images(folder: Path, n_images: int) -> None:
     """Write images as our records, and what Ray reads of them as its Parquet."""
     rng = np.random.default_rng(0)
-    with ShardedRecordWriter(folder / "records", {"image": "array", "label": "i64"}, shardlen=1024) as writer:
+    with ShardedRecordWriter(
+        folder / "records", {"image": "array", "label": "i64"}, shardlen=1024
+    ) as writer:
         for start in range(0, n_images, 1024):
             images = rng.integers(0, 256, (min(1024, n_images - start), 64, 64, 3), np.uint8)
             writer.extend({"image": images, "label": np.arange(start, start + len(images))})
@@ -89,16 +91,28 @@ def main() -> None:
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     warnings.simplefilter("ignore")
     n_processors = len(os.sched_getaffinity(0))
-    ray.init("local", num_cpus=n_processors, include_dashboard=False, logging_level=logging.ERROR, object_store_memory=1 << 30)
+    ray.init(
+        "local",
+        num_cpus=n_processors,
+        include_dashboard=False,
+        logging_level=logging.ERROR,
+        object_store_memory=1 << 30,
+    )
     ray.data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         if "preparation" in given.only:
             Sorted.n_shards = 100 if given.small else 1000
-            for case, Sorted.n_numbers in (("preparation", 50_000), ("preparation, longer", 500_000)):
+            for case, Sorted.n_numbers in (
+                ("preparation", 50_000),
+                ("preparation, longer", 500_000),
+            ):
                 engines = {"ours: Ray": RayEngine(), "ours: processes": ProcessEngine(n_processors)}
-                ways = {way: lambda engine=engine: prepare(engine, folder) for way, engine in engines.items()}
+                ways = {
+                    way: lambda engine=engine: prepare(engine, folder)
+                    for way, engine in engines.items()
+                }
                 for way, figures in in_turn(case, ways, given.rounds, results).items():
                     results.keep(case, way, figures, "s")
                 results.print(case, "ours: processes")

@@ -44,7 +44,10 @@ def paced(step: Callable[[], object], n: int, seconds: float) -> float:
 
 def one_by_one(reader: Reader) -> Callable[[], None]:
     """Reads 256 single samples at random."""
-    one, wheel = reader.one, itertools.cycle(np.random.default_rng(5).integers(0, len(reader), 1 << 17).tolist())
+    one, wheel = (
+        reader.one,
+        itertools.cycle(np.random.default_rng(5).integers(0, len(reader), 1 << 17).tolist()),
+    )
 
     def step() -> None:
         for index in itertools.islice(wheel, BATCH):
@@ -88,13 +91,18 @@ def warm(reader: Reader) -> int:
     return number
 
 
-def measure_workload(work: Workload, systems: Mapping[str, System], folder: Path, given: Any, results: Results) -> None:
+def measure_workload(
+    work: Workload, systems: Mapping[str, System], folder: Path, given: Any, results: Results
+) -> None:
     """Write, check, read one workload with all systems."""
     print(f"\n{work.name}: {work.title}", flush=True)
     gc.collect()
     gc.freeze()  # a million values of the workload are not to be searched again and again
     taking_part = {name: each for name, each in systems.items() if each.supports(work.schema)}
-    folders = {name: folder / f"{work.name} {name}".replace(" ", "_").replace(",", "") for name in taking_part}
+    folders = {
+        name: folder / f"{work.name} {name}".replace(" ", "_").replace(",", "")
+        for name in taking_part
+    }
     write_in_turn(work, taking_part, folders, given, results)
     seconds = 0.02 if given.small else 0.1
     with contextlib.ExitStack() as stack:
@@ -141,7 +149,13 @@ def measure_workload(work: Workload, systems: Mapping[str, System], folder: Path
     gc.unfreeze()
 
 
-def measure_rates(case: str, ways: Mapping[str, Callable[[], float]], rounds: int, results: Results, unit: str = "/s") -> None:
+def measure_rates(
+    case: str,
+    ways: Mapping[str, Callable[[], float]],
+    rounds: int,
+    results: Results,
+    unit: str = "/s",
+) -> None:
     """All ways in turn, the first round dropped."""
     for name, kept in in_turn(case, ways, rounds + 1, results).items():
         results.keep(case, name, kept[1:], unit)
@@ -164,7 +178,11 @@ def opening(each: System, work: Workload, folder: Path, *, whole: bool) -> Calla
 
 
 def write_in_turn(
-    work: Workload, systems: Mapping[str, System], folders: Mapping[str, Path], given: Any, results: Results
+    work: Workload,
+    systems: Mapping[str, System],
+    folders: Mapping[str, Path],
+    given: Any,
+    results: Results,
 ) -> None:
     """Write the workload with each system in each round; what the last round wrote stays."""
     slow: dict[str, tuple[float, float]] = {}
@@ -184,7 +202,9 @@ def write_in_turn(
         return found
 
     ways = {name: lambda name=name: once(name) for name in systems}  # type: ignore[misc]
-    for name, kept in in_turn(f"{work.name}, write", ways, 1 if given.small else 3, results).items():
+    for name, kept in in_turn(
+        f"{work.name}, write", ways, 1 if given.small else 3, results
+    ).items():
         results.keep(f"{work.name}, write", name, [written for written, _ in kept])
         results.keep(f"{work.name}, write, fsync", name, [synced for _, synced in kept])
     results.print(f"{work.name}, write")
@@ -211,11 +231,18 @@ def measure_opening(folder: Path, given: Any, results: Results) -> None:
     ways: dict[str, Callable[[], object]] = {
         "ours, opening": lambda: RecordReader(folder).close(),
         "ours, opening, one sample": first_sample,
-        "reading the manifest": lambda: RecordsManifest.from_json((folder / "manifest.json").read_bytes(), "manifest"),
+        "reading the manifest": lambda: RecordsManifest.from_json(
+            (folder / "manifest.json").read_bytes(), "manifest"
+        ),
     }
     case = f"open, {n:,} records"
     compare(case, ways, results, rounds=given.rounds * 5)
-    results.at_most("opening", case, "ours, opening", (results.median(case, "reading the manifest") or 0.0) + 5e-3)
+    results.at_most(
+        "opening",
+        case,
+        "ours, opening",
+        (results.median(case, "reading the manifest") or 0.0) + 5e-3,
+    )
     remove(folder)
 
 
@@ -236,11 +263,21 @@ def measure_mongodb(folder: Path, given: Any, results: Results) -> None:
         server.client() as client,
         MongoDBStorageConnector(server.uri("benchmark"), bucket=bucket) as connector,
     ):
-        with RecordWriter(connector, {each.name: column_of(each) for each in work.schema.fields}, prefix="w1") as writer:
+        with RecordWriter(
+            connector, {each.name: column_of(each) for each in work.schema.fields}, prefix="w1"
+        ) as writer:
             writer.extend(work.columns)
-        files, chunks = client["benchmark"][f"{bucket}.files"], client["benchmark"][f"{bucket}.chunks"]
-        columns = [files.find_one({"filename": f"w1/{each.name}.bag"}) for each in work.schema.fields]
-        ids = {(chunk["files_id"], chunk["n"]): chunk["_id"] for chunk in chunks.find({}, {"files_id": 1, "n": 1})}
+        files, chunks = (
+            client["benchmark"][f"{bucket}.files"],
+            client["benchmark"][f"{bucket}.chunks"],
+        )
+        columns = [
+            files.find_one({"filename": f"w1/{each.name}.bag"}) for each in work.schema.fields
+        ]
+        ids = {
+            (chunk["files_id"], chunk["n"]): chunk["_id"]
+            for chunk in chunks.find({}, {"files_id": 1, "n": 1})
+        }
         rng = np.random.default_rng(9)
         indices = [rng.integers(0, work.n, BATCH) for _ in range(64)]
 
@@ -249,20 +286,33 @@ def measure_mongodb(folder: Path, given: Any, results: Results) -> None:
             for column in columns:
                 size = column["length"] // work.n
                 for place in (each * size, (each + 1) * size - 1):
-                    wanted |= {(column["_id"], number) for number in (place // chunk_bytes).tolist()}
+                    wanted |= {
+                        (column["_id"], number) for number in (place // chunk_bytes).tolist()
+                    }
             return [ids[key] for key in wanted]
 
-        queries, wheel = itertools.cycle([touched(each) for each in indices]), itertools.cycle(indices)
+        queries, wheel = (
+            itertools.cycle([touched(each) for each in indices]),
+            itertools.cycle(indices),
+        )
 
         def bare() -> None:
-            for chunk in chunks.find({"_id": {"$in": next(queries)}}, {"data": 1, "n": 1, "files_id": 1}):
+            for chunk in chunks.find(
+                {"_id": {"$in": next(queries)}}, {"data": 1, "n": 1, "files_id": 1}
+            ):
                 len(chunk["data"])
 
         with RecordReader(connector, prefix="w1") as reader:
             for each in indices[:3]:
                 work.check(reader.read_batch(each), each)
             ways = {"ours": lambda: reader.read_batch(next(wheel)), "one bare $in": bare}
-            compare("mongodb, a batch of W1", ways, results, rounds=given.rounds * 4, at_least={"one bare $in": 1 / 1.5})
+            compare(
+                "mongodb, a batch of W1",
+                ways,
+                results,
+                rounds=given.rounds * 4,
+                at_least={"one bare $in": 1 / 1.5},
+            )
 
 
 def judge(results: Results) -> None:
@@ -281,16 +331,22 @@ def judge(results: Results) -> None:
         *(("W2", f"write{end}", "best peer", 1) for end in ("", ", fsync")),
         *((work, "size", "granular", 1 / 1.005) for work in WORKLOADS),
     ):  # fmt: skip
-        results.at_least(f"{work}, {measure}", f"{work}, {measure}", "ours", str(against), float(factor))
+        results.at_least(
+            f"{work}, {measure}", f"{work}, {measure}", "ours", str(against), float(factor)
+        )
 
 
 def main() -> None:
     """Run what was asked for."""
     parser = parser_of(__doc__, [*WORKLOADS, "open", "mongodb"], rounds=9)
-    parser.add_argument("--systems", nargs="+", choices=list(MODULES), default=list(MODULES), metavar="NAME")
+    parser.add_argument(
+        "--systems", nargs="+", choices=list(MODULES), default=list(MODULES), metavar="NAME"
+    )
     given, results = parser.parse_args(), Results()
     print(machine())
-    with tempfile.TemporaryDirectory(dir=given.folder, prefix="data_stack-benchmark-records-") as name:
+    with tempfile.TemporaryDirectory(
+        dir=given.folder, prefix="data_stack-benchmark-records-"
+    ) as name:
         systems = {}
         for each in given.systems:
             try:
@@ -303,7 +359,9 @@ def main() -> None:
                 measure_workload(WORKLOADS[case](given.small), systems, Path(name), given, results)
                 continue
             try:
-                {"open": measure_opening, "mongodb": measure_mongodb}[case](Path(name), given, results)
+                {"open": measure_opening, "mongodb": measure_mongodb}[case](
+                    Path(name), given, results
+                )
             except ImportError as error:
                 results.leave_out(case, error)
     judge(results)

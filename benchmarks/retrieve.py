@@ -45,17 +45,24 @@ def main() -> None:
         Path(path).write_bytes(body)
         sha256 = hashlib.sha256(body).hexdigest()
         here, there = multiprocessing.Pipe()
-        server = multiprocessing.get_context("spawn").Process(target=serve, args=(path, there), daemon=True)
+        server = multiprocessing.get_context("spawn").Process(
+            target=serve, args=(path, there), daemon=True
+        )
         server.start()
         url = f"http://127.0.0.1:{here.recv()}/data"
 
         def ours() -> None:
             with tempfile.TemporaryDirectory(dir=folder) as target:
-                retrieve([ResourceDefinition("data", url, sha256=sha256)], FileStorageConnector(target))
+                retrieve(
+                    [ResourceDefinition("data", url, sha256=sha256)], FileStorageConnector(target)
+                )
 
         def plain() -> None:
             digest = hashlib.sha256()
-            with requests.get(url, stream=True, timeout=30) as response, tempfile.NamedTemporaryFile(dir=folder) as file:
+            with (
+                requests.get(url, stream=True, timeout=30) as response,
+                tempfile.NamedTemporaryFile(dir=folder) as file,
+            ):
                 for chunk in response.iter_content(MIB):
                     digest.update(chunk)
                     file.write(chunk)

@@ -51,12 +51,16 @@ def files(results: Results, folder: Path, rounds: int, small: bool) -> None:
     pq.write_table(pa.table({"x": np.arange(n_rows)}), first, row_group_size=n_rows // 4)
     for number in range(1, n_files):
         os.link(first, folder / f"part-{number:06d}.parquet")
-    results.keep("files", "opened without a manifest", [timed(lambda: ParquetDataset(folder))], "ms")
+    results.keep(
+        "files", "opened without a manifest", [timed(lambda: ParquetDataset(folder))], "ms"
+    )
     results.keep("files", "manifest made, once", [timed(lambda: generate_metadata(folder))], "ms")
     dataset = ParquetDataset(folder)
 
     def first_batch() -> None:
-        with Loader(dataset, BATCH, shuffle=BlockShuffled(window=4), worker_kind="inline") as loader:
+        with Loader(
+            dataset, BATCH, shuffle=BlockShuffled(window=4), worker_kind="inline"
+        ) as loader:
             next(iter(loader))
 
     ways: dict[str, Callable[[], object]] = {
@@ -80,12 +84,20 @@ def order(results: Results, _: Path, rounds: int, small: bool) -> None:
             loader.load_state_dict(state)
             next(iter(loader))
 
-    ways = {f"{n:,} samples: made, resumed in its middle, one batch": lambda n=n: resume(n) for n in sizes}
+    ways = {
+        f"{n:,} samples: made, resumed in its middle, one batch": lambda n=n: resume(n)
+        for n in sizes
+    }
     keep_times("order", ways, results, rounds)
     for n_samples in sizes:
         tracemalloc.start()
         resume(n_samples)
-        results.keep("order, memory", f"{n_samples:,} samples", [float(tracemalloc.get_traced_memory()[1])], "MiB")
+        results.keep(
+            "order, memory",
+            f"{n_samples:,} samples",
+            [float(tracemalloc.get_traced_memory()[1])],
+            "MiB",
+        )
         tracemalloc.stop()
     results.print("order, memory")
 
@@ -121,7 +133,9 @@ def plan(results: Results, _: Path, rounds: int, small: bool) -> None:
             end = time.perf_counter()
         results.keep("plan, first batch", way, [first - start], "ms")
         results.keep(f"plan, {n_batches:,} further batches of {BATCH}", way, [end - first], "ms")
-        results.keep("plan, memory without batches", way, [float(tracemalloc.get_traced_memory()[1])], "MiB")
+        results.keep(
+            "plan, memory without batches", way, [float(tracemalloc.get_traced_memory()[1])], "MiB"
+        )
         tracemalloc.stop()
     for case in [case for case in results.figures if case.startswith("plan, ")]:
         results.print(case)
@@ -140,7 +154,9 @@ def ranks(results: Results, _: Path, rounds: int, small: bool) -> None:
         seen[:], steps[:] = 0, []
         for rank in range(N_RANKS):
             options: dict[str, Any] = {"shuffle": True, "shard": (rank, N_RANKS), "uneven": "drop"}
-            with Loader(iterator, BATCH, workers=N_THREADS, worker_kind="threads", **options) as loader:
+            with Loader(
+                iterator, BATCH, workers=N_THREADS, worker_kind="threads", **options
+            ) as loader:
                 n_steps = 0
                 for (batch,) in loader:
                     np.add.at(seen, batch, 1)
@@ -148,7 +164,9 @@ def ranks(results: Results, _: Path, rounds: int, small: bool) -> None:
             steps.append(n_steps)
 
     seconds = timed(epoch)
-    results.keep("ranks", f"{n_samples:,} samples, {N_RANKS} ranks, {N_THREADS} threads each", [seconds], "s")
+    results.keep(
+        "ranks", f"{n_samples:,} samples, {N_RANKS} ranks, {N_THREADS} threads each", [seconds], "s"
+    )
     results.print("ranks")
     n_left_out, n_twice = int((seen == 0).sum()), int((seen > 1).sum())
     is_right = n_twice == 0 and n_left_out == n_samples % N_RANKS and len(set(steps)) == 1
@@ -166,7 +184,10 @@ def resources(results: Results, folder: Path, rounds: int, small: bool) -> None:
                 ways: dict[str, tuple[Callable[[], object], int]] = {
                     "write, each": (functools.partial(write, connector, n), n),
                     "list, each": (connector.list_resources, n),
-                    "list ten, in all": (functools.partial(connector.list_resources, "set-000000/"), 1),
+                    "list ten, in all": (
+                        functools.partial(connector.list_resources, "set-000000/"),
+                        1,
+                    ),
                     "verify, each": (functools.partial(verify_storage, connector), n),
                     "gc, each": (functools.partial(connector.collect_garbage, dry_run=True), n),
                 }
@@ -180,7 +201,9 @@ def write(connector: StorageConnector, n_resources: int) -> None:
     """Store resources of 100 bytes, ten to a folder, by eight threads."""
 
     def store_one(number: int) -> None:
-        connector.set_resource(f"set-{number // 10:06d}/{number % 10}.bin", number.to_bytes(100, "big"))
+        connector.set_resource(
+            f"set-{number // 10:06d}/{number % 10}.bin", number.to_bytes(100, "big")
+        )
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(store_one, range(n_resources)))
@@ -192,13 +215,23 @@ def store(kind: str, folder: Path) -> Iterator[StorageConnector]:
     if kind == "folder":
         yield FileStorageConnector(folder)
         return
-    with MongoDBServer(cache_gb=1.0, folder=folder.parent) as server, MongoDBStorageConnector(server.uri("scale")) as connector:
+    with (
+        MongoDBServer(cache_gb=1.0, folder=folder.parent) as server,
+        MongoDBStorageConnector(server.uri("scale")) as connector,
+    ):
         yield connector
 
 
-def keep_times(case: str, ways: dict[str, Callable[[], object]], results: Results, rounds: int) -> None:
+def keep_times(
+    case: str, ways: dict[str, Callable[[], object]], results: Results, rounds: int
+) -> None:
     """Times of some ways of a case, the first two rounds dropped."""
-    taken = in_turn(case, {way: lambda work=work: timed(work) for way, work in ways.items()}, rounds + 2, results)  # type: ignore[misc]
+    taken = in_turn(
+        case,
+        {way: lambda work=work: timed(work) for way, work in ways.items()},
+        rounds + 2,
+        results,
+    )  # type: ignore[misc]
     for way, kept in taken.items():
         results.keep(case, way, kept[2:], "ms")
     results.print(case)
@@ -213,7 +246,9 @@ def main() -> None:
     results = Results()
     print(machine(), flush=True)
     for case in given.only:
-        with tempfile.TemporaryDirectory(prefix="data_stack-benchmark-scale-", dir=given.folder) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="data_stack-benchmark-scale-", dir=given.folder
+        ) as folder:
             CASES[case](results, Path(folder), given.rounds, given.small)
     results.save(given.json)
 

@@ -69,7 +69,9 @@ class Rows(DatasetFactory):
 
     def open(self, split: str, prepared: Any) -> Any:
         """Image, number, number."""
-        return NumpyDatasetIterator([prepared["image.npy"], prepared["number.npy"], prepared["number.npy"]])
+        return NumpyDatasetIterator(
+            [prepared["image.npy"], prepared["number.npy"], prepared["number.npy"]]
+        )
 
 
 class Table(Rows):
@@ -106,7 +108,9 @@ def nginx(folder: Path) -> Iterator[tuple[str, Path]]:
         f"  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n"
         f"  server {{ listen 127.0.0.1:{port}; root {folder}/www; }} }}\n"
     )
-    with subprocess.Popen(["nginx", "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]) as server:
+    with subprocess.Popen(
+        ["nginx", "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
+    ) as server:
         try:
             for _ in range(100):
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -121,7 +125,9 @@ def main() -> None:
     """Publish, serve and read."""
     orders = ["in order", "all samples", "block by block"]
     given, results = (
-        parser_of(__doc__, [f"{each.card.name}, {order}" for each in FACTORIES for order in orders], 3).parse_args(),
+        parser_of(
+            __doc__, [f"{each.card.name}, {order}" for each in FACTORIES for order in orders], 3
+        ).parse_args(),
         Results(),
     )
     if shutil.which("nginx") is None:
@@ -134,7 +140,11 @@ def main() -> None:
             data_stack.default_repository().register(factory.card.name, factory)
             www = Path(name) / "www" / factory.card.name
             data_stack.publish(factory.card.name, www, Path(name) / "store")
-            n_stored = sum(file.stat().st_size for file in www.rglob("*") if file.is_file() and file.name != "croissant.json")
+            n_stored = sum(
+                file.stat().st_size
+                for file in www.rglob("*")
+                if file.is_file() and file.name != "croissant.json"
+            )
             for order in orders:
                 case = f"{factory.card.name}, {order}"
                 if case not in given.only:
@@ -142,7 +152,14 @@ def main() -> None:
                 seconds, shares, requests = [], [], []
                 for _ in range(given.rounds):
                     n_before = len(log.read_text().splitlines())
-                    program = [sys.executable, "-c", MEASURED, f"{url}/{factory.card.name}", order, str(Path(__file__).parent)]
+                    program = [
+                        sys.executable,
+                        "-c",
+                        MEASURED,
+                        f"{url}/{factory.card.name}",
+                        order,
+                        str(Path(__file__).parent),
+                    ]
                     seconds.append(answer_of(program))
                     time.sleep(0.2)  # the log
                     lines = log.read_text().splitlines()[n_before:]

@@ -35,7 +35,11 @@ from harness import HERE, MIB, Results, machine, parser_of
 ROUND_TRIP, LONG_TRIP = 0.02, 0.5
 N_RECORDS = int(os.environ.get("SLOW_LINE_RECORDS", "10240"))
 _BATCH, _PER_SHARD, _RATE = 64, 160, 1e9 / 8
-_KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
+_KEYS = {
+    "AWS_ACCESS_KEY_ID": "any",
+    "AWS_SECRET_ACCESS_KEY": "any",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 def sample_at(index: int) -> dict[str, Any]:
@@ -74,7 +78,9 @@ def _factory() -> Any:
 
         def preprocess(self, raw: Any, prepared: Any) -> None:
             spec = {"image": "bytes", "label": "i64"}
-            with records.ShardedRecordWriter(prepared, spec, prefix="train", shardlen=_PER_SHARD) as writer:
+            with records.ShardedRecordWriter(
+                prepared, spec, prefix="train", shardlen=_PER_SHARD
+            ) as writer:
                 for index in range(N_RECORDS):
                     writer.append(sample_at(index))
 
@@ -103,7 +109,9 @@ def write_litdata(folder: Path) -> None:
     import litdata
 
     inputs, where = list(range(N_RECORDS)), str(folder / "litdata")
-    litdata.optimize(sample_at, inputs=inputs, output_dir=where, chunk_bytes="16MB", num_workers=1, verbose=False)
+    litdata.optimize(
+        sample_at, inputs=inputs, output_dir=where, chunk_bytes="16MB", num_workers=1, verbose=False
+    )
 
 
 def litdata_epochs(place: str, cache: str) -> Callable[[], Iterator[int]]:
@@ -111,7 +119,9 @@ def litdata_epochs(place: str, cache: str) -> Callable[[], Iterator[int]]:
     import litdata
     from litdata.streaming import downloader
 
-    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # there is no argument for a server without TLS
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = (
+        True  # there is no argument for a server without TLS
+    )
     bare = {"endpoint_url": os.environ["AWS_ENDPOINT_URL"]}
     dataset = litdata.StreamingDataset(place, cache_dir=cache, shuffle=True, storage_options=bare)
     loader = litdata.StreamingDataLoader(dataset, batch_size=_BATCH, num_workers=2, collate_fn=list)
@@ -125,7 +135,9 @@ def write_mosaicml(folder: Path) -> None:
     use_stand_ins()
     from streaming import MDSWriter
 
-    with MDSWriter(out=str(folder / "mosaicml"), columns={"image": "bytes", "label": "int"}, size_limit="16mb") as writer:
+    with MDSWriter(
+        out=str(folder / "mosaicml"), columns={"image": "bytes", "label": "int"}, size_limit="16mb"
+    ) as writer:
         for index in range(N_RECORDS):
             writer.write(sample_at(index))
 
@@ -142,19 +154,27 @@ def mosaicml_epochs(place: str, cache: str) -> Callable[[], Iterator[int]]:
     for stream in dataset.streams:
         # Its forked workers would share the connection that fetched the index, and get the answers of each other.
         stream._downloader.clean_up()
-    loader: Any = DataLoader(dataset, _BATCH, num_workers=2, collate_fn=list, persistent_workers=True)
+    loader: Any = DataLoader(
+        dataset, _BATCH, num_workers=2, collate_fn=list, persistent_workers=True
+    )
     return lambda: (each["label"] for batch in loader for each in batch)
 
 
 WAYS: dict[str, Callable[[str, str], Any]] = {
     "ours, http": lambda port, cache: ours(f"http://127.0.0.1:{port}/published?cache={cache}"),
-    "ours, S3": lambda port, cache: ours(f"s3://ours/train?endpointUrl=http://127.0.0.1:{port}&anonymous=true&cache={cache}"),
+    "ours, S3": lambda port, cache: ours(
+        f"s3://ours/train?endpointUrl=http://127.0.0.1:{port}&anonymous=true&cache={cache}"
+    ),
     "litdata": lambda port, cache: litdata_epochs("s3://litdata", cache),
     "MosaicML Streaming": lambda port, cache: mosaicml_epochs("s3://mosaicml", cache),
     "ours, this disk": lambda port, cache: ours(str(Path(cache).parent / "www" / "published")),
 }
 #: Imported before the clock starts.
-_IMPORTS = {"ours": "data_stack.loader requests s3fs", "litdata": "litdata obstore boto3 torch", "MosaicML": "boto3 torch"}
+_IMPORTS = {
+    "ours": "data_stack.loader requests s3fs",
+    "litdata": "litdata obstore boto3 torch",
+    "MosaicML": "boto3 torch",
+}
 
 
 def run_way(way: str, port: str, cache: str, until: str = "second") -> None:
@@ -231,7 +251,9 @@ def line_alone(port: str, folder: Path) -> float:
     return time.perf_counter() - started
 
 
-def run(way: str, python: str, port: str, folder: Path, until: str) -> tuple[dict[str, float], list[list[Any]], int]:
+def run(
+    way: str, python: str, port: str, folder: Path, until: str
+) -> tuple[dict[str, float], list[list[Any]], int]:
     """The figures of a way in a process of its own with an empty cache, its requests, and the most memory."""
     from loader_peers.memory import proportional_bytes
 
@@ -239,12 +261,34 @@ def run(way: str, python: str, port: str, folder: Path, until: str) -> tuple[dic
     shutil.rmtree(cache, ignore_errors=True)
     log_of(port)
     address = f"http://127.0.0.1:{port}"
-    environment = {**os.environ, **_KEYS, "AWS_ENDPOINT_URL": address, "S3_ENDPOINT_URL": address, "TMPDIR": str(folder)}
-    command = [python, "-W", "ignore", str(HERE / "slow_line.py"), "--run", way, port, str(cache), until]
+    environment = {
+        **os.environ,
+        **_KEYS,
+        "AWS_ENDPOINT_URL": address,
+        "S3_ENDPOINT_URL": address,
+        "TMPDIR": str(folder),
+    }
+    command = [
+        python,
+        "-W",
+        "ignore",
+        str(HERE / "slow_line.py"),
+        "--run",
+        way,
+        port,
+        str(cache),
+        until,
+    ]
     with (
         open(folder / "errors", "w+") as errors,
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=HERE, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+            cwd=HERE,
+            start_new_session=True,
         ) as process,
     ):
         peaks, stopped = [0], threading.Event()
@@ -281,13 +325,18 @@ def measure(way: str, python: str, port: str, folder: Path) -> dict[str, float]:
         "memory": float(memory),
         "bytes": sum(each[2] for each in first) / _stored(folder, way),
         "requests": float(len(first)),
-        "again": sum(each[2] for each in log) / _stored(folder, way) - sum(each[2] for each in first) / _stored(folder, way),
+        "again": sum(each[2] for each in log) / _stored(folder, way)
+        - sum(each[2] for each in first) / _stored(folder, way),
     }
 
 
 def _stored(folder: Path, way: str) -> int:
-    bucket = {"ours, S3": "ours", "litdata": "litdata", "MosaicML Streaming": "mosaicml"}.get(way, "published")
-    return sum(file.stat().st_size for file in (folder / "www" / bucket).rglob("*") if file.is_file())
+    bucket = {"ours, S3": "ours", "litdata": "litdata", "MosaicML Streaming": "mosaicml"}.get(
+        way, "published"
+    )
+    return sum(
+        file.stat().st_size for file in (folder / "www" / bucket).rglob("*") if file.is_file()
+    )
 
 
 _CASES = {
@@ -309,20 +358,39 @@ def main() -> None:
         run_way(*sys.argv[2:])
         return
     if sys.argv[1:2] == ["--write"]:
-        {"ours": write_ours, "litdata": write_litdata, "mosaicml": write_mosaicml}[sys.argv[2]](Path(sys.argv[3]))
+        {"ours": write_ours, "litdata": write_litdata, "mosaicml": write_mosaicml}[sys.argv[2]](
+            Path(sys.argv[3])
+        )
         return
     parser = parser_of(__doc__, list(WAYS), 3)
-    parser.add_argument("--peers", default=sys.executable, help="the Python that has litdata and MosaicML Streaming")
+    parser.add_argument(
+        "--peers", default=sys.executable, help="the Python that has litdata and MosaicML Streaming"
+    )
     given, results = parser.parse_args(), Results()
     if given.small:
         os.environ["SLOW_LINE_RECORDS"] = "1024"
     print(machine())
-    results.kinds = {"litdata": "peer", "MosaicML Streaming": "peer", "the line": "limit", "ours, this disk": "limit"}
+    results.kinds = {
+        "litdata": "peer",
+        "MosaicML Streaming": "peer",
+        "the line": "limit",
+        "ours, this disk": "limit",
+    }
     with contextlib.ExitStack() as exits:
         folder = Path(given.folder or exits.enter_context(tempfile.TemporaryDirectory()))
-        for name, python in (("ours", sys.executable), ("litdata", given.peers), ("mosaicml", given.peers)):
-            if not (folder / "www" / name).exists() and any(way.lower().startswith(name) for way in given.only):
-                subprocess.run([python, "-W", "ignore", __file__, "--write", name, str(folder / "www")], check=True, cwd=HERE)
+        for name, python in (
+            ("ours", sys.executable),
+            ("litdata", given.peers),
+            ("mosaicml", given.peers),
+        ):
+            if not (folder / "www" / name).exists() and any(
+                way.lower().startswith(name) for way in given.only
+            ):
+                subprocess.run(
+                    [python, "-W", "ignore", __file__, "--write", name, str(folder / "www")],
+                    check=True,
+                    cwd=HERE,
+                )
         port = exits.enter_context(server(folder / "www"))
         found: dict[str, list[dict[str, float]]] = {way: [] for way in given.only}
         lines = []
@@ -330,7 +398,14 @@ def main() -> None:
             lines.append(line_alone(port, folder / "www"))
             for way in given.only:
                 try:
-                    found[way].append(measure(way, sys.executable if way.startswith("ours") else given.peers, port, folder))
+                    found[way].append(
+                        measure(
+                            way,
+                            sys.executable if way.startswith("ours") else given.peers,
+                            port,
+                            folder,
+                        )
+                    )
                 except Exception as error:
                     results.leave_out(way, error)
     results.keep(_CASES["epoch"][0], "the line", lines, "s")
@@ -338,7 +413,9 @@ def main() -> None:
         for way, rounds in found.items():
             if rounds and (way != "ours, this disk" or key in ("second", "memory")):
                 results.keep(case, way, [each[key] for each in rounds], unit)
-        results.print(case, "the line" if key == "epoch" else "ours, this disk" if key == "second" else None)
+        results.print(
+            case, "the line" if key == "epoch" else "ours, this disk" if key == "second" else None
+        )
     for way in ("ours, http", "ours, S3"):
         results.at_least(f"{way}: epoch", _CASES["epoch"][0], way, "the line", 0.9)
         results.at_most(f"{way}: first batch", _CASES["chain"][0], way, 5)

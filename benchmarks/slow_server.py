@@ -52,7 +52,9 @@ def _listing(bucket: Path, query: dict[str, list[str]]) -> bytes:
         when = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(status.st_mtime))
         facts = f'<LastModified>{when}</LastModified><ETag>"{status.st_mtime_ns:x}"</ETag><Size>{status.st_size}</Size>'
         contents.append(f"<Contents><Key>{escape(key)}</Key>{facts}</Contents>")
-    found = "".join(contents) + "".join(f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in folders)
+    found = "".join(contents) + "".join(
+        f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in folders
+    )
     return f"<ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>".encode()
 
 
@@ -72,11 +74,17 @@ def _answer(client: socket.socket, head: str, root: Path, line: Line) -> int:
         facts += f"Last-Modified: {email.utils.formatdate(modified, usegmt=True)}\r\n"
         if asked := re.search(r"\r\nrange: *bytes=(\d+)-(\d*)", head, re.IGNORECASE):
             start, stop = int(asked[1]), min(size, int(asked[2] or size) + 1)
-            status, facts = "206 Partial Content", f"{facts}Content-Range: bytes {start}-{stop - 1}/{size}\r\n"
+            status, facts = (
+                "206 Partial Content",
+                f"{facts}Content-Range: bytes {start}-{stop - 1}/{size}\r\n",
+            )
             if start >= size:
                 status, start, stop = "416 Range Not Satisfiable", 0, 0
     else:
-        status, body = "404 Not Found", b"<Error><Code>NoSuchKey</Code><Message>missing</Message></Error>"
+        status, body = (
+            "404 Not Found",
+            b"<Error><Code>NoSuchKey</Code><Message>missing</Message></Error>",
+        )
     n_bytes = len(body) or stop - start
     client.sendall(f"HTTP/1.1 {status}\r\nContent-Length: {n_bytes}\r\n{facts}\r\n".encode())
     if method == "HEAD":
@@ -107,7 +115,9 @@ def _serve(client: socket.socket, root: Path, line: Line) -> None:
                 if head.startswith(b"GET /-/log"):
                     log, line.log = line.log, []
                     body = json.dumps(log).encode()
-                    client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+                    client.sendall(
+                        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+                    )
                     continue
                 time.sleep(line.seconds)
                 n_bytes = _answer(client, head.decode(), root, line)
@@ -124,7 +134,9 @@ def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     print(listener.getsockname()[1], flush=True)
     while True:
-        threading.Thread(target=_serve, args=(listener.accept()[0], root, line), daemon=True).start()
+        threading.Thread(
+            target=_serve, args=(listener.accept()[0], root, line), daemon=True
+        ).start()
 
 
 if __name__ == "__main__":

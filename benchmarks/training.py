@@ -51,7 +51,14 @@ def run(case: str, name: str, data: Path, folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "training_peers.alone", case, name, str(data), str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=HERE, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=HERE,
+            env=environment,
+            start_new_session=True,
+        )
         assert process.stdout is not None
         try:
             while process.poll() is None or select.select([process.stdout], [], [], 0)[0]:
@@ -73,8 +80,15 @@ def run(case: str, name: str, data: Path, folder: Path) -> dict[str, float]:
         found = [json.loads(line) for line in lines.splitlines() if line.startswith(b'{"seconds"')]
         if not found or not first:
             log.seek(0)
-            raise RuntimeError(log.read().decode(errors="replace").strip()[-300:] or f"it ended with {process.returncode}")
-    return {"first": first, "sample": found[0]["seconds"] / found[0]["samples"], "memory": float(peak)}
+            raise RuntimeError(
+                log.read().decode(errors="replace").strip()[-300:]
+                or f"it ended with {process.returncode}"
+            )
+    return {
+        "first": first,
+        "sample": found[0]["seconds"] / found[0]["samples"],
+        "memory": float(peak),
+    }
 
 
 def measure(case: str, folder: Path, given: Any, results: Results) -> None:
@@ -120,25 +134,39 @@ def judge(results: Results) -> None:
     """Compare with the targets of docs and issue."""
     speed, memory, first = (
         f"images: {title}"
-        for title in ("samples of the second epoch", "memory of all processes", "start of the program to its first batch")
+        for title in (
+            "samples of the second epoch",
+            "memory of all processes",
+            "start of the program to its first batch",
+        )
     )
-    for ours, factor in (("ours, records, threads", 1.15), ("ours, folder, threads", 1.15), ("ours, folder, auto", 1.15)):
+    for ours, factor in (
+        ("ours, records, threads", 1.15),
+        ("ours, folder, threads", 1.15),
+        ("ours, folder, auto", 1.15),
+    ):
         results.at_least("images", speed, ours, "best peer", factor)
     results.at_least("images", speed, "ours, records, processes", "torch", 1.0)
-    results.at_least("images", speed, "ours, records, auto", results.best(speed, "ours", "ours, records"), 0.95)
+    results.at_least(
+        "images", speed, "ours, records, auto", results.best(speed, "ours", "ours, records"), 0.95
+    )
     for ours in ("ours, records, threads", "ours, records, processes", "ours, records, auto"):
         results.at_least("images, memory", memory, ours, "torch", 1.0)
     results.at_least("images, first batch", first, "ours, records, auto", "torch", 1.0)
     tokens = "tokens: samples of the second epoch"
     results.at_least("tokens", tokens, "ours, windows", "ours, records", 0.5)
     for case in N_COLUMNS:
-        results.at_least(case, f"{case}: samples of the second epoch", "ours", "pyarrow, permuted by hand", 0.7)
+        results.at_least(
+            case, f"{case}: samples of the second epoch", "ours", "pyarrow, permuted by hand", 0.7
+        )
 
 
 def main() -> None:
     """Measure the chosen cases."""
     parser = parser_of(__doc__, CASES, rounds=3)
-    parser.add_argument("--programs", nargs="+", default=(), metavar="NAME", help="only these programs")
+    parser.add_argument(
+        "--programs", nargs="+", default=(), metavar="NAME", help="only these programs"
+    )
     given = parser.parse_args()
     results = Results()
     print(machine())

@@ -16,7 +16,15 @@ from typing import Any
 
 _OPTIONAL = (
     *("FsspecStorageConnector", "MongoDBStorageConnector"),
-    *("from_arrow", "from_croissant", "from_csv", "from_huggingface", "from_jsonl", "from_pandas", "from_polars"),
+    *(
+        "from_arrow",
+        "from_croissant",
+        "from_csv",
+        "from_huggingface",
+        "from_jsonl",
+        "from_pandas",
+        "from_polars",
+    ),
     *("to_arrow", "to_huggingface", "to_pandas", "to_polars"),
 )
 
@@ -38,7 +46,9 @@ def __dir__() -> list[str]:
 
 
 def _stub() -> Any:
-    from data_stack.util.lazy import attach_stub  # not above, for importing data_stack imports nothing else
+    from data_stack.util.lazy import (
+        attach_stub,
+    )  # not above, for importing data_stack imports nothing else
 
     return attach_stub(__name__, __file__, optional=_OPTIONAL, explain=_explain)
 

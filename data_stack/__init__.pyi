@@ -56,7 +56,9 @@ from data_stack.loading import load as load
 from data_stack.repository.croissant.reading import from_croissant as from_croissant
 from data_stack.repository.croissant.writing import to_croissant as to_croissant
 from data_stack.repository.default_storage import default_storage as default_storage
-from data_stack.repository.default_storage import storage_connector_from_url as storage_connector_from_url
+from data_stack.repository.default_storage import (
+    storage_connector_from_url as storage_connector_from_url,
+)
 from data_stack.repository.encoders import encoder as encoder
 from data_stack.repository.encoders import encoder_from_state as encoder_from_state
 from data_stack.repository.places import DatasetDescription as DatasetDescription
@@ -68,7 +70,9 @@ from data_stack.reproduce.difference import find_duplicates as find_duplicates
 from data_stack.reproduce.lock import lock as lock
 from data_stack.reproduce.planning import plan as plan
 from data_stack.reproduce.recipes import from_recipe as from_recipe
-from data_stack.show.reporting import DatasetIteratorReportGenerator as DatasetIteratorReportGenerator
+from data_stack.show.reporting import (
+    DatasetIteratorReportGenerator as DatasetIteratorReportGenerator,
+)
 from data_stack.stores.copies import copy_datasets as copy_datasets
 from data_stack.stores.inventory import disk_usage as disk_usage
 from data_stack.stores.inventory import take_inventory as take_inventory

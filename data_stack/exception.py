@@ -92,9 +92,16 @@ class ChecksumMismatchError(DatasetFileCorruptError):
         algorithm: ``"sha256"``, ``"md5"`` or ``"size"``.
     """
 
-    def __init__(self, identifier: str, source: str, expected: str, actual: str, algorithm: str = "sha256") -> None:
+    def __init__(
+        self, identifier: str, source: str, expected: str, actual: str, algorithm: str = "sha256"
+    ) -> None:
         super().__init__(identifier, source, expected, actual, algorithm)
-        self.identifier, self.source, self.expected, self.actual = identifier, source, expected, actual
+        self.identifier, self.source, self.expected, self.actual = (
+            identifier,
+            source,
+            expected,
+            actual,
+        )
         self.algorithm = algorithm
 
     def __str__(self) -> str:
@@ -112,7 +119,14 @@ class DamagedBlockError(ChecksumMismatchError):
     """
 
     def __init__(
-        self, identifier: str, source: str, block: int, block_bytes: int, expected: str, actual: str, algorithm: str = "xxh3-64"
+        self,
+        identifier: str,
+        source: str,
+        block: int,
+        block_bytes: int,
+        expected: str,
+        actual: str,
+        algorithm: str = "xxh3-64",
     ) -> None:
         super().__init__(identifier, source, expected, actual, algorithm)
         self.args = (identifier, source, block, block_bytes, expected, actual, algorithm)
@@ -232,13 +246,20 @@ class RetrievalError(DataStackError):
         expected: the promised digest, e.g. ``"sha256 ab12…"``; None if none was promised.
     """
 
-    def __init__(self, identifier: str, attempts: Sequence[tuple[str, str]] = (), expected: str | None = None) -> None:
+    def __init__(
+        self, identifier: str, attempts: Sequence[tuple[str, str]] = (), expected: str | None = None
+    ) -> None:
         super().__init__(identifier, tuple(attempts), expected)
         self.identifier, self.attempts, self.expected = identifier, tuple(attempts), expected
 
     def __str__(self) -> str:
-        lines = [f"could not retrieve resource {self.identifier!r}" + (f" (expected {self.expected})" if self.expected else "")]
-        lines += [f"  {source}: {said}" for source, said in self.attempts] or ["  it names no source"]
+        lines = [
+            f"could not retrieve resource {self.identifier!r}"
+            + (f" (expected {self.expected})" if self.expected else "")
+        ]
+        lines += [f"  {source}: {said}" for source, said in self.attempts] or [
+            "  it names no source"
+        ]
         lines += [
             "What to do: check the network and retry (what was retrieved is kept), or fetch the file by other means and run",
             f"  data-stack import-file {self.identifier} PATH",
@@ -263,7 +284,9 @@ class SeveralRetrievalErrors(RetrievalError):
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        return f"{len(self.errors)} resources could not be retrieved:\n" + "\n".join(map(str, self.errors))
+        return f"{len(self.errors)} resources could not be retrieved:\n" + "\n".join(
+            map(str, self.errors)
+        )
 
 
 class SeveralCorruptSourceErrors(SeveralRetrievalErrors, CorruptSourceError):
@@ -341,10 +364,17 @@ class TaskError(DataStackError, RuntimeError):
 
     def __init__(self, task: str, n_attempts: int, problem: str, traceback_text: str = "") -> None:
         super().__init__(task, n_attempts, problem, traceback_text)
-        self.task, self.n_attempts, self.problem, self.traceback_text = task, n_attempts, problem, traceback_text
+        self.task, self.n_attempts, self.problem, self.traceback_text = (
+            task,
+            n_attempts,
+            problem,
+            traceback_text,
+        )
 
     def __str__(self) -> str:
-        text = f"{self.task} failed in each of {self.n_attempts} attempts; the last one {self.problem}"
+        text = (
+            f"{self.task} failed in each of {self.n_attempts} attempts; the last one {self.problem}"
+        )
         return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
 
 
@@ -378,7 +408,9 @@ class LoadingError(DataStackError, RuntimeError):
         self.worker, self.traceback_text = worker, traceback_text
 
     def __str__(self) -> str:
-        where = f"step {self.step} of epoch {self.epoch}" + (f", {self.worker}" if self.worker else "")
+        where = f"step {self.step} of epoch {self.epoch}" + (
+            f", {self.worker}" if self.worker else ""
+        )
         text = f"{self.problem}: {self.cause} ({where})"
         return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
 
@@ -412,10 +444,14 @@ class IncompleteCopyError(DataStackError):
 
     def __str__(self) -> str:
         faults = self.report.faults
-        lines = [f"{len(faults)} resources were not copied from {self.report.source} to {self.report.target}:"]
+        lines = [
+            f"{len(faults)} resources were not copied from {self.report.source} to {self.report.target}:"
+        ]
         lines += [f"  {fault.identifier}: {fault.problem}" for fault in faults[:20]]
         lines += [f"  … and {len(faults) - 20} more"] if len(faults) > 20 else []
-        lines.append("All else is copied. Mend these at the source (prepare the dataset again there), then copy again.")
+        lines.append(
+            "All else is copied. Mend these at the source (prepare the dataset again there), then copy again."
+        )
         return "\n".join(lines)
 
 
@@ -443,4 +479,8 @@ class UnpicklableResourceError(DataStackError, TypeError):
     """A resource around a private buffer cannot be sent to another process. Store it first: stored resources pickle."""
 
 
-__all__ = sorted(name for name, value in globals().items() if isinstance(value, type) and issubclass(value, DataStackError))
+__all__ = sorted(
+    name
+    for name, value in globals().items()
+    if isinstance(value, type) and issubclass(value, DataStackError)
+)

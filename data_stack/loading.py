@@ -22,18 +22,38 @@ _Splits: TypeAlias = "list[str] | tuple[str, ...]"
 
 
 @overload
-def load(name: os.PathLike[str], split: Any = None, *, progress: bool | None = None, **config: Any) -> Any: ...
+def load(
+    name: os.PathLike[str], split: Any = None, *, progress: bool | None = None, **config: Any
+) -> Any: ...
 @overload
 def load(
-    name: str, split: str, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
+    name: str,
+    split: str,
+    storage: _Storage = None,
+    *,
+    progress: bool | None = None,
+    lock: _Path = None,
+    **config: Any,
 ) -> InformedDatasetIteratorIF: ...
 @overload
 def load(
-    name: str, split: _Splits, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
+    name: str,
+    split: _Splits,
+    storage: _Storage = None,
+    *,
+    progress: bool | None = None,
+    lock: _Path = None,
+    **config: Any,
 ) -> list[InformedDatasetIteratorIF]: ...
 @overload
 def load(
-    name: str, split: None = None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
+    name: str,
+    split: None = None,
+    storage: _Storage = None,
+    *,
+    progress: bool | None = None,
+    lock: _Path = None,
+    **config: Any,
 ) -> dict[str, InformedDatasetIteratorIF]: ...
 def load(
     name: str | os.PathLike[str],
@@ -43,7 +63,11 @@ def load(
     progress: bool | None = None,
     lock: _Path = None,
     **config: Any,
-) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF] | list[InformedDatasetIteratorIF]:
+) -> (
+    InformedDatasetIteratorIF
+    | dict[str, InformedDatasetIteratorIF]
+    | list[InformedDatasetIteratorIF]
+):
     """Load the samples of a dataset; prepare them first if necessary.
 
     ::
@@ -82,7 +106,9 @@ def load(
     """
     named: Any = name  # a Path leads to a place
     if storage is not None and is_place(name):
-        raise ConfigError(f"{named!r:.200} is read where it lies: leave out storage=, which is for datasets by name")
+        raise ConfigError(
+            f"{named!r:.200} is read where it lies: leave out storage=, which is for datasets by name"
+        )
     if path := lock or os.environ.get(VARIABLE):
 
         def load_split(each: str | None) -> Any:
@@ -96,7 +122,9 @@ def load(
 
 def _locked_splits(path: str | os.PathLike[str], name: str) -> list[str]:
     configurations = LockFile.read(path).entry(name)["configurations"]
-    return list(dict.fromkeys(split for each in configurations for split in each["splits"] if split))
+    return list(
+        dict.fromkeys(split for each in configurations for split in each["splits"] if split)
+    )
 
 
 def datasets() -> list[str]:

@@ -42,13 +42,19 @@ def main() -> None:
     contact_sheet(train).save(SHEET)
 
     lines = [line for line in inspect.getsource(the_code).splitlines()[2:-1] if line.strip()]
-    print(f"\nThe first of {len(train):,} samples is an image of a {label}, {image.shape[0]} × {image.shape[1]} pixels.")
+    print(
+        f"\nThe first of {len(train):,} samples is an image of a {label}, {image.shape[0]} × {image.shape[1]} pixels."
+    )
     print(f"{SHEET} shows a hundred samples.\n")
     print("In Python:\n")
     print(textwrap.indent(textwrap.dedent("\n".join(lines)), "    "))
     command = Path(os.path.relpath(sys.executable)).with_name("data-stack")
-    print(f"\nThe store is {STORE}. To verify its checksums, run:  {command} verify --storage {STORE}")
-    print("Without --storage and DATA_STACK_HOME, data_stack stores datasets in your cache folder. README.md has the next steps.")
+    print(
+        f"\nThe store is {STORE}. To verify its checksums, run:  {command} verify --storage {STORE}"
+    )
+    print(
+        "Without --storage and DATA_STACK_HOME, data_stack stores datasets in your cache folder. README.md has the next steps."
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ from data_stack.io.storage_connectors import FileStorageConnector
 
 # A deadline for each example would measure the neighbours of this machine.
 _sizes: dict[str, Any] = {"max_examples": 100 if FULL else 10, "print_blob": FULL}
-hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **_sizes)
+hypothesis.settings.register_profile(
+    "ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], **_sizes
+)
 hypothesis.settings.load_profile("ours")
 
 # ------------------------------------------------------------------ seeds
@@ -44,7 +46,9 @@ hypothesis.settings.load_profile("ours")
 
 def pytest_report_header() -> str | None:
     """How to repeat what was drawn at random."""
-    return f"seed {SEED}; repeat with: make test-full SEED={SEED} AGAIN=1 PART=..." if FULL else None
+    return (
+        f"seed {SEED}; repeat with: make test-full SEED={SEED} AGAIN=1 PART=..." if FULL else None
+    )
 
 
 # ------------------------------------------------------------------ before all tests
@@ -52,7 +56,12 @@ def pytest_report_header() -> str | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # In memory, nobody waits for a disk at each fsync. In full, all is tried on a disk.
-    if not FULL and not config.option.basetemp and "TMPDIR" not in os.environ and (folder := folder_in_memory()):
+    if (
+        not FULL
+        and not config.option.basetemp
+        and "TMPDIR" not in os.environ
+        and (folder := folder_in_memory())
+    ):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
     # A shell starts what runs in its background without Ctrl-C, which tests send to processes of their own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -62,7 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What has been imported and collected stays to the end: looking through it took each ``gc.collect()`` half a second."""
     gc.freeze()
-    gc.set_threshold(20_000)  # by default, looking for garbage takes 4 % of the processor time of the tests
+    gc.set_threshold(
+        20_000
+    )  # by default, looking for garbage takes 4 % of the processor time of the tests
     gc.enable()
 
 
@@ -75,14 +86,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
-    items.sort(key=lambda item: next((place for place, start in enumerate(LONGEST) if item.nodeid.startswith(start)), 99))
+    items.sort(
+        key=lambda item: next(
+            (place for place, start in enumerate(LONGEST) if item.nodeid.startswith(start)), 99
+        )
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """List what was counted, for docs/reliability.md."""
     reports = terminalreporter.stats.get("", []) if FULL else []
     lines = [
-        value for report in reports for name, value in report.user_properties if name == "figures" and report.when == "teardown"
+        value
+        for report in reports
+        for name, value in report.user_properties
+        if name == "figures" and report.when == "teardown"
     ]
     if lines:
         terminalreporter.section("figures")
@@ -94,7 +112,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 #: What takes longest comes first, so that no process works at it when the others have done all.
 LONGEST = [
     f"tests/{name}/"
-    for name in ["spark", "ray", "io", "faults", "distributed", "loader", "getting_started", "cli", "huggingface", "formats"]
+    for name in [
+        "spark",
+        "ray",
+        "io",
+        "faults",
+        "distributed",
+        "loader",
+        "getting_started",
+        "cli",
+        "huggingface",
+        "formats",
+    ]
 ]
 
 
@@ -102,8 +131,16 @@ LONGEST = [
 #: Harness.
 TOGETHER: list[tuple[str, ...]] = [("tests/spark/",), ("tests/ray/",)]
 if not FULL:
-    _files = ["io/storage_connectors/", "io/test_integrity", "cli/test_operator", "faults/test_secrets", "repository/test_places"]
-    TOGETHER.append(tuple(f"tests/{name}" for name in [*_files, "formats/parquet/test_parquet_writer_files"]))
+    _files = [
+        "io/storage_connectors/",
+        "io/test_integrity",
+        "cli/test_operator",
+        "faults/test_secrets",
+        "repository/test_places",
+    ]
+    TOGETHER.append(
+        tuple(f"tests/{name}" for name in [*_files, "formats/parquet/test_parquet_writer_files"])
+    )
     TOGETHER.append(("tests/faults/", "tests/fuzz/", "tests/formats/records/test_record_writer"))
 
 
@@ -114,7 +151,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """With --processes, replace pytest's own loop."""
-    if not session.config.option.processes or session.testsfailed or session.config.option.collectonly:
+    if (
+        not session.config.option.processes
+        or session.testsfailed
+        or session.config.option.collectonly
+    ):
         return None
     groups: dict[str, list[int]] = {}
     for number, item in enumerate(session.items):
@@ -130,7 +171,9 @@ def _group(nodeid: str) -> str:
     """
     if FULL and nodeid.startswith(("tests/faults/", "tests/fuzz/", "tests/differential/")):
         return nodeid
-    return next((starts[0] for starts in TOGETHER if nodeid.startswith(starts)), nodeid.partition("::")[0])
+    return next(
+        (starts[0] for starts in TOGETHER if nodeid.startswith(starts)), nodeid.partition("::")[0]
+    )
 
 
 # ------------------------------------------------------------------ another process
@@ -217,7 +260,9 @@ def mongodb_with_auth() -> Iterator[MongoDBServer]:
     """A MongoDB that is a replica set of one node and asks for user and password. Not to be killed or frozen."""
     # Dropping a database waits for the journal: 100 ms each time by default. A shorter interval keeps a processor busy.
     arguments = ["--journalCommitInterval", "20"]
-    with MongoDBServer(replica_set=True, auth=True, folder=folder_in_memory(), arguments=arguments) as server:
+    with MongoDBServer(
+        replica_set=True, auth=True, folder=folder_in_memory(), arguments=arguments
+    ) as server:
         yield server
 
 

@@ -64,7 +64,10 @@ HEAVY = {
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.bag"},
-    "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("plans", "reading", "rows", "sources")},
+    "mlcroissant": {
+        f"data_stack.repository.croissant.{name}"
+        for name in ("plans", "reading", "rows", "sources")
+    },
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
@@ -74,7 +77,11 @@ HEAVY = {
     "PIL": {"data_stack.show.pictures", "data_stack.codecs.images"},
     "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
-    "pyarrow": {"data_stack.exchange.tables", "data_stack.formats.conversion.parquet_columns", "data_stack.formats.parquet"},
+    "pyarrow": {
+        "data_stack.exchange.tables",
+        "data_stack.formats.conversion.parquet_columns",
+        "data_stack.formats.parquet",
+    },
     "pyspark": set[str](),
     "ray": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
@@ -124,7 +131,9 @@ def modules_of(root: Path) -> dict[str, Path]:
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root.parent).with_suffix("").parts
         stub = path.with_suffix(".pyi")  # names what the package imports when it is asked for it
-        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = stub if stub.exists() else path
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = (
+            stub if stub.exists() else path
+        )
     return modules
 
 
@@ -149,23 +158,37 @@ def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
         for node in ast.walk(statement)
     }
     in_functions = {
-        id(inner) for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for inner in ast.walk(node)
+        id(inner)
+        for node in nodes
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for inner in ast.walk(node)
     }
     documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     found = []
     for node in nodes:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             is_run, is_in_function = id(node) not in for_types, id(node) in in_functions
-            found += [Import(name, node.lineno, is_run, is_in_function) for name in _names(node, modules)]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
-            found += [Import(name, node.lineno, False, id(node) in in_functions) for name in _named_by(node.value, modules)]
+            found += [
+                Import(name, node.lineno, is_run, is_in_function) for name in _names(node, modules)
+            ]
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documentation
+        ):
+            found += [
+                Import(name, node.lineno, False, id(node) in in_functions)
+                for name in _named_by(node.value, modules)
+            ]
     return found
 
 
 def _named_by(text: str, modules: dict[str, Path]) -> Iterator[str]:
     name = text.partition(":")[0]
     named = [each for each in (name, name.rpartition(".")[0]) if "." in each and each in modules]
-    yield from named[:1]  # of a module its name, not that of its package; the name of all is a mere word
+    yield from named[
+        :1
+    ]  # of a module its name, not that of its package; the name of all is a mere word
 
 
 def _names(node: ast.Import | ast.ImportFrom, modules: dict[str, Path]) -> Iterator[str]:
@@ -186,7 +209,9 @@ def _layer(module: str) -> int:
 
 def exists_for(module: str, package: str) -> bool:
     """Whether a module, or a package of ours that it is in, is there for the sake of ``package``."""
-    return package not in HEAVY or any(f"{module}.".startswith(f"{each}.") for each in HEAVY[package])
+    return package not in HEAVY or any(
+        f"{module}.".startswith(f"{each}.") for each in HEAVY[package]
+    )
 
 
 def test_imports_point_downward() -> None:
@@ -211,7 +236,14 @@ def test_imports_form_no_circle() -> None:
         return module not in UPWARD or (each.is_run and not each.is_in_function)
 
     targets = {
-        module: sorted({each.module for each in imports if is_downward(module, each) and each.module in modules} - {module})
+        module: sorted(
+            {
+                each.module
+                for each in imports
+                if is_downward(module, each) and each.module in modules
+            }
+            - {module}
+        )
         for module, imports in modules.items()
     }
     found: list[list[str]] = []
@@ -247,7 +279,9 @@ def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
     page = (ROOT.parent / "docs" / "plugins.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE)
     public = {
-        module: {*importlib.import_module(module).__all__} if names == "all" else {*re.findall(r"`(\w+)`", names)}
+        module: {*importlib.import_module(module).__all__}
+        if names == "all"
+        else {*re.findall(r"`(\w+)`", names)}
         for module, names in rows
     }
     found = []
@@ -255,11 +289,19 @@ def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
         package = path.relative_to(ROOT.parent / "plugins").parts[1]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, (ast.Import, ast.ImportFrom))
+                else []
+            )
             if module.split(".")[0] == "data_stack":
                 known = {
                     *public.get(module, ()),
-                    *(each.rpartition(".")[2] for each in public if each.rpartition(".")[0] == module),
+                    *(
+                        each.rpartition(".")[2]
+                        for each in public
+                        if each.rpartition(".")[0] == module
+                    ),
                 }
                 found += [f"{path}: {module}.{name}" for name in names if name not in known]
             for other in [module] if module else names:
@@ -303,7 +345,11 @@ def test_without_the_optional_packages_all_imports_but_what_exists_for_them() ->
     errors = printed_by(program)
 
     missing = {name: error[0] for name, error in errors.items()}
-    assert [name for name in missing if not any(exists_for(name, package) for package in OPTIONAL if package in HEAVY)] == []
+    assert [
+        name
+        for name in missing
+        if not any(exists_for(name, package) for package in OPTIONAL if package in HEAVY)
+    ] == []
     assert set(missing.values()) == {"MissingDependencyError"}
     assert all('pip install "lazy-data-stack[' in error[1] for error in errors.values())
 

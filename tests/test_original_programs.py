@@ -15,7 +15,12 @@ from written_dataset import Written
 import data_stack
 from data_stack.dataset.encoders import ContinuousEncoder
 from data_stack.dataset.factory import InformedDatasetFactory
-from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.splitter import (
@@ -86,8 +91,12 @@ def labelled(n_samples: int) -> SequenceDatasetIterator:
 def test_a_splitter_is_asked_for_its_indices_by_the_name_that_programs_know() -> None:
     iterator = labelled(30)
 
-    drawn = RandomSplitterImpl(ratios=[0.5, 0.3, 0.2], seed=7)._determine_split_indices(dataset_length=30, ratios=[0.9, 0.1])
-    mixed = StratifiedSplitterImpl([0.5, 0.5], seed=7)._determine_split_indices(30, [0.8, 0.2], iterator)
+    drawn = RandomSplitterImpl(ratios=[0.5, 0.3, 0.2], seed=7)._determine_split_indices(
+        dataset_length=30, ratios=[0.9, 0.1]
+    )
+    mixed = StratifiedSplitterImpl([0.5, 0.5], seed=7)._determine_split_indices(
+        30, [0.8, 0.2], iterator
+    )
 
     for parts, sizes in ((drawn, [27, 3]), (mixed, [24, 6])):
         assert [len(part) for part in parts] == sizes
@@ -104,12 +113,21 @@ class EveryOther(RandomSplitterImpl):
 class FirstOnes(StratifiedSplitterImpl):
     """Another one, which looks at the iterator."""
 
-    def _determine_split_indices(self, dataset_length: int, ratios: Any, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
-        return [[i for i in range(dataset_length) if dataset_iterator[i][1] == label] for label in (0, 1)]
+    def _determine_split_indices(
+        self, dataset_length: int, ratios: Any, dataset_iterator: DatasetIteratorIF
+    ) -> list[list[int]]:
+        return [
+            [i for i in range(dataset_length) if dataset_iterator[i][1] == label]
+            for label in (0, 1)
+        ]
 
 
-@pytest.mark.parametrize(("impl", "expected"), [(EveryOther, [[0, 2, 4], [1, 3, 5]]), (FirstOnes, [[0, 3], [1, 4]])])
-def test_a_program_that_divides_by_its_own_rule_is_obeyed(impl: Any, expected: list[list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("impl", "expected"), [(EveryOther, [[0, 2, 4], [1, 3, 5]]), (FirstOnes, [[0, 3], [1, 4]])]
+)
+def test_a_program_that_divides_by_its_own_rule_is_obeyed(
+    impl: Any, expected: list[list[int]]
+) -> None:
     splitter = Splitter(impl([0.5, 0.5], seed=1))
 
     assert splitter.get_indices(labelled(6)) == expected
@@ -132,7 +150,10 @@ class NestedReversed(NestedCVSplitterImpl):
 
 
 def test_indices_of_folds_are_those_of_the_split_that_a_program_redefines() -> None:
-    folds, nested = CVSplitterImpl(3).get_indices(labelled(12)), NestedCVSplitterImpl(3, 2).get_indices(labelled(12))
+    folds, nested = (
+        CVSplitterImpl(3).get_indices(labelled(12)),
+        NestedCVSplitterImpl(3, 2).get_indices(labelled(12)),
+    )
 
     assert Reversed(3).get_indices(labelled(12)) == folds[::-1]
     assert NestedReversed(3, 2).get_indices(labelled(12)) == (nested[0][::-1], nested[1][::-1])
@@ -169,10 +190,14 @@ IN_THE_WAY: list[dict[str, Any]] = [
 @pytest.mark.parametrize("members", IN_THE_WAY, ids=["attributes", "methods", "properties"])
 def test_a_client_may_have_members_of_the_names_of_our_methods(members: dict[str, Any]) -> None:
     client = type("Client", (ClientIterator,), dict(members))()
-    meta = MetaFactory.get_dataset_meta(identifier="x", dataset_name="clients", dataset_tag="all", iterator_meta=IteratorMeta())
+    meta = MetaFactory.get_dataset_meta(
+        identifier="x", dataset_name="clients", dataset_tag="all", iterator_meta=IteratorMeta()
+    )
     informed = InformedDatasetFactory.get_dataset_iterator(client, meta)
 
-    stack = informed.filter(lambda label: label > 0, column=1).encode({0: ContinuousEncoder()}, fit_on=client)
+    stack = informed.filter(lambda label: label > 0, column=1).encode(
+        {0: ContinuousEncoder()}, fit_on=client
+    )
     again = data_stack.from_recipe(informed.shuffle(1).recipe(), sources=[client])
 
     assert len(stack.combine(client, informed).report().sub_reports) == 3
@@ -187,7 +212,11 @@ def test_what_a_client_keeps_under_a_private_name_is_not_taken_for_ours(name: st
     client = ClientIterator()
     setattr(client, name, {"a client's": "own"})
 
-    stack = CombinedDatasetIterator([client, DatasetIteratorView(client, [1, 2])]).take(13).map_classes({0: "no"})
+    stack = (
+        CombinedDatasetIterator([client, DatasetIteratorView(client, [1, 2])])
+        .take(13)
+        .map_classes({0: "no"})
+    )
 
     assert (stack[12], stack.read_column(1, [0, 1]).tolist()) == ((1.0, 1, 1), ["no", 1])
     assert len(client.split([0.5, 0.5])[0]) == 6

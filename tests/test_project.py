@@ -46,12 +46,16 @@ def unsafe_calls(tree: ast.AST) -> list[str]:
         if name in FORBIDDEN_CALLS or name.rpartition(".")[2] in FORBIDDEN_METHODS:
             found.append(name)
         pickles = keywords.get("allow_pickle")
-        if pickles is not None and not (isinstance(pickles, ast.Constant) and pickles.value is False):
+        if pickles is not None and not (
+            isinstance(pickles, ast.Constant) and pickles.value is False
+        ):
             found.append(f"{name}(allow_pickle)")
         if name in ("np.load", "numpy.load") and pickles is None:
             found.append(f"{name} without allow_pickle=False")
         weights_only = keywords.get("weights_only")
-        if name == "torch.load" and not (isinstance(weights_only, ast.Constant) and weights_only.value is True):
+        if name == "torch.load" and not (
+            isinstance(weights_only, ast.Constant) and weights_only.value is True
+        ):
             found.append("torch.load without weights_only=True")
         verify = keywords.get("verify")
         if isinstance(verify, ast.Constant) and verify.value is False:
@@ -61,31 +65,60 @@ def unsafe_calls(tree: ast.AST) -> list[str]:
 
 def test_no_module_runs_code_from_data_or_asserts() -> None:
     for module in MODULES:
-        assert unsafe_calls(ast.parse(module.read_text(encoding="utf-8"))) == BETWEEN_OWN_PROCESSES.get(module, []), module
+        assert unsafe_calls(
+            ast.parse(module.read_text(encoding="utf-8"))
+        ) == BETWEEN_OWN_PROCESSES.get(module, []), module
 
 
 def test_no_tracked_file_names_a_machine_a_registry_or_another_package() -> None:
-    words = ["/wo" + "rk/", "/ro" + "ot/", "/fa" + "rm/", "pypi" + ".org", "pythonhosted" + ".org", "registry.npm" + "js.org"]
-    words += [f"pip install {quote}data" + "stack" for quote in ("", '"', "'")]  # the original, by the name of ours
+    words = [
+        "/wo" + "rk/",
+        "/ro" + "ot/",
+        "/fa" + "rm/",
+        "pypi" + ".org",
+        "pythonhosted" + ".org",
+        "registry.npm" + "js.org",
+    ]
+    words += [
+        f"pip install {quote}data" + "stack" for quote in ("", '"', "'")
+    ]  # the original, by the name of ours
     skipped = (".venv", ".git", "build", "__pycache__", "node_modules")
     texts = []
     for folder, names, files in os.walk(ROOT):
-        names[:] = [name for name in names if not name.startswith(skipped) and not name.endswith(".egg-info")]
+        names[:] = [
+            name
+            for name in names
+            if not name.startswith(skipped) and not name.endswith(".egg-info")
+        ]
         texts += [
-            Path(folder, file) for file in files if file.endswith((".py", ".md", ".toml", ".txt", ".yaml", ".ipynb", "Makefile"))
+            Path(folder, file)
+            for file in files
+            if file.endswith((".py", ".md", ".toml", ".txt", ".yaml", ".ipynb", "Makefile"))
         ]
 
     assert texts
     assert [
-        (path.name, word) for path in texts for word in words if word in path.read_text(encoding="utf-8", errors="replace")
+        (path.name, word)
+        for path in texts
+        for word in words
+        if word in path.read_text(encoding="utf-8", errors="replace")
     ] == []
 
 
 def test_every_file_that_the_architecture_page_names_is_there() -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    folders = [ROOT, ROOT / "docs", *(path for path in (ROOT / "data_stack").rglob("*") if path.is_dir()), ROOT / "data_stack"]
+    folders = [
+        ROOT,
+        ROOT / "docs",
+        *(path for path in (ROOT / "data_stack").rglob("*") if path.is_dir()),
+        ROOT / "data_stack",
+    ]
 
-    named = set(re.findall(r"[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|md|svg)\b|[a-z_0-9]+(?:/[a-z_0-9]+)+", page))
+    named = set(
+        re.findall(r"[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|md|svg)\b|[a-z_0-9]+(?:/[a-z_0-9]+)+", page)
+    )
 
     assert len(named) > 40
-    assert [name for name in sorted(named) if not any((folder / name).exists() for folder in folders)] == []
+    assert [
+        name for name in sorted(named) if not any((folder / name).exists() for folder in folders)
+    ] == []

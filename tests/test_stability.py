@@ -29,9 +29,15 @@ EXPECTED = json.loads((make_format_fixtures.STORED / "expected.json").read_text(
 
 
 def test_public_names_change_with_their_file() -> None:
-    before, now = set(public_api.FILE.read_text(encoding="utf-8").splitlines()), set(public_api.describe().splitlines())
+    before, now = (
+        set(public_api.FILE.read_text(encoding="utf-8").splitlines()),
+        set(public_api.describe().splitlines()),
+    )
 
-    changes = [*(f"- {line}" for line in sorted(before - now)), *(f"+ {line}" for line in sorted(now - before))]
+    changes = [
+        *(f"- {line}" for line in sorted(before - now)),
+        *(f"+ {line}" for line in sorted(now - before)),
+    ]
     assert changes == [], "public names changed: say so in CHANGELOG.md, and run `make api`"
 
 
@@ -40,7 +46,11 @@ def test_deprecated_names_are_gone_in_the_version_that_was_announced() -> None:
         return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
     paths = [*ROOT.glob("data_stack/**/*.py"), *ROOT.glob("plugins/*/data_stack_*/**/*.py")]
-    announced = [(path.name, each) for path in paths for each in re.findall(r'removed_in="([^"]+)"', path.read_text("utf-8"))]
+    announced = [
+        (path.name, each)
+        for path in paths
+        for each in re.findall(r'removed_in="([^"]+)"', path.read_text("utf-8"))
+    ]
 
     assert [each for each in announced if numbers(each[1]) <= numbers(data_stack.__version__)] == []
 
@@ -64,7 +74,10 @@ def test_a_deprecated_name_is_told_once_for_each_line_that_uses_it(tmp_path: Pat
     [
         (lambda: data_stack.lock(ITERATOR), "stacks by keyword"),
         (lambda: data_stack.lock(path="missing", train=NAME), "expected an iterator"),
-        (lambda: data_stack.remove_dataset(ITERATOR, NAME), "expected the name of a dataset, then its storage"),
+        (
+            lambda: data_stack.remove_dataset(ITERATOR, NAME),
+            "expected the name of a dataset, then its storage",
+        ),
         (lambda: formats.write_hdf5(io.BytesIO(), ITERATOR), "expected arrays by name"),
         (lambda: formats.write_npz(io.BytesIO(), ITERATOR), "expected arrays by name"),
         (lambda: infer_schema(NAME), "not an Arrow schema: 'digits'"),
@@ -84,7 +97,9 @@ def test_stored_formats_stay_readable_and_newer_ones_are_refused(name: str, tmp_
 
     if name != "manifest-2":  # the dataset is prepared again, and the log says why
         make_format_fixtures.make_newer(path)
-        with pytest.raises(DataStackError, match=r"this version reads .*update data_stack \(docs/stability\.md"):
+        with pytest.raises(
+            DataStackError, match=r"this version reads .*update data_stack \(docs/stability\.md"
+        ):
             make_format_fixtures.read(path)
 
 
@@ -111,7 +126,10 @@ MISTAKES: list[tuple[int, Callable[[], Any]]] = [
 
 @pytest.mark.parametrize(("n_lines", "mistake"), MISTAKES)
 def test_the_traceback_of_a_mistake_has_the_lines_of_the_program_and_one_of_ours(
-    n_lines: int, mistake: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    n_lines: int,
+    mistake: Callable[[], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "data_stack")  # of a user, not of `data-stack --debug`
     found = []
@@ -119,7 +137,12 @@ def test_the_traceback_of_a_mistake_has_the_lines_of_the_program_and_one_of_ours
         monkeypatch.setenv("DATA_STACK_DEBUG", debug)
         with pytest.raises(DataStackError) as caught:
             mistake()
-        found.append([frame.filename == __file__ for frame in traceback.extract_tb(caught.value.__traceback__)][1:])
+        found.append(
+            [
+                frame.filename == __file__
+                for frame in traceback.extract_tb(caught.value.__traceback__)
+            ][1:]
+        )
 
     brief, whole = found
     assert (brief.count(True), brief.count(False)) == (n_lines, 1)

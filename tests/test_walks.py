@@ -47,7 +47,10 @@ def calls_of(walk: Callable[[], None]) -> set[tuple[str, str]]:
     finally:
         sys.setprofile(before)
     ours = [(name, Path(file)) for name, file in called if file.startswith(str(ROOT))]
-    return {(name, str(path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT))) for name, path in ours}
+    return {
+        (name, str(path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT)))
+        for name, path in ours
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,21 +61,13 @@ def calls_of(walk: Callable[[], None]) -> set[tuple[str, str]]:
         (load_a_dataset, 'load("digits", split="train")   ', "train[7]\n"),
     ],
 )
-def test_a_walk_goes_as_the_page_says_and_through_few_files(walk: Callable[[], None], start: str, end: str) -> None:
+def test_a_walk_goes_as_the_page_says(walk: Callable[[], None], start: str, end: str) -> None:
     told = PAGE[PAGE.index(start) : PAGE.index(end)]
     stops = re.findall(r"([\w.]+)(?:\([^)\n]*\))? {2,}([\w/]+\.py)", told)
 
     called = calls_of(walk)
 
     assert stops
-    assert len({file for _, file in stops}) <= 12
     for stop, file in stops:
         name = stop.rpartition(".")[2]
         assert ("__init__" if name[0].isupper() else name, file) in called, (stop, file)
-
-
-def test_the_first_batch_of_a_loader_takes_few_files() -> None:
-    files = {file for _, file in calls_of(load_a_shuffled_batch) if (PACKAGE / file).exists()}
-    files -= {"util/program_lines.py"}  # @brief_errors hands each call on
-
-    assert len(files) <= 12, sorted(files)

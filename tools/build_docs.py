@@ -47,7 +47,11 @@ PLUGINS = ("data_stack_petastorm", "data_stack_ray", "data_stack_spark")
 
 def list_packages() -> list[str]:
     """The modules of the API reference: packages that have public names, the errors, and the plugins with names of their own."""
-    found = [module.name for module in pkgutil.walk_packages(data_stack.__path__, "data_stack.") if module.ispkg]
+    found = [
+        module.name
+        for module in pkgutil.walk_packages(data_stack.__path__, "data_stack.")
+        if module.ispkg
+    ]
     public = [name for name in found if getattr(importlib.import_module(name), "__all__", [])]
     return sorted(["data_stack", "data_stack.exception", *public]) + list(PLUGINS)
 
@@ -57,9 +61,17 @@ def list_names(package: str) -> list[str]:
     module = importlib.import_module(package)
     stub = Path(str(module.__file__)).with_suffix(".pyi")
     names = {*getattr(module, "__all__", [])}
-    names.update(re.findall(r" as (\w+)$", stub.read_text(encoding="utf-8"), re.MULTILINE) if stub.exists() else [])
+    names.update(
+        re.findall(r" as (\w+)$", stub.read_text(encoding="utf-8"), re.MULTILINE)
+        if stub.exists()
+        else []
+    )
     if not names:
-        names = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == package and name[0] != "_"}
+        names = {
+            name
+            for name, value in vars(module).items()
+            if getattr(value, "__module__", "") == package and name[0] != "_"
+        }
     return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
 
 
@@ -71,7 +83,10 @@ def find_homes() -> dict[str, dict[str, str]]:
     for package in sorted(names, key=lambda package: (package.count("."), package)):
         for name in names[package]:
             first.setdefault((name, id(find(package, name))), package)
-    return {package: {name: first[name, id(find(package, name))] for name in names[package]} for package in names}
+    return {
+        package: {name: first[name, id(find(package, name))] for name in names[package]}
+        for package in names
+    }
 
 
 def find(package: str, name: str) -> Any:
@@ -88,19 +103,30 @@ def write_api_page(package: str) -> str:
     lines += [f"   {name if homes[name] == package else f'~{homes[name]}.{name}'}" for name in ours]
     for name, home in homes.items():
         if home == package:
-            lines += ["", name, "-" * len(name), "", *_describe(f"{package}.{name}", find(package, name))]
+            lines += [
+                "",
+                name,
+                "-" * len(name),
+                "",
+                *_describe(f"{package}.{name}", find(package, name)),
+            ]
     return "\n".join([*lines, ""])
 
 
 def is_ours(value: Any) -> bool:
     """Whether an object is a class or a function with a docstring of its own, not a value or a name for something else."""
-    return inspect.isclass(value) or (callable(value) and str(getattr(value, "__module__", "")).startswith("data_stack"))
+    return inspect.isclass(value) or (
+        callable(value) and str(getattr(value, "__module__", "")).startswith("data_stack")
+    )
 
 
 def _describe(name: str, value: Any) -> list[str]:
     """The directive of an object; a value or a name for what others define is shown as it is."""
     if inspect.isclass(value):
-        own = takewhile(lambda base: base.__module__.startswith("data_stack") and not _is_described(base), value.__mro__[1:])
+        own = takewhile(
+            lambda base: base.__module__.startswith("data_stack") and not _is_described(base),
+            value.__mro__[1:],
+        )
         others = value.__mro__[1 + len([*own]) :]
         return [
             f".. autoclass:: {name}",
@@ -110,12 +136,20 @@ def _describe(name: str, value: Any) -> list[str]:
         ]
     if is_ours(value):
         return [f".. autofunction:: {name}"]
-    text = f"{value.__module__}.{value.__qualname__}" if inspect.isroutine(value) else str(value).replace("typing.", "")
+    text = (
+        f"{value.__module__}.{value.__qualname__}"
+        if inspect.isroutine(value)
+        else str(value).replace("typing.", "")
+    )
     return [f".. py:data:: {name}", "", f"   ``{text}``"]
 
 
 def _is_described(value: type) -> bool:
-    return any(find(package, value.__name__) is value for package, names in find_homes().items() if value.__name__ in names)
+    return any(
+        find(package, value.__name__) is value
+        for package, names in find_homes().items()
+        if value.__name__ in names
+    )
 
 
 def assemble(folder: Path) -> None:
@@ -126,7 +160,15 @@ def assemble(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
     (folder / "api").mkdir()
-    lines = ["Python API", "==========", "", "Every public name, by module.", "", ".. toctree::", ""]
+    lines = [
+        "Python API",
+        "==========",
+        "",
+        "Every public name, by module.",
+        "",
+        ".. toctree::",
+        "",
+    ]
     (folder / "api" / "index.rst").write_text(
         "\n".join([*lines, *(f"   {name}" for name in list_packages()), ""]), encoding="utf-8"
     )
@@ -135,7 +177,10 @@ def assemble(folder: Path) -> None:
     _add_plots(folder / "benchmarks" / "README.md")
     for copy in folder.rglob("*.md"):
         up = "../" * (len(copy.relative_to(folder).parts) - 1)
-        copy.write_text(copy.read_text(encoding="utf-8").replace(f"]({up}README.md", f"]({up}index.md"), encoding="utf-8")
+        copy.write_text(
+            copy.read_text(encoding="utf-8").replace(f"]({up}README.md", f"]({up}index.md"),
+            encoding="utf-8",
+        )
     start = (folder / "README.md").rename(folder / "index.md")
     with start.open("a", encoding="utf-8") as file:
         file.write(_contents(folder / "docs" / "README.md"))
@@ -152,8 +197,13 @@ def _add_plots(page: Path) -> None:
 def _contents(page: Path) -> str:
     """The tables of contents that make the sidebar: one for each heading of ``docs/README.md``, each page once."""
     trees, listed = [_tree("Start", ["docs/README"])], {"docs/README", "README"}
-    for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        links = [os.path.normpath(f"docs/{link}").rpartition(".")[0] for link in re.findall(r"\]\(([^)#]+)", text)]
+    for heading, text in re.findall(
+        r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        links = [
+            os.path.normpath(f"docs/{link}").rpartition(".")[0]
+            for link in re.findall(r"\]\(([^)#]+)", text)
+        ]
         if heading != "By task":
             pages = [link for link in dict.fromkeys(links) if link not in listed]
             trees.append(_tree(heading, ["api/index", *pages] if heading == "Reference" else pages))
@@ -171,16 +221,24 @@ def list_versions(site: Path) -> list[str]:
 
     The stable version is the newest that is no pre-release, or the newest where there are only pre-releases.
     """
-    names = sorted((page.parent.name for page in site.glob("*/index.html")), key=_order, reverse=True)
+    names = sorted(
+        (page.parent.name for page in site.glob("*/index.html")), key=_order, reverse=True
+    )
     stable = next((name for name in names if not _order(name).is_prerelease), names[0])
-    pages = {name: sorted(str(page.relative_to(site / name)) for page in (site / name).rglob("*.html")) for name in names}
+    pages = {
+        name: sorted(str(page.relative_to(site / name)) for page in (site / name).rglob("*.html"))
+        for name in names
+    }
     # A script, not JSON, because a browser does not let a page read other files of a folder.
     (site / "versions.js").write_text(
-        f"window.siteVersions = {json.dumps({'stable': stable, 'pages': pages})};\n", encoding="utf-8"
+        f"window.siteVersions = {json.dumps({'stable': stable, 'pages': pages})};\n",
+        encoding="utf-8",
     )
     head = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={stable}/index.html"><title>data_stack</title>'
     link = f'<a href="{stable}/index.html">data_stack {stable}</a>'
-    (site / "index.html").write_text(f'<!doctype html>\n<html lang="en">{head}{link}</html>\n', encoding="utf-8")
+    (site / "index.html").write_text(
+        f'<!doctype html>\n<html lang="en">{head}{link}</html>\n', encoding="utf-8"
+    )
     return names
 
 
@@ -211,17 +269,29 @@ def find_broken_links(folder: Path) -> Iterator[str]:
         for link in sorted(links.targets):
             url = urlsplit(link)
             target = (page.parent / unquote(url.path)).resolve() if url.path else page
-            if url.scheme or url.netloc or (target.name == "versions.js" and target.parent == folder.resolve().parent):
+            if (
+                url.scheme
+                or url.netloc
+                or (target.name == "versions.js" and target.parent == folder.resolve().parent)
+            ):
                 continue
-            if not target.is_file() or (target in pages and unquote(url.fragment) not in pages[target].anchors):
+            if not target.is_file() or (
+                target in pages and unquote(url.fragment) not in pages[target].anchors
+            ):
                 yield f"{page.relative_to(folder.resolve())}: {link}"
 
 
 def _mend(page: Path) -> None:
     """Give a page what Sphinx leaves out for screen readers: levels of the sidebar's headings, and lists that are lists."""
-    text = page.read_text(encoding="utf-8").replace('role="heading">', 'role="heading" aria-level="2">')
+    text = page.read_text(encoding="utf-8").replace(
+        'role="heading">', 'role="heading" aria-level="2">'
+    )
     # The parameters of a signature, each in a line of its own.
-    text = re.sub(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", lambda found: re.sub("(?<=<)(/?)dd>", r"\1span>", found[1]), text)
+    text = re.sub(
+        r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>",
+        lambda found: re.sub("(?<=<)(/?)dd>", r"\1span>", found[1]),
+        text,
+    )
     page.write_text(text, encoding="utf-8")
 
 
@@ -234,7 +304,9 @@ def main(build: Path, version: str) -> int:
     shutil.rmtree(site / version, ignore_errors=True)
     settings = ["-c", str(ROOT / "docs"), "-d", str(build / "doctrees"), "-D", f"release={version}"]
     settings += ["-D", f"html_title=data_stack {version}"]
-    status = build_main(["-b", "html", "-W", "--keep-going", "-q", *settings, str(source), str(site / version)])
+    status = build_main(
+        ["-b", "html", "-W", "--keep-going", "-q", *settings, str(source), str(site / version)]
+    )
     for page in (site / version).rglob("*.html"):
         _mend(page)
     shutil.rmtree(site / "jupyter_execute", ignore_errors=True)  # of myst-nb

@@ -28,7 +28,9 @@ DIST = ROOT / "dist"
 
 #: The folders of the projects by the names of their packages.
 PROJECTS = {"data_stack": ROOT} | {
-    package.name: package.parent for package in sorted(ROOT.glob("plugins/*/data_stack_*")) if package.is_dir()
+    package.name: package.parent
+    for package in sorted(ROOT.glob("plugins/*/data_stack_*"))
+    if package.is_dir()
 }
 
 #: Where the files of the project can be read, such as ``"https://…/blob/main"``; without it, links to them become text.
@@ -44,12 +46,20 @@ def copy_projects(folder: Path) -> list[Path]:
     copies = []
     for package, project in PROJECTS.items():
         copy = folder / project.relative_to(ROOT)
-        shutil.copytree(project / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
-        for file in (ROOT / "LICENSE", *(project / name for name in ("pyproject.toml", "setup.py", "README.md"))):
+        shutil.copytree(
+            project / package, copy / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+        for file in (
+            ROOT / "LICENSE",
+            *(project / name for name in ("pyproject.toml", "setup.py", "README.md")),
+        ):
             if file.exists():
                 shutil.copy(file, copy)
         readme = copy / "README.md"
-        readme.write_text(replace_links(readme.read_text(encoding="utf-8"), project.relative_to(ROOT)), encoding="utf-8")
+        readme.write_text(
+            replace_links(readme.read_text(encoding="utf-8"), project.relative_to(ROOT)),
+            encoding="utf-8",
+        )
         copies.append(copy)
     return copies
 
@@ -85,7 +95,9 @@ def run(*command: str | Path, folder: Path = ROOT, **environment: str) -> str:
         check=False,
     )
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}\nexit status {done.returncode}")
+        sys.exit(
+            f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}\nexit status {done.returncode}"
+        )
     return done.stdout
 
 
@@ -107,7 +119,11 @@ def contents(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as wheel:
             return {name: wheel.read(name) for name in wheel.namelist()}
     with tarfile.open(path) as sdist:
-        files = {member.name.partition("/")[2]: sdist.extractfile(member) for member in sdist if member.isfile()}
+        files = {
+            member.name.partition("/")[2]: sdist.extractfile(member)
+            for member in sdist
+            if member.isfile()
+        }
         return {name: file.read() for name, file in files.items() if file is not None}
 
 
@@ -123,11 +139,20 @@ def find_faults(path: Path, version: str) -> Iterator[str]:
     for wanted in ("LICENSE", "py.typed"):
         if wanted not in {name.name for name in names}:
             yield f"it has no {wanted}"
-    metadata = next(text.decode() for name, text in files.items() if name.endswith(("METADATA", "PKG-INFO")))
-    for wanted in (f"Version: {version}", "License(-Expression)?: MIT", "License-File: LICENSE", r"Name: lazy-data-stack[\w-]*"):
+    metadata = next(
+        text.decode() for name, text in files.items() if name.endswith(("METADATA", "PKG-INFO"))
+    )
+    for wanted in (
+        f"Version: {version}",
+        "License(-Expression)?: MIT",
+        "License-File: LICENSE",
+        r"Name: lazy-data-stack[\w-]*",
+    ):
         if not re.search(f"^{wanted}$", metadata, re.MULTILINE):
             yield f"its metadata have no line {wanted!r}"
-    yield from (f"its README has the relative link {link[0]}" for link in RELATIVE_LINK.finditer(metadata))
+    yield from (
+        f"its README has the relative link {link[0]}" for link in RELATIVE_LINK.finditer(metadata)
+    )
 
 
 def check(paths: list[Path]) -> None:
@@ -145,7 +170,15 @@ def check(paths: list[Path]) -> None:
 def install(python: Path, *requirements: str) -> None:
     """Install requirements by pip; ours must come from dist/."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        options = ("--quiet", "--no-compile", "--disable-pip-version-check", "--find-links", str(DIST), "--report", report.name)
+        options = (
+            "--quiet",
+            "--no-compile",
+            "--disable-pip-version-check",
+            "--find-links",
+            str(DIST),
+            "--report",
+            report.name,
+        )
         run(python, "-m", "pip", "install", *options, *requirements, folder=DIST)
         installed = json.loads(Path(report.name).read_text(encoding="utf-8"))["install"]
     for each in installed:
@@ -156,10 +189,17 @@ def install(python: Path, *requirements: str) -> None:
 
 def try_out(folder: Path) -> None:
     """Install by README's line into a fresh environment, run the quickstart there, then a check of each extra and plugin."""
-    line = re.search(r'pip install --find-links dist "([^"]+\[([^"]+)\])"', (ROOT / "README.md").read_text(encoding="utf-8"))
-    torch = re.search(r"^torch==[\d.]+", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    line = re.search(
+        r'pip install --find-links dist "([^"]+\[([^"]+)\])"',
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+    )
+    torch = re.search(
+        r"^torch==[\d.]+", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
     if line is None or torch is None:
-        sys.exit("README.md has no line of pip that installs from dist/, or constraints.txt no torch")
+        sys.exit(
+            "README.md has no line of pip that installs from dist/, or constraints.txt no torch"
+        )
     run(sys.executable, "-m", "venv", folder / "environment")
     python = folder / "environment" / "bin" / "python"
     (folder / "few").mkdir()

@@ -122,7 +122,14 @@ def _first_epochs(iterator: Any, kind: Any) -> Work:
     from data_stack.loader import Loader
 
     def run() -> None:
-        with Loader(iterator, BATCH, shuffle=True, seed=1, workers=None if kind == "inline" else 2, worker_kind=kind) as loader:
+        with Loader(
+            iterator,
+            BATCH,
+            shuffle=True,
+            seed=1,
+            workers=None if kind == "inline" else 2,
+            worker_kind=kind,
+        ) as loader:
             for _ in loader:
                 pass
 
@@ -133,7 +140,14 @@ def _first_epochs(iterator: Any, kind: Any) -> Work:
 def _later_epochs(iterator: Any, kind: Any) -> Iterator[Work]:
     from data_stack.loader import Loader
 
-    with Loader(iterator, BATCH, shuffle=True, seed=1, workers=None if kind == "inline" else 2, worker_kind=kind) as loader:
+    with Loader(
+        iterator,
+        BATCH,
+        shuffle=True,
+        seed=1,
+        workers=None if kind == "inline" else 2,
+        worker_kind=kind,
+    ) as loader:
 
         def run() -> None:
             for _ in loader:
@@ -144,7 +158,9 @@ def _later_epochs(iterator: Any, kind: Any) -> Iterator[Work]:
 
 
 def _program(text: str) -> Work:
-    return lambda: subprocess.run([sys.executable, "-c", text], check=True, stdout=subprocess.DEVNULL)
+    return lambda: subprocess.run(
+        [sys.executable, "-c", text], check=True, stdout=subprocess.DEVNULL
+    )
 
 
 def _parquet_epoch(cases: Cases, case: str, way: str) -> Work:
@@ -166,7 +182,9 @@ def _encoded(cases: Cases) -> Any:
 
     rng = np.random.default_rng(2)
     rows = SequenceDatasetIterator([rng.normal(size=(10_000, 8)), rng.integers(0, 8, 10_000)])
-    return rows.encode({0: ContinuousEncoder("standard"), 1: CategoricalEncoder("one_hot")}, fit_on=rows)
+    return rows.encode(
+        {0: ContinuousEncoder("standard"), 1: CategoricalEncoder("one_hot")}, fit_on=rows
+    )
 
 
 def _digits() -> Work:
@@ -200,9 +218,13 @@ CASES: dict[str, Callable[[Cases], Any]] = {
     "W1, one sample": lambda cases: _singles(cases.records("W1")),
     "W4, one sample": lambda cases: _singles(cases.records("W4")),
     "arrays, one sample": lambda cases: _singles(cases.arrays()),
-    "arrays, view of a view, one sample": lambda cases: _singles(cases.arrays().shuffle(seed=1)[100:]),
+    "arrays, view of a view, one sample": lambda cases: _singles(
+        cases.arrays().shuffle(seed=1)[100:]
+    ),
     "arrays, map, one sample": lambda cases: _singles(cases.arrays().map(_unchanged)),
-    "arrays, map of a map, one sample": lambda cases: _singles(cases.arrays().map(_unchanged).map(_unchanged)),
+    "arrays, map of a map, one sample": lambda cases: _singles(
+        cases.arrays().map(_unchanged).map(_unchanged)
+    ),
     "W1, batch": lambda cases: _batches(cases.records("W1")),
     "W2, batch": lambda cases: _batches(cases.records("W2")),
     "W3, batch (JPEG)": lambda cases: _batches(cases.records("W3"), 64),
@@ -224,7 +246,9 @@ CASES: dict[str, Callable[[Cases], Any]] = {
     "MongoDB, 20 reads of 4 KiB": _mongodb_reads,
     "load by name": lambda cases: _digits(),
     "import data_stack": lambda cases: _program("import data_stack"),
-    "program to first sample": lambda cases: _program("import data_stack; data_stack.load('digits', split='train')[7]"),
+    "program to first sample": lambda cases: _program(
+        "import data_stack; data_stack.load('digits', split='train')[7]"
+    ),
     "program to first batch": lambda cases: _program(_FIRST_BATCH),
 }
 
@@ -241,7 +265,9 @@ def serve(folder: Path) -> None:
             try:
                 if asked["case"] not in works:
                     made = CASES[asked["case"]](cases)
-                    works[asked["case"]] = stack.enter_context(made) if hasattr(made, "__enter__") else made
+                    works[asked["case"]] = (
+                        stack.enter_context(made) if hasattr(made, "__enter__") else made
+                    )
                     works[asked["case"]]()
                 answer: dict[str, Any] = {"seconds": _measure(works[asked["case"]], asked["calls"])}
             except Exception as error:  # the base may lack what a case needs
@@ -270,8 +296,17 @@ class Checkout:
 
     def __init__(self, root: Path, folder: Path) -> None:
         folder.mkdir(parents=True)
-        paths = [root, root / "benchmarks", root / "tests" / "support", *sorted((root / "plugins").glob("*/"))]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "DATA_STACK_HOME": str(folder / "home")}
+        paths = [
+            root,
+            root / "benchmarks",
+            root / "tests" / "support",
+            *sorted((root / "plugins").glob("*/")),
+        ]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "DATA_STACK_HOME": str(folder / "home"),
+        }
         command = [sys.executable, str(Path(__file__).resolve()), "--serve", str(folder)]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         # Not the caller's folder: `python -c` in a checkout would import that checkout.
@@ -317,7 +352,10 @@ def row_of(case: str, pairs: list[tuple[float, float]]) -> tuple[float, str]:
     low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     ours_us, base_us = (statistics.median(column) * 1e6 for column in zip(*pairs, strict=True))
     flag = "" if middle >= MIN_RATIO else "  below"
-    return middle, f"{case:38} {base_us:14,.1f} {ours_us:14,.1f}   {middle:5.2f}  ({low:.2f} to {high:.2f}){flag}"
+    return (
+        middle,
+        f"{case:38} {base_us:14,.1f} {ours_us:14,.1f}   {middle:5.2f}  ({low:.2f} to {high:.2f}){flag}",
+    )
 
 
 def extract(commit: str, folder: Path) -> Path:
@@ -326,7 +364,9 @@ def extract(commit: str, folder: Path) -> Path:
     Raises:
         CalledProcessError: there is no such commit.
     """
-    archive = subprocess.run(["git", "-C", str(HERE), "archive", commit], check=True, stdout=subprocess.PIPE).stdout
+    archive = subprocess.run(
+        ["git", "-C", str(HERE), "archive", commit], check=True, stdout=subprocess.PIPE
+    ).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
     return folder
@@ -334,9 +374,17 @@ def extract(commit: str, folder: Path) -> Path:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("base", nargs="?", metavar="BASE", help="a commit")
-    parser.add_argument("--only", nargs="+", default=list(CASES), metavar="CASE", help="words that the names of cases contain")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=list(CASES),
+        metavar="CASE",
+        help="words that the names of cases contain",
+    )
     parser.add_argument("--rounds", type=int, default=N_ROUNDS)
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -345,7 +393,11 @@ def main() -> None:
         return
     if given.base is None:
         parser.error("name the commit to compare with")
-    room = "/dev/shm" if os.access("/dev/shm", os.W_OK) and os.statvfs("/dev/shm").f_bavail >> 20 > 512 else None
+    room = (
+        "/dev/shm"
+        if os.access("/dev/shm", os.W_OK) and os.statvfs("/dev/shm").f_bavail >> 20 > 512
+        else None
+    )
     with tempfile.TemporaryDirectory(prefix="data_stack-speed-", dir=room) as name:
         folder = Path(name)
         root = extract(given.base, folder / "checkout")
@@ -362,7 +414,9 @@ def _print_table(ours: Checkout, base: Checkout, given: argparse.Namespace) -> i
         try:
             ratio, row = row_of(case, compare(ours, base, case, given.rounds))
             if ratio < MIN_RATIO:
-                ratio, row = row_of(case, compare(ours, base, case, max(N_MORE_ROUNDS, given.rounds)))
+                ratio, row = row_of(
+                    case, compare(ours, base, case, max(N_MORE_ROUNDS, given.rounds))
+                )
         except RuntimeError as error:
             print(f"{case:38} not measured: {error}", flush=True)
             continue

@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIterator,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 
 _N = 8
@@ -34,7 +38,11 @@ class _Broken(DatasetIterator):
     def __getitem__(self, index: int) -> Any:
         if index % 3 == 1:
             raise OSError(f"block {index} of images.bag is damaged")
-        return self._pictures[index], ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a" * 10_000][index % 3]
+        return self._pictures[index], [
+            "<script>alert(1)</script>",
+            '"><img src=x onerror=alert(1)>',
+            "a" * 10_000,
+        ][index % 3]
 
 
 def examples() -> dict[str, Any]:
@@ -43,12 +51,21 @@ def examples() -> dict[str, Any]:
     photos, masks, boxes = _scenes(random)
     labels = ["circle", "square"] * (_N // 2)
     hearts = [
-        np.sin(np.arange(400) / 9 + phase)[:, None] * [1, 0.6, 0.3] + random.normal(0, 0.05, (400, 3)) for phase in range(_N)
+        np.sin(np.arange(400) / 9 + phase)[:, None] * [1, 0.6, 0.3]
+        + random.normal(0, 0.05, (400, 3))
+        for phase in range(_N)
     ]
     heat = [
-        np.abs(np.fft.rfft(random.normal(size=(60, 80)) + np.sin(np.arange(80) * each / 8), axis=1)).T - 9 for each in range(_N)
+        np.abs(
+            np.fft.rfft(random.normal(size=(60, 80)) + np.sin(np.arange(80) * each / 8), axis=1)
+        ).T
+        - 9
+        for each in range(_N)
     ]
-    texts = [f"{word.title()} is a word of {len(word)} letters. " * (3 + 2 * number) for number, word in enumerate(_WORDS)]
+    texts = [
+        f"{word.title()} is a word of {len(word)} letters. " * (3 + 2 * number)
+        for number, word in enumerate(_WORDS)
+    ]
     rows = {
         "id": np.arange(_N),
         "price": random.normal(100, 20, _N).round(2),
@@ -60,7 +77,10 @@ def examples() -> dict[str, Any]:
         "images": _tuples("images", photos, labels),
         "grey_16_bit": _tuples("depth", (photos[..., 0] * 200.0).astype(np.uint16), labels),
         "boxes_and_masks": _dicts(
-            "scenes", {"image": photos, "boxes": boxes, "mask": masks, "label": labels}, boxes="boxes", mask="mask"
+            "scenes",
+            {"image": photos, "boxes": boxes, "mask": masks, "label": labels},
+            boxes="boxes",
+            mask="mask",
         ),
         "masks": _dicts("masks", {"mask": masks, "label": labels}, sample="mask", mask="mask"),
         "series": _tuples("hearts", hearts, labels),
@@ -79,11 +99,21 @@ def _scenes(random: np.random.Generator) -> tuple[Any, Any, Any]:
     y, x = np.mgrid[:90, :120]
     photos, masks, boxes = [], [], []
     for _ in range(_N):
-        cx, cy, left, top = random.integers(20, 60), random.integers(25, 65), random.integers(66, 90), random.integers(8, 50)
-        circle, square = (x - cx) ** 2 + (y - cy) ** 2 < 324, (abs(x - left - 14) < 14) & (abs(y - top - 14) < 14)
+        cx, cy, left, top = (
+            random.integers(20, 60),
+            random.integers(25, 65),
+            random.integers(66, 90),
+            random.integers(8, 50),
+        )
+        circle, square = (
+            (x - cx) ** 2 + (y - cy) ** 2 < 324,
+            (abs(x - left - 14) < 14) & (abs(y - top - 14) < 14),
+        )
         ground = np.stack([80 + y, 120 + x // 2, 200 - y], axis=2)
         colours = random.integers(60, 250, (2, 3))
-        photo = np.where(circle[..., None], colours[0], np.where(square[..., None], colours[1], ground))
+        photo = np.where(
+            circle[..., None], colours[0], np.where(square[..., None], colours[1], ground)
+        )
         photos.append((photo + random.normal(0, 6, photo.shape)).clip(0, 255).astype(np.uint8))
         masks.append(np.where(circle, 1, np.where(square, 2, 0)).astype(np.uint8))
         boxes.append([[cx - 18, cy - 18, cx + 18, cy + 18], [left, top, left + 28, top + 28]])
@@ -91,15 +121,25 @@ def _scenes(random: np.random.Generator) -> tuple[Any, Any, Any]:
 
 
 def _tuples(name: str, samples: Any, labels: Any) -> InformedDatasetIterator:
-    meta = DatasetMeta(IteratorMeta(), f"{name}/train", name, "train", column_names=("sample", "label"))
+    meta = DatasetMeta(
+        IteratorMeta(), f"{name}/train", name, "train", column_names=("sample", "label")
+    )
     return InformedDatasetIterator(SequenceDatasetIterator([samples, labels]), meta)
 
 
 def _dicts(
     name: str, columns: dict[str, Any], sample: str = "image", target: str = "label", **kinds: str
 ) -> InformedDatasetIterator:
-    meta = DatasetMeta(IteratorMeta(sample, target, "tag"), f"{name}/train", name, "train", column_kinds=tuple(kinds.items()))
-    return InformedDatasetIterator(SequenceDatasetIterator(list(columns.values())).as_dict(*columns), meta)
+    meta = DatasetMeta(
+        IteratorMeta(sample, target, "tag"),
+        f"{name}/train",
+        name,
+        "train",
+        column_kinds=tuple(kinds.items()),
+    )
+    return InformedDatasetIterator(
+        SequenceDatasetIterator(list(columns.values())).as_dict(*columns), meta
+    )
 
 
 def write_examples(folder: Path) -> list[Path]:

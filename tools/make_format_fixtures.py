@@ -65,7 +65,9 @@ def repository() -> data_stack.DatasetRepository:
 
 def numbers() -> Any:
     """The iterator that states, splits, caches and encoders are of."""
-    return data_stack.from_numpy(np.arange(12).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2]), target=1)
+    return data_stack.from_numpy(
+        np.arange(12).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2]), target=1
+    )
 
 
 def loader() -> Any:
@@ -87,12 +89,16 @@ def _plain(samples: Any) -> Any:
 def _write_records(path: Path) -> None:
     with RecordWriter(path, {"id": "i64", "name": "utf8", "pixels": "array"}) as writer:
         for number in range(3):
-            writer.append({"id": number, "name": f"n{number}", "pixels": np.full((2, 2), number, np.uint8)})
+            writer.append(
+                {"id": number, "name": f"n{number}", "pixels": np.full((2, 2), number, np.uint8)}
+            )
 
 
 def _write_parquet(path: Path) -> None:
     with ParquetWriter(path) as writer:
-        writer.write([{"id": number, "pixels": np.full((2, 2), number, np.uint8)} for number in range(3)])
+        writer.write(
+            [{"id": number, "pixels": np.full((2, 2), number, np.uint8)} for number in range(3)]
+        )
 
 
 def _write_store(path: Path) -> None:
@@ -111,7 +117,10 @@ def _write_lock(path: Path) -> None:
 
 def _write_recipe(path: Path) -> None:
     iterator = numbers().shuffle(seed=1).take(4)
-    path.write_text(json.dumps({"recipe": iterator.recipe(), "fingerprint": iterator.fingerprint()}, indent=1) + "\n")
+    path.write_text(
+        json.dumps({"recipe": iterator.recipe(), "fingerprint": iterator.fingerprint()}, indent=1)
+        + "\n"
+    )
 
 
 def _write_state(path: Path) -> None:
@@ -121,33 +130,56 @@ def _write_state(path: Path) -> None:
 
 
 def _write_splits(path: Path) -> None:
-    data_stack.save_splits(path.parent, path.name, numbers().split({"train": 0.5, "test": 0.5}, seed=1))
+    data_stack.save_splits(
+        path.parent, path.name, numbers().split({"train": 0.5, "test": 0.5}, seed=1)
+    )
 
 
 def _write_encoder(path: Path) -> None:
-    save_encoder(CategoricalEncoder("ordinal").fit(np.array(["a", "b", "c"])), path.parent, path.name)
+    save_encoder(
+        CategoricalEncoder("ordinal").fit(np.array(["a", "b", "c"])), path.parent, path.name
+    )
 
 
 def _write_pointer(path: Path) -> None:
     data = b"of a store"
-    pointer = ObjectPointer("a/b", len(data), "ab" * 32, 1024, None, blocks=block_digest(data), inline=data)
+    pointer = ObjectPointer(
+        "a/b", len(data), "ab" * 32, 1024, None, blocks=block_digest(data), inline=data
+    )
     path.write_bytes(pointer.to_bytes())
 
 
 def _write_mongodb(path: Path) -> None:
     data = b"of a store"
-    pointer = MongoPointer("a/b", len(data), "ab" * 32, ObjectId("6" * 24), data, block_digest(data))
-    document = {"_id": "a/b", "rev": 1, "modified": bson.json_util.loads('{"$date": 0}'), **pointer.update()["$set"]}
+    pointer = MongoPointer(
+        "a/b", len(data), "ab" * 32, ObjectId("6" * 24), data, block_digest(data)
+    )
+    document = {
+        "_id": "a/b",
+        "rev": 1,
+        "modified": bson.json_util.loads('{"$date": 0}'),
+        **pointer.update()["$set"],
+    }
     path.write_text(bson.json_util.dumps(document, indent=1) + "\n")
 
 
 def _write_journal(path: Path) -> None:
-    path.write_bytes(Journal("cd" * 32, (Step("a step", (_RESOURCE,), (None,)),), ("ef" * 32,)).to_json())
+    path.write_bytes(
+        Journal("cd" * 32, (Step("a step", (_RESOURCE,), (None,)),), ("ef" * 32,)).to_json()
+    )
 
 
 def _write_old_manifest(path: Path) -> None:
-    fields = json.loads(Manifest("stripes", "1.0.0", "m:C", None, (), (_RESOURCE,), False, "2026-11-21T10:30:00+00:00").to_json())
-    known = {name: value for name, value in fields.items() if name not in ("framework", "seconds", "digest")}
+    fields = json.loads(
+        Manifest(
+            "stripes", "1.0.0", "m:C", None, (), (_RESOURCE,), False, "2026-11-21T10:30:00+00:00"
+        ).to_json()
+    )
+    known = {
+        name: value
+        for name, value in fields.items()
+        if name not in ("framework", "seconds", "digest")
+    }
     path.write_bytes(seal_json({**known, "format": 1}))
 
 
@@ -173,7 +205,10 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 def _read_lock(path: Path) -> Any:
     lock = LockFile.read(path)
-    return [sorted(lock.datasets), {name: stack["fingerprint"] for name, stack in lock.stacks.items()}]
+    return [
+        sorted(lock.datasets),
+        {name: stack["fingerprint"] for name, stack in lock.stacks.items()},
+    ]
 
 
 def _read_recipe(path: Path) -> Any:
@@ -195,23 +230,36 @@ READERS: dict[str, Callable[[Path], Any]] = {
         if path.is_dir()
         else Manifest.from_json(path.read_bytes()).digests()
     ),
-    "journal": lambda path: [step.name for step in Journal.from_json(path.read_bytes(), "stripes").steps],
+    "journal": lambda path: [
+        step.name for step in Journal.from_json(path.read_bytes(), "stripes").steps
+    ],
     "published": lambda path: _plain(list(data_stack.load(path, "train"))),
     "lock": _read_lock,
     "recipe": _read_recipe,
     "splits": lambda path: {
-        name: _plain(list(part)) for name, part in data_stack.load_splits(path.parent, path.name, numbers()).items()
+        name: _plain(list(part))
+        for name, part in data_stack.load_splits(path.parent, path.name, numbers()).items()
     },
-    "encoder": lambda path: _plain(load_encoder(path.parent, path.name).transform(np.array(["c", "a"]))),
+    "encoder": lambda path: _plain(
+        load_encoder(path.parent, path.name).transform(np.array(["c", "a"]))
+    ),
     "loader": _read_state,
     "records": lambda path: _plain(list(RecordReader(path))),
     "parquet": lambda path: _plain(list(ParquetDataset(path))),
-    "object": lambda path: ObjectPointer.from_bytes(path.read_bytes(), "a/b", "a store").inline.decode(),
-    "mongodb": lambda path: (MongoPointer.of(bson.json_util.loads(path.read_text()), "a store").data or b"").decode(),
+    "object": lambda path: ObjectPointer.from_bytes(
+        path.read_bytes(), "a/b", "a store"
+    ).inline.decode(),
+    "mongodb": lambda path: (
+        MongoPointer.of(bson.json_util.loads(path.read_text()), "a store").data or b""
+    ).decode(),
 }
 
 #: The file of a folder that states the format, and the key of the number where it is not ``format``.
-FILES = {"published-1": "data_stack.json", "records-2": "manifest.json", "parquet-6": "_data_stack_manifest.parquet"}
+FILES = {
+    "published-1": "data_stack.json",
+    "records-2": "manifest.json",
+    "parquet-6": "_data_stack_manifest.parquet",
+}
 FILES |= {"manifest-2": "stripes/1.0.0/manifest.json"}
 KEYS = {"recipe": "data_stack_recipe", "loader": "data_stack_loader"}
 
@@ -246,7 +294,14 @@ def _seal_newer(data: bytes, number: int) -> bytes:
     fields = json.loads(data)
     del fields["digest"]
     stated = fields["format"]
-    return seal_json({**fields, "format": number + 1 if type(stated) is int else stated.replace(str(number), str(number + 1))})
+    return seal_json(
+        {
+            **fields,
+            "format": number + 1
+            if type(stated) is int
+            else stated.replace(str(number), str(number + 1)),
+        }
+    )
 
 
 def main() -> int:

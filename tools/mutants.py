@@ -49,22 +49,44 @@ _RECORDS = "tests/formats/records/test_record"
 _FACTORIES = ["tests/factories", "tests/io/test_resources.py", "tests/distributed"]
 _CONTRACTS = f"{_CONNECTORS}/test_contracts.py"
 _FILE = [f"{_CONNECTORS}/test_file.py", f"{_CONTRACTS}::TestStoresThatFreeLeases"]
-_OTHERS_OF_WRITER = [f"{_IO}/retriever/test_http_retrieval.py", f"{_CONTRACTS}::TestStoresOfOneProcess"]
-_OTHERS_OF_WRITER += [f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"]
-_OTHERS_OF_WRITER += [f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"]
-_OTHERS_OF_RECORDS = ["tests/formats/records/test_sharded_records.py", "tests/formats/records/test_granular_records.py"]
-_OTHERS_OF_RECORDS += ["tests/formats/test_maps_of_decoded_samples.py", "tests/formats/test_windows_of_rows.py"]
-_OTHERS_OF_RECORDS += ["tests/loader/test_loader_remote.py", "tests/formats/test_request_limit.py::TestRecords"]
+_OTHERS_OF_WRITER = [
+    f"{_IO}/retriever/test_http_retrieval.py",
+    f"{_CONTRACTS}::TestStoresOfOneProcess",
+]
+_OTHERS_OF_WRITER += [
+    f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"
+]
+_OTHERS_OF_WRITER += [
+    f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"
+]
+_OTHERS_OF_RECORDS = [
+    "tests/formats/records/test_sharded_records.py",
+    "tests/formats/records/test_granular_records.py",
+]
+_OTHERS_OF_RECORDS += [
+    "tests/formats/test_maps_of_decoded_samples.py",
+    "tests/formats/test_windows_of_rows.py",
+]
+_OTHERS_OF_RECORDS += [
+    "tests/loader/test_loader_remote.py",
+    "tests/formats/test_request_limit.py::TestRecords",
+]
 _CONTENTS = "tests/formats/test_source_contents.py::test_"
 _OTHERS_OF_RECORDS += [f"{_CONTENTS}arguments_of_a_source_belong_to_its_fingerprint"]
 _OTHERS_OF_RECORDS += [f"{_CONTENTS}the_fingerprint_of_a_source_is_that_of_its_content[records]"]
 _LOADER = "tests/loader/test_loader"
-_OF_SESSION = [f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"]
-_OF_SESSION += [f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"]
+_OF_SESSION = [
+    f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"
+]
+_OF_SESSION += [
+    f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"
+]
 _OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--timeout=30", "--hypothesis-seed=0"]
-_SKIPPED = re.compile(r"(?i:mongodb|sftp|into_a_bucket|TestProcessEngine|refused_at_any_call)|S3|(?<![a-z])s3")  # not "options3"
+_SKIPPED = re.compile(
+    r"(?i:mongodb|sftp|into_a_bucket|TestProcessEngine|refused_at_any_call)|S3|(?<![a-z])s3"
+)  # not "options3"
 #: Where tests import helpers from, as in pyproject.toml.
 _HELPERS = "tests/support", "tests/faults/kit", "tests/fuzz/kit"
 #: Module and its test files, what protects stored data first.
@@ -77,18 +99,30 @@ TARGETS: dict[str, list[str]] = {
     "io/storage_connectors/file": _FILE,
     "io/storage_connectors/writer": [*_FILE, *_OTHERS_OF_WRITER],
     "formats/records/writer": [f"{_RECORDS}_writer.py", *_OTHERS_OF_RECORDS[:2]],
-    "formats/records/reader": [f"{_RECORDS}_reader.py", f"{_RECORDS}_reader_damage.py", *_OTHERS_OF_RECORDS],
-    "loader/plan": [f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")],
+    "formats/records/reader": [
+        f"{_RECORDS}_reader.py",
+        f"{_RECORDS}_reader_damage.py",
+        *_OTHERS_OF_RECORDS,
+    ],
+    "loader/plan": [
+        f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")
+    ],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
     "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
-    "loader/session": [*(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")), *_OF_SESSION],
+    "loader/session": [
+        *(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")),
+        *_OF_SESSION,
+    ],
     "browse/server": ["tests/browse/test_guard.py", "tests/browse/test_browser_api.py"],
 }
 
 # ------------------------------------------------------------------ mutants
 
 #: Operators that take each other's place.
-_PAIRS = re.findall(r"\w+", "Lt LtE Gt GtE Eq NotEq Is IsNot In NotIn Add Sub Mult FloorDiv LShift RShift BitAnd BitOr And Or")
+_PAIRS = re.findall(
+    r"\w+",
+    "Lt LtE Gt GtE Eq NotEq Is IsNot In NotIn Add Sub Mult FloorDiv LShift RShift BitAnd BitOr And Or",
+)
 _OTHERS = {name: _PAIRS[i ^ 1] for i, name in enumerate(_PAIRS)} | {"Div": "Mult", "Mod": "Add"}
 
 
@@ -115,13 +149,22 @@ def _edits(node: Any) -> Iterator[tuple[Any, Any, Any]]:
     if kind is ast.comprehension:
         yield from ((node.ifs, i, ast.Constant(True)) for i in range(len(node.ifs)))
     if kind is ast.Constant and isinstance(node.value, int):
-        others = [not node.value] if isinstance(node.value, bool) else [node.value + 1, node.value - 1]
+        others = (
+            [not node.value] if isinstance(node.value, bool) else [node.value + 1, node.value - 1]
+        )
         yield from ((node, "value", each) for each in others)
     if kind is ast.Return and not isinstance(node.value, (ast.Constant, type(None))):
         yield node, "value", ast.Constant(None)
     if kind is ast.Slice:
-        bounds = [name for name in ("lower", "upper") if not isinstance(getattr(node, name), (ast.Constant, type(None)))]
-        yield from ((node, name, ast.BinOp(getattr(node, name), ast.Add(), ast.Constant(1))) for name in bounds)
+        bounds = [
+            name
+            for name in ("lower", "upper")
+            if not isinstance(getattr(node, name), (ast.Constant, type(None)))
+        ]
+        yield from (
+            (node, name, ast.BinOp(getattr(node, name), ast.Add(), ast.Constant(1)))
+            for name in bounds
+        )
     if kind is ast.ExceptHandler and node.type is not None:
         yield node, "type", ast.Tuple([], ast.Load())
     for name in ("body", "orelse", "finalbody"):
@@ -161,7 +204,9 @@ def _code_nodes(node: ast.AST, lines: range = range(0)) -> Iterator[tuple[ast.AS
     if isinstance(node, (ast.Raise, ast.JoinedStr)) or _is_log(node):
         return
     for name, value in ast.iter_fields(node):
-        if name not in ("annotation", "returns", "decorator_list", "args") or isinstance(node, ast.Call):
+        if name not in ("annotation", "returns", "decorator_list", "args") or isinstance(
+            node, ast.Call
+        ):
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
                     yield from _code_nodes(child, lines)
@@ -171,7 +216,9 @@ def find_mutants(path: Path) -> Iterator[Mutant]:
     """All mutants of a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     classes = [each for each in tree.body if isinstance(each, ast.ClassDef)]
-    places = [(None, each) for each in tree.body] + [(holder, each) for holder in classes for each in holder.body]
+    places = [(None, each) for each in tree.body] + [
+        (holder, each) for holder in classes for each in holder.body
+    ]
     for holder, function in places:
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
@@ -181,9 +228,15 @@ def find_mutants(path: Path) -> Iterator[Mutant]:
             for edit in range(len(list(_edits(node)))):
                 changed = copy.deepcopy(function)
                 owner, name, value = list(_edits(list(_code_nodes(changed))[number][0]))[edit]
-                owner.__setitem__(name, value) if isinstance(owner, list) else setattr(owner, name, value)
-                changes = difflib.unified_diff(original.splitlines(), ast.unparse(changed).splitlines(), n=0, lineterm="")
-                diff = "\n".join(each for each in changes if not each.startswith(("---", "+++", "@@")))
+                owner.__setitem__(name, value) if isinstance(owner, list) else setattr(
+                    owner, name, value
+                )
+                changes = difflib.unified_diff(
+                    original.splitlines(), ast.unparse(changed).splitlines(), n=0, lineterm=""
+                )
+                diff = "\n".join(
+                    each for each in changes if not each.startswith(("---", "+++", "@@"))
+                )
                 key = hashlib.sha256(f"{path} {original} {number} {edit}".encode()).hexdigest()[:24]
                 code = ast.ClassDef(holder.name, [], [], [changed], []) if holder else changed
                 reached = _lines(value) if isinstance(value, ast.Pass) else lines
@@ -193,7 +246,9 @@ def find_mutants(path: Path) -> Iterator[Mutant]:
 def _swap(mutant: Mutant, path: Path, functions: Sequence[types.FunctionType]) -> None:
     """Give the functions the code of the mutant."""
     future = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
-    pending: list[Any] = [compile(ast.fix_missing_locations(ast.Module([future, mutant.code], [])), str(path), "exec")]
+    pending: list[Any] = [
+        compile(ast.fix_missing_locations(ast.Module([future, mutant.code], [])), str(path), "exec")
+    ]
     for code in pending:
         pending += [each for each in code.co_consts if isinstance(each, types.CodeType)]
     (found,) = [code for code in pending if (code.co_name, code.co_firstlineno) == mutant.function]
@@ -207,7 +262,9 @@ def _swap(mutant: Mutant, path: Path, functions: Sequence[types.FunctionType]) -
 class Runner:
     """A pytest plugin that runs a module's tests once, then, for each mutant, those that reach it."""
 
-    def __init__(self, module: str, mutants: Sequence[Mutant], tests: str, deadline: float, folder: Path) -> None:
+    def __init__(
+        self, module: str, mutants: Sequence[Mutant], tests: str, deadline: float, folder: Path
+    ) -> None:
         self.module, self.path, self.mutants, self.tests = module, _path(module), mutants, tests
         self.deadline, self.folder = deadline, folder
         self.kept, self.outcomes = _kept(), dict[str, Any]()
@@ -250,13 +307,28 @@ class Runner:
         while running or (mutants and time.time() < self.deadline):
             if mutants and len(running) < N_AT_ONCE and time.time() < self.deadline:
                 mutant = mutants.pop()
-                tests = {name for line in mutant.lines for name in self.contexts.get(line, []) if name in self.usual}
+                tests = {
+                    name
+                    for line in mutant.lines
+                    for name in self.contexts.get(line, [])
+                    if name in self.usual
+                }
                 reached |= tests
                 if tests and self.functions[mutant.function]:
                     last = self.kept.get(mutant.key, ("",))[0]
-                    ordered = sorted(tests, key=lambda name: (not last.endswith(name), -killers[name], self.usual[name]))
+                    ordered = sorted(
+                        tests,
+                        key=lambda name: (
+                            not last.endswith(name),
+                            -killers[name],
+                            self.usual[name],
+                        ),
+                    )
                     limit = time.time() + 5 + 10 * sum(self.usual[name] for name in tests)
-                    running[self._fork([self.items[name] for name in ordered], mutant)] = mutant, limit
+                    running[self._fork([self.items[name] for name in ordered], mutant)] = (
+                        mutant,
+                        limit,
+                    )
                 else:
                     self.outcomes[mutant.key] = "not reached", self.tests
             for pid, status in _wait({pid: limit for pid, (_, limit) in running.items()}):
@@ -270,7 +342,9 @@ class Runner:
             self.outcomes[f"idle {self.module}"] = sorted(reached - set(killers))
         _keep(self.outcomes)
 
-    def _fork(self, items: Sequence[pytest.Item], mutant: Mutant | None = None, stop: bool = True) -> int:
+    def _fork(
+        self, items: Sequence[pytest.Item], mutant: Mutant | None = None, stop: bool = True
+    ) -> int:
         """Run tests in a fork: it exits with 1 if one fails, with 2 if the mutant has no place."""
         sys.stdout.flush()
         pid = os.fork()
@@ -314,7 +388,9 @@ def _kept() -> dict[str, Any]:
 
 def _keep(outcomes: dict[str, Any]) -> None:
     with KEPT.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of two runs at once, the second keeps what the first has added
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # of two runs at once, the second keeps what the first has added
         new = KEPT.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(_kept() | outcomes))
         new.replace(KEPT)
@@ -343,27 +419,38 @@ def _test_files(module: str) -> list[Path]:
     helpers = {path.stem: path for folder in _HELPERS for path in (ROOT / folder).rglob("*.py")}
     targets = [ROOT / name.partition("::")[0] for name in TARGETS[module]]
     paths = [each for path in targets for each in [path, *path.rglob("*.py")]]
-    paths += [folder / "conftest.py" for path in targets for folder in path.parents if folder.is_relative_to(ROOT)]
+    paths += [
+        folder / "conftest.py"
+        for path in targets
+        for folder in path.parents
+        if folder.is_relative_to(ROOT)
+    ]
     files: set[Path] = set()
     while paths:
         path = paths.pop()
         if path.is_file() and path not in files:
             files.add(path)
-            imported = re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+            imported = re.findall(
+                r"^\s*(?:from|import) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE
+            )
             paths += [helpers[name] for name in imported if name in helpers]
     return sorted(files)
 
 
 def _select(module: str, sample: int) -> tuple[list[Mutant], int, str]:
     """The mutants of a module that are tried, how many it has, and the digest of its tests."""
-    tests = hashlib.sha256(b"".join(path.read_bytes() for path in _test_files(module))).hexdigest()[:24]
+    tests = hashlib.sha256(b"".join(path.read_bytes() for path in _test_files(module))).hexdigest()[
+        :24
+    ]
     mutants = list(find_mutants(_path(module)))
     n_drawn = min(sample or len(mutants), len(mutants))
     drawn = random.Random(module).sample(mutants, n_drawn)  # noqa: S311  # the same at each call
     return sorted(drawn, key=lambda mutant: mutant.lines.start), len(mutants), tests
 
 
-def _run_in_fork(module: str, mutants: Sequence[Mutant], tests: str, deadline: float) -> dict[str, str]:
+def _run_in_fork(
+    module: str, mutants: Sequence[Mutant], tests: str, deadline: float
+) -> dict[str, str]:
     """The outcomes that are known afterwards: each module has a process of its own, as its tests change the state of theirs."""
     known = {key: each[0] for key, each in _kept().items() if each[1:] == [tests]}
     todo = [mutant for mutant in mutants if mutant.key not in known]
@@ -384,7 +471,9 @@ def _run_in_fork(module: str, mutants: Sequence[Mutant], tests: str, deadline: f
 def main(arguments: Sequence[str]) -> int:
     """Run the mutants and print the table, the survivors and the idle tests."""
     parser = argparse.ArgumentParser(description="Mutation testing of what protects data.")
-    parser.add_argument("--minutes", type=float, default=60, help="time limit; the next run goes on")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="time limit; the next run goes on"
+    )
     parser.add_argument("--only", default="", help="regular expression for the modules")
     parser.add_argument("--sample", type=int, default=40, help="mutants of each module, 0 for all")
     options = parser.parse_args(arguments)
@@ -396,7 +485,9 @@ def main(arguments: Sequence[str]) -> int:
         kept = _run_in_fork(module, mutants, tests, deadline)
         found = Counter(kept.get(mutant.key, "not run").split(" by ")[0] for mutant in mutants)
         rate = found["killed"] / max(found["killed"] + found["survived"], 1)
-        counts = " | ".join(str(found[each]) for each in ("killed", "survived", "not reached", "not run"))
+        counts = " | ".join(
+            str(found[each]) for each in ("killed", "survived", "not reached", "not run")
+        )
         rows.append(f"| {module} | {len(mutants)} of {n_all} | {counts} | {rate:.0%} |")
         for mutant in mutants:
             if kept.get(mutant.key) in ("survived", "not reached"):
@@ -405,7 +496,9 @@ def main(arguments: Sequence[str]) -> int:
         idle = _kept().get(f"idle {module}", ())
         details += [f"first to fail for no mutant of {module}: {name}" for name in idle]
     print(*details, sep="\n")
-    print("\n| module | mutants tried | killed | survived | not reached | not run | killed of those reached |")
+    print(
+        "\n| module | mutants tried | killed | survived | not reached | not run | killed of those reached |"
+    )
     print("|---|---|---|---|---|---|---|", *rows, sep="\n")
     return 0
 

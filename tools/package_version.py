@@ -25,7 +25,9 @@ def versions() -> dict[tuple[str, str], str]:
         (str(path.relative_to(ROOT)), before): version
         for pattern, place in PLACES.items()
         for path in sorted(ROOT.glob(pattern))
-        for before, version in re.findall(rf"({place})([\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for before, version in re.findall(
+            rf"({place})([\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
     }
 
 
@@ -34,7 +36,10 @@ def write(version: str) -> None:
     for pattern, place in PLACES.items():
         for path in ROOT.glob(pattern):
             text = path.read_text(encoding="utf-8")
-            path.write_text(re.sub(rf"({place})[\w.]+", rf"\g<1>{version}", text, flags=re.MULTILINE), encoding="utf-8")
+            path.write_text(
+                re.sub(rf"({place})[\w.]+", rf"\g<1>{version}", text, flags=re.MULTILINE),
+                encoding="utf-8",
+            )
 
 
 if __name__ == "__main__":

@@ -17,8 +17,21 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 README = ROOT / "benchmarks" / "README.md"
 IMAGES = ROOT / "docs" / "images"
-OURS, OTHERS, PEER, LIMIT, MISSED, TEXT = "#3f78d8", "#8fb0e6", "#8a949f", "#2f9458", "#d9822b", "#77818d"
-NAMES = {OURS: "ours", OTHERS: "ours, other kinds", PEER: "peers", LIMIT: "by hand", MISSED: "worse than wanted"}
+OURS, OTHERS, PEER, LIMIT, MISSED, TEXT = (
+    "#3f78d8",
+    "#8fb0e6",
+    "#8a949f",
+    "#2f9458",
+    "#d9822b",
+    "#77818d",
+)
+NAMES = {
+    OURS: "ours",
+    OTHERS: "ours, other kinds",
+    PEER: "peers",
+    LIMIT: "by hand",
+    MISSED: "worse than wanted",
+}
 QUANTITY = re.compile(r"(?<![\w.,])(-?\d[\d,]*(?:\.\d+)?)\s*([kM]\b)?\s*(MiB|MB|µs|ms|ns|s\b|%|×)?")
 BOUND = re.compile(r"[≤≥]")
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
@@ -62,7 +75,9 @@ def read_tables(text: str) -> list[Table]:
     lines = text.splitlines()
     for i, line in enumerate(lines):
         if re.fullmatch(r"\|[-:| ]+\|", line):
-            end = next((j for j in range(i, len(lines)) if not lines[j].startswith("|")), len(lines))
+            end = next(
+                (j for j in range(i, len(lines)) if not lines[j].startswith("|")), len(lines)
+            )
             rows = [_cells(row) for row in lines[i + 1 : end]]
             for before, row in pairwise(rows):
                 if row[0].startswith("…"):
@@ -74,11 +89,19 @@ def read_tables(text: str) -> list[Table]:
 def chart_targets(table: Table) -> Chart:
     """How many times better than wanted each figure with a target is; a cell has several, between semicolons."""
     chart = Chart("times better than wanted", logarithmic=True, start=1.0)
-    what, ours, ratio, target = (table.header.index(name) for name in ("what", "ours", "ratio", "target"))
+    what, ours, ratio, target = (
+        table.header.index(name) for name in ("what", "ours", "ratio", "target")
+    )
     for row in table.rows:
         label = row[what]
-        for wanted, found in zip(row[target].split(";"), row[ratio if row[ratio] else ours].split(";"), strict=False):
-            bound, goal, figure = BOUND.search(wanted), QUANTITY.search(wanted), QUANTITY.search(found)
+        for wanted, found in zip(
+            row[target].split(";"), row[ratio if row[ratio] else ours].split(";"), strict=False
+        ):
+            bound, goal, figure = (
+                BOUND.search(wanted),
+                QUANTITY.search(wanted),
+                QUANTITY.search(found),
+            )
             if bound is not None and goal is not None and figure is not None:
                 times = max(_value(figure), 1e-9) / _value(goal)
                 times = min(max(times if bound[0] == "≥" else 1 / times, 1 / MAX_TIMES), MAX_TIMES)
@@ -91,11 +114,17 @@ def chart_targets(table: Table) -> Chart:
 
 def chart_training(tables: Sequence[Table]) -> Chart:
     """How near to the loop written by hand ours and the best peer come."""
-    table, chart = _table(tables, "what"), Chart("speed of whole training programs, relative to a loop written by hand", hand=1.0)
+    table, chart = (
+        _table(tables, "what"),
+        Chart("speed of whole training programs, relative to a loop written by hand", hand=1.0),
+    )
     for row in table.rows:
         figures = [QUANTITY.search(cell) for cell in row[1:4]]
         if figures[0] and figures[1] and row[1].endswith("/s"):
-            for name, color, figure in (("ours", OURS, figures[0]), (re.split(r" \d", row[3])[0], PEER, figures[2])):
+            for name, color, figure in (
+                ("ours", OURS, figures[0]),
+                (re.split(r" \d", row[3])[0], PEER, figures[2]),
+            ):
                 if figure:
                     stated = re.search(r"([\d.]+) × limit", row[4]) if name == "ours" else None
                     share = float(stated[1]) if stated else _value(figure) / _value(figures[1])
@@ -109,16 +138,32 @@ def chart_images(tables: Sequence[Table]) -> Chart:
     rows = sorted(_table(tables, "program").rows, key=lambda row: -_quantity(row[1]))
     chart = Chart("JPEGs of 500 × 375, decoded, cropped, in batches: samples/s")
     for row in rows:
-        color = OURS if row[0].startswith("ours") else LIMIT if row[0].startswith("by hand") else PEER
-        chart.bars.append(Bar(row[0], _quantity(row[1]), f"{row[1]}/s, {row[2]} MiB" if row[2] else f"{row[1]}/s", color))
+        color = (
+            OURS if row[0].startswith("ours") else LIMIT if row[0].startswith("by hand") else PEER
+        )
+        chart.bars.append(
+            Bar(
+                row[0],
+                _quantity(row[1]),
+                f"{row[1]}/s, {row[2]} MiB" if row[2] else f"{row[1]}/s",
+                color,
+            )
+        )
     return chart
 
 
 def chart_workers(tables: Sequence[Table]) -> Chart:
     """Each kind of workers by kind of work, relative to the best."""
-    table, chart = _table(tables, "work"), Chart("samples/s by kind of workers, relative to the best kind")
+    table, chart = (
+        _table(tables, "work"),
+        Chart("samples/s by kind of workers, relative to the best kind"),
+    )
     for row in table.rows:
-        kinds = [(name, cell) for name, cell in zip(table.header[1:], row[1:], strict=True) if QUANTITY.search(cell)]
+        kinds = [
+            (name, cell)
+            for name, cell in zip(table.header[1:], row[1:], strict=True)
+            if QUANTITY.search(cell)
+        ]
         best = max(_quantity(cell) for name, cell in kinds if name != "torch")
         for i, (name, cell) in enumerate(kinds):
             value = _quantity(cell)
@@ -135,7 +180,9 @@ def chart_orders(tables: Sequence[Table]) -> Chart:
         for i, row in enumerate(table.rows):
             value = _quantity(row[column])
             text = f"{row[0]} {row[column]}"
-            chart.bars.append(Bar("" if i else table.header[column], value, text, MISSED if value > 1.2 else OURS))
+            chart.bars.append(
+                Bar("" if i else table.header[column], value, text, MISSED if value > 1.2 else OURS)
+            )
     return chart
 
 
@@ -156,7 +203,11 @@ def _cells(line: str) -> list[str]:
 
 
 def _value(quantity: re.Match[str]) -> float:
-    return float(quantity[1].replace(",", "")) * SCALES[quantity[2] or ""] * SCALES.get(quantity[3] or "", 1.0)
+    return (
+        float(quantity[1].replace(",", ""))
+        * SCALES[quantity[2] or ""]
+        * SCALES.get(quantity[3] or "", 1.0)
+    )
 
 
 def _quantity(cell: str) -> float:
@@ -178,14 +229,24 @@ def draw(chart: Chart) -> str:
         top += 8 if bar.label and i else 0
         end = LEFT + (scale(bar.value) - lowest) * plane
         left, width = min(origin, end), max(abs(end - origin), 1.0)
-        lines.append(f'<rect x="{left:.1f}" y="{top:.0f}" width="{width:.1f}" height="{ROW - 5}" rx="2" fill="{bar.color}"/>')
-        beside = max(origin, end, hand if end > hand - 66 else 0.0)  # text does not cross the line of the limit
+        lines.append(
+            f'<rect x="{left:.1f}" y="{top:.0f}" width="{width:.1f}" height="{ROW - 5}" rx="2" fill="{bar.color}"/>'
+        )
+        beside = max(
+            origin, end, hand if end > hand - 66 else 0.0
+        )  # text does not cross the line of the limit
         lines.append(_text(beside + 6, top + 12, bar.text))
-        lines.append(_text(LEFT - 8, top + 12, _shorten(bar.label, 36), anchor="end") if bar.label else "")
+        lines.append(
+            _text(LEFT - 8, top + 12, _shorten(bar.label, 36), anchor="end") if bar.label else ""
+        )
         top += ROW
     legend, x = [], float(LEFT)
-    for color in dict.fromkeys([bar.color for bar in chart.bars] + [LIMIT] * (chart.hand is not None)):
-        legend.append(f'<rect x="{x:.0f}" y="32" width="11" height="11" rx="2" fill="{color}"/>{_text(x + 16, 42, NAMES[color])}')
+    for color in dict.fromkeys(
+        [bar.color for bar in chart.bars] + [LIMIT] * (chart.hand is not None)
+    ):
+        legend.append(
+            f'<rect x="{x:.0f}" y="32" width="11" height="11" rx="2" fill="{color}"/>{_text(x + 16, 42, NAMES[color])}'
+        )
         x += 34 + 7 * len(NAMES[color])
     font = 'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="12"'
     start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + 10:.0f}" role="img" {font}>'

@@ -36,9 +36,30 @@ FILE = ROOT / "tests" / "public_api.txt"
 
 #: Modules of the original DataStack, whose paths stay.
 ORIGINAL = [
-    *("dataset.factory", "dataset.iterator", "dataset.meta", "dataset.preprocesor", "dataset.preprocessor", "dataset.reporting"),
-    *("dataset.splitter", "exception", "io.resource_definition", "io.resources", "io.retriever", "io.storage_connectors"),
-    *("mnist.factory", "mnist.iterator", "mnist.preprocessor", "repository.repository", "util.helper", "util.logger"),
+    *(
+        "dataset.factory",
+        "dataset.iterator",
+        "dataset.meta",
+        "dataset.preprocesor",
+        "dataset.preprocessor",
+        "dataset.reporting",
+    ),
+    *(
+        "dataset.splitter",
+        "exception",
+        "io.resource_definition",
+        "io.resources",
+        "io.retriever",
+        "io.storage_connectors",
+    ),
+    *(
+        "mnist.factory",
+        "mnist.iterator",
+        "mnist.preprocessor",
+        "repository.repository",
+        "util.helper",
+        "util.logger",
+    ),
 ]
 #: Names that pages describe and no list has.
 DOCUMENTED: dict[str, set[str] | None] = {"data_stack.loader.torch": None}
@@ -55,8 +76,16 @@ def list_modules() -> dict[str, set[str] | None]:
         for path in sorted(root.rglob("*.py")):
             parts = path.relative_to(root.parent).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            has_list = re.search(r"^__all__\b|^__getattr__, .*__all__ = ", path.read_text(encoding="utf-8"), re.MULTILINE)
-            if (has_list or name == "data_stack") and not re.search(r"\._|\btests\b|\bcli\b", name) and name not in SKIPPED:
+            has_list = re.search(
+                r"^__all__\b|^__getattr__, .*__all__ = ",
+                path.read_text(encoding="utf-8"),
+                re.MULTILINE,
+            )
+            if (
+                (has_list or name == "data_stack")
+                and not re.search(r"\._|\btests\b|\bcli\b", name)
+                and name not in SKIPPED
+            ):
                 modules[name] = None
     page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
     for module, names in re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE):
@@ -71,10 +100,16 @@ def list_names(module: str, listed: set[str] | None) -> list[str]:
     stub = Path(str(found.__file__)).with_suffix(".pyi")
     names: set[str] = {*(listed if listed else getattr(found, "__all__", []))}
     if stub.exists() and not listed:
-        names.update(re.findall(r" as (\w+)$", stub.read_text(encoding="utf-8"), re.MULTILINE))
+        names.update(re.findall(r" as (\w+),?$", stub.read_text(encoding="utf-8"), re.MULTILINE))
     if not names:
-        names = {name for name, value in vars(found).items() if getattr(value, "__module__", "") == module}
-    return sorted(name for name in names if name[0] != "_" and not inspect.ismodule(getattr(found, name)))
+        names = {
+            name
+            for name, value in vars(found).items()
+            if getattr(value, "__module__", "") == module
+        }
+    return sorted(
+        name for name in names if name[0] != "_" and not inspect.ismodule(getattr(found, name))
+    )
 
 
 def find_homes() -> dict[str, tuple[Any, str]]:
@@ -87,7 +122,10 @@ def find_homes() -> dict[str, tuple[Any, str]]:
     homes: dict[int, str] = {}
     for name in sorted(names, key=lambda name: (name.count("."), name)):
         homes.setdefault(id(names[name]), name)
-    return {name: (value, homes[id(value)] if _is_code(value) else name) for name, value in names.items()}
+    return {
+        name: (value, homes[id(value)] if _is_code(value) else name)
+        for name, value in names.items()
+    }
 
 
 def describe_name(name: str, value: Any, public: set[int]) -> Iterator[str]:
@@ -100,7 +138,15 @@ def describe_name(name: str, value: Any, public: set[int]) -> Iterator[str]:
         has_constructor = any(_is_ours(_owner(value, method)) for method in ("__init__", "__new__"))
         yield f"{name}{_signature(value) if has_constructor and not is_plain else ''}"
         bases = [base for base in value.__mro__[1:] if id(base) in public]
-        for member in sorted({member for base in value.__mro__ if _is_ours(base) for member in vars(base) if member[0] != "_"}):
+        for member in sorted(
+            {
+                member
+                for base in value.__mro__
+                if _is_ours(base)
+                for member in vars(base)
+                if member[0] != "_"
+            }
+        ):
             found = inspect.getattr_static(value, member)
             if (
                 any(inspect.getattr_static(base, member, None) is found for base in bases)
@@ -145,7 +191,9 @@ def _signature(function: Any) -> str:
     parameters = []
     for each in signature.parameters.values():
         annotation = _Shown(each.annotation) if isinstance(each.annotation, str) else each.empty
-        default = each.default if each.default is each.empty or _is_plain(each.default) else _Shown("…")
+        default = (
+            each.default if each.default is each.empty or _is_plain(each.default) else _Shown("…")
+        )
         parameters.append(each.replace(annotation=annotation, default=default))
     returned = signature.return_annotation
     text = signature.replace(parameters=parameters, return_annotation=signature.empty)
@@ -172,7 +220,11 @@ def list_commands(command: click.Command, path: str) -> Iterator[str]:
         for name, each in command.commands.items():
             yield from list_commands(each, f"{path} {name}")
     else:
-        words = [str(each.metavar or each.name).upper() for each in command.params if isinstance(each, click.Argument)]
+        words = [
+            str(each.metavar or each.name).upper()
+            for each in command.params
+            if isinstance(each, click.Argument)
+        ]
         yield " ".join([path, *words])
     for option in command.params:
         if isinstance(option, click.Option):
@@ -212,7 +264,9 @@ def main() -> int:
     """Write the file; 1 if names changed and ``CHANGELOG.md`` has no change to commit with it."""
     before, now = FILE.read_text(encoding="utf-8") if FILE.exists() else "", describe()
     words = ["status", "--porcelain", "CHANGELOG.md"]
-    changed = subprocess.run([shutil.which("git") or "git", *words], cwd=ROOT, capture_output=True, text=True)
+    changed = subprocess.run(
+        [shutil.which("git") or "git", *words], cwd=ROOT, capture_output=True, text=True
+    )
     if now != before and changed.returncode == 0 and not changed.stdout:
         print("public names changed: say so in CHANGELOG.md first")
         return 1

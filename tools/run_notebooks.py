@@ -27,11 +27,19 @@ METADATA = {
 def run(path: Path, folder: Path) -> Any:
     """The notebook at ``path`` with the output of a run in ``folder``."""
     kept = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no annotations
-    before = {cell.id: cell.outputs for cell in kept.cells if "varies" in cell.metadata.get("tags", ()) and cell.outputs}
-    online = {cell.id: cell.source for cell in kept.cells if "network" in cell.metadata.get("tags", ())}
+    before = {
+        cell.id: cell.outputs
+        for cell in kept.cells
+        if "varies" in cell.metadata.get("tags", ()) and cell.outputs
+    }
+    online = {
+        cell.id: cell.source for cell in kept.cells if "network" in cell.metadata.get("tags", ())
+    }
     for cell in kept.cells:
         cell.source = "" if cell.id in online else cell.source
-    NotebookClient(kept, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        kept, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
     for cell in kept.cells:
         cell.metadata.pop("execution", None)
         cell.source = online.get(cell.id, cell.source)
@@ -47,9 +55,17 @@ def run(path: Path, folder: Path) -> Any:
 def clean(value: Any, folder: Path) -> Any:
     """An output without counts, addresses and paths of this machine."""
     if isinstance(value, str):
-        value = re.sub(rf"({re.escape(tempfile.gettempdir())}/data_stack_)\w+", "/tmp/data_stack", value)  # noqa: S108  # shown only
+        value = re.sub(
+            rf"({re.escape(tempfile.gettempdir())}/data_stack_)\w+",
+            "/tmp/data_stack",  # noqa: S108  # shown only
+            value,
+        )
         value = re.sub(r"127.0.0.1:\d+", "127.0.0.1:27017", re.sub(r"0x[0-9a-f]{9,}", "0x…", value))
-        return value.replace(str(folder), ".").replace(str(folder.parent), "~").replace(str(ROOT), "data_stack")
+        return (
+            value.replace(str(folder), ".")
+            .replace(str(folder.parent), "~")
+            .replace(str(ROOT), "data_stack")
+        )
     if isinstance(value, list):
         return [clean(item, folder) for item in value]
     if isinstance(value, dict):
@@ -67,9 +83,13 @@ def main(names: list[str]) -> None:
         if names and path.name not in names:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            os.environ.update(DATA_STACK_HOME=f"{folder}/.cache/data_stack", DATA_STACK_OFFLINE="1", HOME=folder)
+            os.environ.update(
+                DATA_STACK_HOME=f"{folder}/.cache/data_stack", DATA_STACK_OFFLINE="1", HOME=folder
+            )
             (Path(folder) / "getting_started").mkdir()
-            (Path(folder) / "tests").symlink_to(ROOT / "tests")  # as in a clone, beside the notebooks
+            (Path(folder) / "tests").symlink_to(
+                ROOT / "tests"
+            )  # as in a clone, beside the notebooks
             notebook = run(path, Path(folder) / "getting_started")
         nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

@@ -58,7 +58,17 @@ def check_mongodb() -> None:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
     Path("mongod").mkdir()
-    command = [binary, "--dbpath", "mongod", "--port", str(port), "--bind_ip", "127.0.0.1", "--logpath", "mongod/log"]
+    command = [
+        binary,
+        "--dbpath",
+        "mongod",
+        "--port",
+        str(port),
+        "--bind_ip",
+        "127.0.0.1",
+        "--logpath",
+        "mongod/log",
+    ]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         for _ in range(300):
@@ -66,7 +76,12 @@ def check_mongodb() -> None:
                 socket.create_connection(("127.0.0.1", port)).close()
                 break
             time.sleep(0.1)
-        expect(len(data_stack.load("digits", split="test", storage=f"mongodb://127.0.0.1:{port}/smoke")), 360)
+        expect(
+            len(
+                data_stack.load("digits", split="test", storage=f"mongodb://127.0.0.1:{port}/smoke")
+            ),
+            360,
+        )
     finally:
         server.kill()
         server.wait()
@@ -74,7 +89,9 @@ def check_mongodb() -> None:
 
 def check_torch() -> None:
     """A batch of tensors."""
-    batch = next(iter(data_stack.Loader(data_stack.from_numpy({"x": np.arange(8)}), batch_size=4).torch()))
+    batch = next(
+        iter(data_stack.Loader(data_stack.from_numpy({"x": np.arange(8)}), batch_size=4).torch())
+    )
     expect(batch["x"].tolist(), [0, 1, 2, 3])
 
 
@@ -86,7 +103,9 @@ def check_sklearn() -> None:
     expect(len(wine), 178)
     scaled = wine.encode({0: StandardScaler()}, fit_on=wine)
     expect(data_stack.from_recipe(scaled.recipe())[0][0].tolist(), scaled[0][0].tolist())
-    expect(len(data_stack.SplitterFactory.get_stratified_splitter([0.5, 0.5], 0).split(wine)[0]), 89)
+    expect(
+        len(data_stack.SplitterFactory.get_stratified_splitter([0.5, 0.5], 0).split(wine)[0]), 89
+    )
 
 
 def check_images() -> None:
@@ -162,7 +181,12 @@ def check_plots() -> None:
 def check_croissant() -> None:
     """The columns of a table by a document."""
     Path("table.csv").write_text("word\nword 0\nword 1\n")
-    file = {"@type": "cr:FileObject", "@id": "table.csv", "contentUrl": "table.csv", "encodingFormat": "text/csv"}
+    file = {
+        "@type": "cr:FileObject",
+        "@id": "table.csv",
+        "contentUrl": "table.csv",
+        "encodingFormat": "text/csv",
+    }
     file["sha256"] = hashlib.sha256(Path("table.csv").read_bytes()).hexdigest()
     source = {"fileObject": {"@id": "table.csv"}, "extract": {"column": "word"}}
     field = {"@type": "cr:Field", "@id": "table/word", "dataType": "sc:Text", "source": source}
@@ -253,7 +277,10 @@ def check_ray() -> None:
     try:
         dataset = data_stack_ray.from_data_stack(data_stack.from_numpy(COLUMNS))
         expect(data_stack_ray.write(dataset, storage="ray", name="words"), len(ROWS))
-        expect(sorted(words(data_stack.load("words", storage="ray"))), sorted(str(row["word"]) for row in ROWS))
+        expect(
+            sorted(words(data_stack.load("words", storage="ray"))),
+            sorted(str(row["word"]) for row in ROWS),
+        )
     finally:
         ray.shutdown()
 
@@ -266,10 +293,14 @@ def check_spark() -> None:
         return
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    )
     try:
         frame = spark.createDataFrame([(i, i / 2) for i in range(4)], ["number", "half"])
-        converter = data_stack_spark.make_spark_converter(frame, cache_dir=Path("spark").absolute().as_uri())
+        converter = data_stack_spark.make_spark_converter(
+            frame, cache_dir=Path("spark").absolute().as_uri()
+        )
         expect(len(converter.dataset()), 4)
     finally:
         spark.stop()
@@ -291,7 +322,9 @@ NOT_FOR_USERS = {"all", "bench", "dev", "docs", "test"}
 #: Extras that `make dist` does not install.
 TOO_LARGE = {"jax", "tensorflow"}
 
-CHECKS: dict[str, Callable[[], None]] = {name[6:]: check for name, check in globals().items() if name.startswith("check_")}
+CHECKS: dict[str, Callable[[], None]] = {
+    name[6:]: check for name, check in globals().items() if name.startswith("check_")
+}
 
 
 def main(extras: list[str]) -> int:

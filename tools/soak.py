@@ -58,8 +58,24 @@ from data_stack.stores.upkeep import remove_dataset
 STORES, VERSIONS = ("file", "mongodb", "s3"), (1, 2, 3)
 DATASETS, RESOURCES = ("set0", "set1", "set2"), ("loose/0.bin", "loose/1.bin")
 #: How often each operation is drawn.
-WEIGHTS = {"prepare": 5, "load": 3, "train": 1, "look": 6, "copy": 3, "remove": 2, "write": 5, "read": 6, "gc": 1}
-FAULTS = {"mongod frozen": "mongodb", "mongod killed": "mongodb", "S3 frozen": "s3", "S3 cut off": "s3", "full disk": "file"}
+WEIGHTS = {
+    "prepare": 5,
+    "load": 3,
+    "train": 1,
+    "look": 6,
+    "copy": 3,
+    "remove": 2,
+    "write": 5,
+    "read": 6,
+    "gc": 1,
+}
+FAULTS = {
+    "mongod frozen": "mongodb",
+    "mongod killed": "mongodb",
+    "S3 frozen": "s3",
+    "S3 cut off": "s3",
+    "full disk": "file",
+}
 DISK_BYTES = 64 << 20
 HANG_SECONDS = 150.0  # longer than any lease or timeout
 SETTLE_SECONDS = 12.0  # a request of a killed process may wait in a frozen server; a lease that was not returned ends
@@ -89,9 +105,15 @@ def plan(seed: int) -> Iterator[Operation]:
     """The operations of a seed, in their order, without end."""
     chance, number = random.Random(seed), 0
     while number := number + 1:
-        kind, (store, target) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0], chance.sample(STORES, 2)
+        kind, (store, target) = (
+            chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0],
+            chance.sample(STORES, 2),
+        )
         is_dataset = kind not in ("write", "read")
-        name, version = chance.choice(DATASETS if is_dataset else RESOURCES), chance.choice(VERSIONS)
+        name, version = (
+            chance.choice(DATASETS if is_dataset else RESOURCES),
+            chance.choice(VERSIONS),
+        )
         yield Operation(number, kind, store, name, version if is_dataset else number, target)
 
 
@@ -104,7 +126,10 @@ def look(connector: StorageConnector, factories: Mapping[int, DatasetFactory]) -
         if (manifest := factory.manifest()) is not None:
             prepared = Resources(connector, manifest.name, manifest.prepared)
             for split in fault_dataset.SPLITS:
-                found, expected = factory.open(split, prepared), fault_dataset.expected_samples(split, version)
+                found, expected = (
+                    factory.open(split, prepared),
+                    fault_dataset.expected_samples(split, version),
+                )
                 for column, values in enumerate((expected, expected.sum(axis=1))):
                     if not np.array_equal(found.read_column(column), values):
                         raise AssertionError(f"wrong samples: {version} {split}, column {column}")
@@ -112,7 +137,9 @@ def look(connector: StorageConnector, factories: Mapping[int, DatasetFactory]) -
     return None
 
 
-def execute(operation: Operation, stores: Mapping[str, Mapping[str, Any]], sources: str) -> int | None:
+def execute(
+    operation: Operation, stores: Mapping[str, Mapping[str, Any]], sources: str
+) -> int | None:
     """Do it; returns what is stored now, as far as this operation knows."""
     name, version, factories = operation.name, operation.version, dict[int, DatasetFactory]()
     with fault_dataset.opened(stores[operation.store]) as connector:
@@ -130,7 +157,9 @@ def execute(operation: Operation, stores: Mapping[str, Mapping[str, Any]], sourc
                 iterator, _ = factories[version].get_dataset_iterator()
                 with Loader(iterator, 64, workers=2, worker_kind="processes", epochs=1) as loader:
                     total = sum(int(batch[1].sum()) for batch in loader)
-                if total != int(fault_dataset.expected_samples(fault_dataset.SPLITS[0], version).sum()):
+                if total != int(
+                    fault_dataset.expected_samples(fault_dataset.SPLITS[0], version).sum()
+                ):
                     raise AssertionError(f"wrong batches of version {version}")
             case "look":
                 return look(connector, factories)
@@ -144,7 +173,10 @@ def execute(operation: Operation, stores: Mapping[str, Mapping[str, Any]], sourc
             case "write":
                 connector.set_resource(name, fault_dataset.version_of(version))
             case "read":
-                with contextlib.suppress(ResourceNotFoundError), connector.get_resource(name) as resource:
+                with (
+                    contextlib.suppress(ResourceNotFoundError),
+                    connector.get_resource(name) as resource,
+                ):
                     return fault_dataset.check_version(resource.read())
                 return None
             case "gc":
@@ -194,8 +226,15 @@ class Worker:
         threads, descriptors = (len(os.listdir(f"/proc/{pid}/{each}")) for each in ("task", "fd"))
         # What it shares with the process it comes from counts in full: it is no growth when it copies that page by page.
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-        kib = sum(int(line.split()[1]) for line in status if line.startswith(("RssAnon:", "RssShmem:")))
-        return {"memory": kib << 10, "descriptors": descriptors, "threads": threads, "children": len(children(pid))}
+        kib = sum(
+            int(line.split()[1]) for line in status if line.startswith(("RssAnon:", "RssShmem:"))
+        )
+        return {
+            "memory": kib << 10,
+            "descriptors": descriptors,
+            "threads": threads,
+            "children": len(children(pid)),
+        }
 
 
 # ---------------------------------------------------------------------- the faults
@@ -204,9 +243,26 @@ class Worker:
 class Faults:
     """Servers and a disk that fail at random in a thread of their own, except while :attr:`calm` is held."""
 
-    def __init__(self, seed: int, mongod: MongoDBServer, s3: S3Server, proxy: FaultyTCPProxy, disk: Path | None) -> None:
-        self._chance, self._mongod, self._s3, self._proxy, self._disk = random.Random(seed), mongod, s3, proxy, disk
-        self.calm, self._ended, self.counts = threading.Lock(), threading.Event(), collections.Counter[str]()
+    def __init__(
+        self,
+        seed: int,
+        mongod: MongoDBServer,
+        s3: S3Server,
+        proxy: FaultyTCPProxy,
+        disk: Path | None,
+    ) -> None:
+        self._chance, self._mongod, self._s3, self._proxy, self._disk = (
+            random.Random(seed),
+            mongod,
+            s3,
+            proxy,
+            disk,
+        )
+        self.calm, self._ended, self.counts = (
+            threading.Lock(),
+            threading.Event(),
+            collections.Counter[str](),
+        )
         self._hits: dict[str, tuple[str, float]] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -214,7 +270,10 @@ class Faults:
     def hit(self, operation: Operation, since: float) -> bool:
         """Whether a fault hit a store of this operation since then; a full disk excuses no reader."""
         hits = [self._hits.get(store, ("", 0.0)) for store in (operation.store, operation.target)]
-        return any(until + 1 >= since and (name != "full disk" or not operation.only_reads) for name, until in hits)
+        return any(
+            until + 1 >= since and (name != "full disk" or not operation.only_reads)
+            for name, until in hits
+        )
 
     def close(self) -> None:
         self._ended.set()
@@ -222,7 +281,10 @@ class Faults:
 
     def _run(self) -> None:
         while not self._ended.wait(self._chance.expovariate(1 / 4)):
-            name, seconds = self._chance.choice([*FAULTS][: None if self._disk else -1]), self._chance.uniform(0.1, 4)
+            name, seconds = (
+                self._chance.choice([*FAULTS][: None if self._disk else -1]),
+                self._chance.uniform(0.1, 4),
+            )
             with self.calm:
                 self.counts[name] += 1
                 self._hits[FAULTS[name]] = name, float("inf")
@@ -296,7 +358,9 @@ class Ledger:
                 each.possible |= outcomes
                 each.disturbed |= bool(outcomes)
             entry.allowed |= outcomes
-            entry.running[operation.number] = Running(now, set(entry.allowed), disturbed, not outcomes)
+            entry.running[operation.number] = Running(
+                now, set(entry.allowed), disturbed, not outcomes
+            )
 
     def end(self, operation: Operation, answer: Mapping[str, Any] | None) -> None:
         """``answer`` of the process; None if it was killed."""
@@ -306,28 +370,47 @@ class Ledger:
         runs = [entry.running.pop(operation.number) for entry, _ in touched]
         is_done = answer is not None and "value" in answer
         if answer is not None and not is_done:
-            excused = any(run.disturbed for run in runs) or self._faults.hit(operation, runs[0].began)
-            if not answer["own"] or not (excused or (operation.kind == "copy" and None in runs[0].possible)):
-                self.report(f"error without a cause: {operation}: {answer['error']}", text=answer["text"])
+            excused = any(run.disturbed for run in runs) or self._faults.hit(
+                operation, runs[0].began
+            )
+            if not answer["own"] or not (
+                excused or (operation.kind == "copy" and None in runs[0].possible)
+            ):
+                self.report(
+                    f"error without a cause: {operation}: {answer['error']}", text=answer["text"]
+                )
         if answer is not None and is_done and operation.only_reads:
             self.judge(operation, answer["value"], runs[0].possible)
         for (entry, outcomes), run in zip(touched, runs, strict=True):
             if outcomes and not is_done:
                 entry.unsettled_until = time.monotonic() + SETTLE_SECONDS
             elif outcomes and answer is not None and not run.disturbed:
-                entry.allowed = runs[0].possible - {None} if operation.kind == "copy" else {answer["value"]}
+                entry.allowed = (
+                    runs[0].possible - {None} if operation.kind == "copy" else {answer["value"]}
+                )
 
     def judge(self, operation: Operation, value: int | None, possible: set[int | None]) -> None:
         if value not in possible:
-            self.report(f"{'lost' if value is None else 'wrong'}: {operation} found {value}, possible: {possible}")
+            self.report(
+                f"{'lost' if value is None else 'wrong'}: {operation} found {value}, possible: {possible}"
+            )
 
     def _touched(self, operation: Operation) -> list[tuple[Entry, set[int | None]]]:
         """The names that an operation reads or writes, and what it may leave there."""
         entry, version = self.entries[operation.store, operation.name], operation.version
         if operation.kind == "copy":
-            return [(entry, set()), (self.entries[operation.target, operation.name], entry.allowed | {None})]
+            return [
+                (entry, set()),
+                (self.entries[operation.target, operation.name], entry.allowed | {None}),
+            ]
         # The manifest is removed before anything of a dataset is replaced; a resource is replaced at once.
-        outcomes: dict[str, set[int | None]] = {"look": set(), "read": set(), "gc": set(), "remove": {None}, "write": {version}}
+        outcomes: dict[str, set[int | None]] = {
+            "look": set(),
+            "read": set(),
+            "gc": set(),
+            "remove": {None},
+            "write": {version},
+        }
         return [(entry, outcomes.get(operation.kind, {version, None}))]
 
 
@@ -337,10 +420,26 @@ class Ledger:
 class Soak:
     """The operations of a plan by some processes, half of them lasting."""
 
-    def __init__(self, seed: int, n_processes: int, kinds: Mapping[str, StoreKind], ledger: Ledger, faults: Faults) -> None:
-        self._plan, self._chance, self._kinds, self._ledger, self._faults = plan(seed), random.Random(seed), kinds, ledger, faults
+    def __init__(
+        self,
+        seed: int,
+        n_processes: int,
+        kinds: Mapping[str, StoreKind],
+        ledger: Ledger,
+        faults: Faults,
+    ) -> None:
+        self._plan, self._chance, self._kinds, self._ledger, self._faults = (
+            plan(seed),
+            random.Random(seed),
+            kinds,
+            ledger,
+            faults,
+        )
         self._stores = {name: kind.new() for name, kind in kinds.items()}
-        self._with = self._stores, str(fault_dataset.write_sources(Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))))
+        self._with = (
+            self._stores,
+            str(fault_dataset.write_sources(Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])))),
+        )
         self._workers = [Worker(number % 2 == 0, *self._with) for number in range(n_processes)]
         self.looks: list[list[dict[str, int]]] = []
 
@@ -358,7 +457,9 @@ class Soak:
                     self._replace(worker)
             if next_kill < now < end:
                 next_kill = now + self._chance.expovariate(1 / 1.5)
-                self._replace(self._chance.choice([each for each in self._workers if not each.lasting]))
+                self._replace(
+                    self._chance.choice([each for each in self._workers if not each.lasting])
+                )
                 self._ledger.n_kills += 1
             self._receive()
 
@@ -371,22 +472,43 @@ class Soak:
                 value = self._ask(operation)
                 self._ledger.judge(operation, value, entry.allowed)
                 entry.allowed, entry.unsettled_until = {value}, 0.0
-                if name in DATASETS:  # prepared again: another version may be unfinished beside the one that is ready
-                    self._ask(Operation(5, "remove" if value is None else "prepare", store, name, value or 1))
+                if (
+                    name in DATASETS
+                ):  # prepared again: another version may be unfinished beside the one that is ready
+                    self._ask(
+                        Operation(
+                            5, "remove" if value is None else "prepare", store, name, value or 1
+                        )
+                    )
             for store, description in self._stores.items():
                 with fault_dataset.opened(description) as connector:
                     connector.collect_garbage(0)
-                    left = [*map(str, connector.collect_garbage(0, dry_run=True)), *self._kinds[store].left_over(description)]
-                    left = [each for each in left if not each.startswith("lease")]  # ended; the server removes it in minutes
+                    left = [
+                        *map(str, connector.collect_garbage(0, dry_run=True)),
+                        *self._kinds[store].left_over(description),
+                    ]
+                    left = [
+                        each for each in left if not each.startswith("lease")
+                    ]  # ended; the server removes it in minutes
                     left = _not_of_the_living(left, [each.process.pid for each in self._workers])
                     entries = self._ledger.entries.items()
-                    present = {name for (where, name), entry in entries if where == store and None not in entry.allowed}
-                    left += [each for each in connector.list_resources() if not {each, each.split("/")[0]} & present]
+                    present = {
+                        name
+                        for (where, name), entry in entries
+                        if where == store and None not in entry.allowed
+                    }
+                    left += [
+                        each
+                        for each in connector.list_resources()
+                        if not {each, each.split("/")[0]} & present
+                    ]
                 if left:
                     self._ledger.report(f"left over in {store}: {left[:5]}, {len(left)} in all")
         mark = f"DATA_STACK_SOAK={os.environ['DATA_STACK_SOAK']}".encode()
         besides = {"files": len(os.listdir(os.environ["TMPDIR"])), "processes": _count_marked(mark)}
-        self.looks.append([*(worker.sizes() for worker in self._workers if worker.lasting), besides])
+        self.looks.append(
+            [*(worker.sizes() for worker in self._workers if worker.lasting), besides]
+        )
         self._ledger.note(look=self.looks[-1])
 
     def report_growth(self) -> None:
@@ -394,7 +516,9 @@ class Soak:
         for number, last in enumerate(self.looks[-1] if len(self.looks) > 3 else []):
             for what, first in self.looks[len(self.looks) // 2][number].items():
                 if last[what] > first + MAX_GROWTH.get(what, 0):
-                    self._ledger.report(f"{what} of process {number} grew from {first} to {last[what]}")
+                    self._ledger.report(
+                        f"{what} of process {number} grew from {first} to {last[what]}"
+                    )
 
     def close(self) -> None:
         for worker in self._workers:
@@ -446,9 +570,18 @@ def _count_marked(mark: bytes) -> int:
 
 def soak(seed: int, minutes: float, n_processes: int, folder: Path, kept: Path) -> list[str]:
     """Run it in an empty folder, print the figures, and return what was found."""
-    secret = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_EC2_METADATA_DISABLED": "true"}
+    secret = {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    os.environ |= {"DATA_STACK_SOAK": secrets.token_hex(8), "TMPDIR": str(folder / "tmp"), "PYTHONPATH": path, **secret}
+    os.environ |= {
+        "DATA_STACK_SOAK": secrets.token_hex(8),
+        "TMPDIR": str(folder / "tmp"),
+        "PYTHONPATH": path,
+        **secret,
+    }
     (folder / "tmp").mkdir()
     if why := why_no_mounts():
         print(f"no full disks: {why}")
@@ -459,11 +592,17 @@ def soak(seed: int, minutes: float, n_processes: int, folder: Path, kept: Path) 
         s3 = stack.enter_context(S3Server())
         proxy = stack.enter_context(FaultyTCPProxy("127.0.0.1", s3.port))
         s3.endpoint_url = f"http://127.0.0.1:{proxy.port}"
-        kinds = {"file": FileStores(disk or folder / "files"), "mongodb": MongoDBStores(mongod.uri()), "s3": S3Stores(s3)}
+        kinds = {
+            "file": FileStores(disk or folder / "files"),
+            "mongodb": MongoDBStores(mongod.uri()),
+            "s3": S3Stores(s3),
+        }
         with contextlib.closing(Faults(seed, mongod, s3, proxy, disk)) as faults:
             ledger = Ledger(kept, faults)
             with faults.calm:  # until the stores are there
-                run = stack.enter_context(contextlib.closing(Soak(seed, n_processes, kinds, ledger, faults)))
+                run = stack.enter_context(
+                    contextlib.closing(Soak(seed, n_processes, kinds, ledger, faults))
+                )
             while (left := end - time.monotonic()) > 0:
                 run.run(min(60.0, left))
                 run.check()
@@ -472,18 +611,30 @@ def soak(seed: int, minutes: float, n_processes: int, folder: Path, kept: Path) 
         print(
             f"operations: {ledger.counts.total()}, {dict(ledger.counts)}; kills: {ledger.n_kills}; faults: {dict(faults.counts)}"
         )
-        print("\n".join(str(look) for look in [*run.looks[:: len(run.looks) // 6 + 1], run.looks[-1]]))
+        print(
+            "\n".join(str(look) for look in [*run.looks[:: len(run.looks) // 6 + 1], run.looks[-1]])
+        )
     return ledger.found
 
 
 def main() -> int:
     """The exit status: 1 if anything was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="repeats a plan; default: drawn and printed")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=secrets.randbelow(10**6),
+        help="repeats a plan; default: drawn and printed",
+    )
     parser.add_argument("--processes", type=int, default=6)
     options = parser.parse_args()
-    print(f"repeat with: python tools/soak.py --minutes {options.minutes:g} --seed {options.seed}", flush=True)
+    print(
+        f"repeat with: python tools/soak.py --minutes {options.minutes:g} --seed {options.seed}",
+        flush=True,
+    )
     kept = Path(tempfile.gettempdir(), f"data_stack-soak-{options.seed}.jsonl")
     with tempfile.TemporaryDirectory(prefix="data_stack-soak-") as folder:
         found = soak(options.seed, options.minutes, options.processes, Path(folder), kept)

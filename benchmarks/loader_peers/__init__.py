@@ -36,5 +36,7 @@ def loader_system(name: str) -> LoaderSystem:
     Raises:
         ImportError: what it needs is not installed.
     """
-    systems: dict[str, LoaderSystem] = importlib.import_module(f"loader_peers.{MODULES[name]}").SYSTEMS
+    systems: dict[str, LoaderSystem] = importlib.import_module(
+        f"loader_peers.{MODULES[name]}"
+    ).SYSTEMS
     return systems[name]

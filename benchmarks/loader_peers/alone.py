@@ -32,13 +32,21 @@ from loader_peers.memory import proportional_bytes
 def our_loader(iterator: Any, kind: Any, **options: Any) -> Loader:
     """Shuffled batches from two workers, or from none."""
     return Loader(
-        iterator, BATCH, shuffle=True, seed=1, workers=None if kind == "inline" else N_WORKERS, worker_kind=kind, **options
+        iterator,
+        BATCH,
+        shuffle=True,
+        seed=1,
+        workers=None if kind == "inline" else N_WORKERS,
+        worker_kind=kind,
+        **options,
     )
 
 
 def w4_iterator(folder: str) -> DatasetIteratorIF:
     """W4 out of the memory map."""
-    return SequenceDatasetIterator(list(mapped_columns(WORKLOADS["W4"](small=True).schema, Path(folder)).values()))
+    return SequenceDatasetIterator(
+        list(mapped_columns(WORKLOADS["W4"](small=True).schema, Path(folder)).values())
+    )
 
 
 def w4_schema(folder: str) -> Schema:
@@ -56,7 +64,11 @@ def first(way: str, folder: str) -> float:
         iterator, seconds = w4_iterator(folder), 0.0
         for _ in range(2 if when == "again" else 1):
             start = time.perf_counter()
-            with our_loader(iterator, kind) if when == "kept" else contextlib.nullcontext(our_loader(iterator, kind)) as ours:
+            with (
+                our_loader(iterator, kind)
+                if when == "kept"
+                else contextlib.nullcontext(our_loader(iterator, kind)) as ours
+            ):
                 next(iter(ours))
                 if when == "kept":
                     start = time.perf_counter()
@@ -70,7 +82,9 @@ def first(way: str, folder: str) -> float:
     from loader_peers.torch_loading import as_it_is
 
     dataset: Any = MappedInBatches(w4_schema(folder), Path(folder))
-    workers: dict[str, Any] = {"num_workers": N_WORKERS, "multiprocessing_context": kind} if kind != "no workers" else {}
+    workers: dict[str, Any] = (
+        {"num_workers": N_WORKERS, "multiprocessing_context": kind} if kind != "no workers" else {}
+    )
     start = time.perf_counter()
     batches = iter(DataLoader(dataset, BATCH, shuffle=True, collate_fn=as_it_is, **workers))
     next(batches)
@@ -96,7 +110,9 @@ class Computed(DatasetIterator):
 
 def state(way: str, n_samples: int, step: int) -> dict[str, float]:
     """Seconds that ``load_state_dict`` takes in the middle of an epoch, and the first batch behind it."""
-    saved = Loader(Computed(n_samples), BATCH, shuffle=True, seed=5, worker_kind="inline").state_dict()
+    saved = Loader(
+        Computed(n_samples), BATCH, shuffle=True, seed=5, worker_kind="inline"
+    ).state_dict()
     fields = {name: value for name, value in saved.items() if name != "digest"}
     state = seal({**fields, "position": step * BATCH})
     cold, again, behind = [], [], []
@@ -120,17 +136,27 @@ def order(way: str, n_samples: int) -> dict[str, Any]:
     orders: dict[str, tuple[Order, int]] = {
         "shuffled": (Shuffled(), n_samples),
         "block-wise, window 16": (BlockShuffled(block_lengths=10_000, window=16), n_samples),
-        "bucketed": (Bucketed(np.random.default_rng(2).integers(1, 500, n_lengths), chunk=BATCH), n_lengths),
+        "bucketed": (
+            Bucketed(np.random.default_rng(2).integers(1, 500, n_lengths), chunk=BATCH),
+            n_lengths,
+        ),
     }
     for name, (each, n) in orders.items():
         starts = np.random.default_rng(1).integers(0, n - (1 << 14), 40).tolist()
         each.indices(np.arange(10), n, 1, 0)  # what is drawn once an epoch
-        speeds[f"{name}, first batch of an epoch"] = timed(partial(each.indices, np.arange(BATCH), n, 1, 1))
+        speeds[f"{name}, first batch of an epoch"] = timed(
+            partial(each.indices, np.arange(BATCH), n, 1, 1)
+        )
         for n_at_once in (1 << 14, BATCH):
-            seconds = [timed(partial(each.indices, np.arange(start, start + n_at_once), n, 1, 0)) for start in starts]
+            seconds = [
+                timed(partial(each.indices, np.arange(start, start + n_at_once), n, 1, 0))
+                for start in starts
+            ]
             speeds[f"{name}, {n_at_once} at once"] = statistics.median(seconds) / n_at_once
     n_known = min(n_samples, 10**7)
-    speeds["numpy's permutation"] = timed(lambda: np.random.default_rng(1).permutation(n_known)) / n_known
+    speeds["numpy's permutation"] = (
+        timed(lambda: np.random.default_rng(1).permutation(n_known)) / n_known
+    )
     return {"speeds": speeds, "quality": [quality(window) for window in (1, 4, 16, 64, None)]}
 
 
@@ -142,7 +168,9 @@ def quality(window: int | None, n_blocks: int = 1000, block_length: int = 200) -
     - ``blocks read``: how often a reader that keeps ``window + 1`` blocks opens one, by the number of blocks.
     """
     n = n_blocks * block_length
-    order: Order = Shuffled() if window is None else BlockShuffled(block_lengths=block_length, window=window)
+    order: Order = (
+        Shuffled() if window is None else BlockShuffled(block_lengths=block_length, window=window)
+    )
     indices = order.indices(np.arange(n), n, 7, 0)
     if not np.array_equal(np.sort(indices), np.arange(n)):
         raise ValueError("the order is no permutation")
@@ -198,7 +226,11 @@ def training(way: str, folder: str, seconds: float) -> float:
 
         args = w4_schema(folder), Path(folder)
         batched = way == "torch, batched"
-        loading = (TorchLoading(MappedInBatches(*args), as_it_is) if batched else TorchLoading(Mapped(*args))).loader
+        loading = (
+            TorchLoading(MappedInBatches(*args), as_it_is)
+            if batched
+            else TorchLoading(Mapped(*args))
+        ).loader
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     waited, batches = 0.0, iter(loading)
     next(batches)  # starting is another figure
@@ -232,5 +264,11 @@ def memory(way: str, folder: str, n_epochs: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    measures: dict[str, Any] = {"first": first, "state": state, "order": order, "training": training, "memory": memory}
+    measures: dict[str, Any] = {
+        "first": first,
+        "state": state,
+        "order": order,
+        "training": training,
+        "memory": memory,
+    }
     print(json.dumps(measures[sys.argv[1]](**json.loads(sys.argv[2]))))

@@ -18,7 +18,9 @@ from loader_peers.mapped import MappedBlobs, mapped_columns
 DECODED = "decoded.npy"
 
 
-def check_epoch(loading: Loading, schema: Schema, truth_folder: Path, seconds: float) -> tuple[int, Iterator[Any]]:
+def check_epoch(
+    loading: Loading, schema: Schema, truth_folder: Path, seconds: float
+) -> tuple[int, Iterator[Any]]:
     """Check the batches of an epoch, for so many seconds of it; returns how many samples were, and the rest of the epoch.
 
     Raises:
@@ -56,7 +58,10 @@ class _Truth:
             self._places = {key.tobytes(): index for index, key in enumerate(keys)}
         elif schema.fields[0].kind == "blob":
             self._blobs = MappedBlobs(folder)
-            self._places = {blob[:16]: index for index, blob in enumerate(self._blobs.values(np.arange(schema.n)))}
+            self._places = {
+                blob[:16]: index
+                for index, blob in enumerate(self._blobs.values(np.arange(schema.n)))
+            }
         else:
             self._pictures = np.load(folder / DECODED, mmap_mode="r")
             self._thumbnails = _thumbnails(np.asarray(self._pictures))

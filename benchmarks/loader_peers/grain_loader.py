@@ -37,8 +37,14 @@ class GrainLoading(Loading):
 
     def __init__(self, schema: Schema, folder: Path) -> None:
         self._n = schema.n
-        samples = grain.MapDataset.source(ArrayRecordDataSource(str(folder / "records"))).seed(1).shuffle()
-        dataset = samples.batch(BATCH, drop_remainder=True, batch_fn=partial(batch_of, schema=schema)).repeat()
+        samples = (
+            grain.MapDataset.source(ArrayRecordDataSource(str(folder / "records")))
+            .seed(1)
+            .shuffle()
+        )
+        dataset = samples.batch(
+            BATCH, drop_remainder=True, batch_fn=partial(batch_of, schema=schema)
+        ).repeat()
         reading = grain.ReadOptions(num_threads=N_THREADS, prefetch_buffer_size=2 * N_THREADS)
         options = grain.MultiprocessingOptions(num_workers=N_WORKERS, per_worker_buffer_size=2)
         self._batches = iter(dataset.to_iter_dataset(reading).mp_prefetch(options))

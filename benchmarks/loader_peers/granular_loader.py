@@ -38,8 +38,12 @@ class GranularLoading(Loading):
     def __init__(self, schema: Schema, folder: Path) -> None:
         self._n, self._fields = schema.n, schema.fields
         # Only those that are needed, and none of its lambdas: they do not pickle to its own workers.
-        decoders = {TYPES[field.kind]: granular.decoders[TYPES[field.kind]] for field in schema.fields}
-        reader = granular.DatasetReader(str(folder), {**decoders, "bytes": as_it_is} if "bytes" in decoders else decoders)
+        decoders = {
+            TYPES[field.kind]: granular.decoders[TYPES[field.kind]] for field in schema.fields
+        }
+        reader = granular.DatasetReader(
+            str(folder), {**decoders, "bytes": as_it_is} if "bytes" in decoders else decoders
+        )
         source = granular.sources.Epochs(reader, shuffle=True)
         if schema.fields[0].kind == "blob":
             source = granular.sources.Transform(source, filled)
@@ -47,7 +51,9 @@ class GranularLoading(Loading):
         self._batches = iter(self._loader)
 
     def epoch(self) -> Iterator[Any]:
-        for _ in range(self._n // BATCH):  # not islice: a second iter() of its loader starts its workers again, and fails
+        for _ in range(
+            self._n // BATCH
+        ):  # not islice: a second iter() of its loader starts its workers again, and fails
             yield next(self._batches)
 
     def columns(self, batch: Any) -> Any:
@@ -55,7 +61,10 @@ class GranularLoading(Loading):
             pairs = zip(batch["blob"], batch["length"].tolist(), strict=True)
             return {"blob": [array[:length].tobytes() for array, length in pairs]}
         # It returns integers of Python for all integer dtypes.
-        return {field.name: batch[field.name].astype(field.dtype or np.uint8, copy=False) for field in self._fields}
+        return {
+            field.name: batch[field.name].astype(field.dtype or np.uint8, copy=False)
+            for field in self._fields
+        }
 
     def close(self) -> None:
         self._loader.close()

@@ -68,10 +68,17 @@ class LoaderSystem:
 def as_columns(batch: Any) -> Batch:
     """Tensors as arrays, blobs as lists of bytes; ``lengths`` beside ``bytes`` are blobs end to end."""
     columns: dict[str, Any] = {
-        name: values if isinstance(values, (list, np.ndarray)) else np.asarray(values) for name, values in batch.items()
+        name: values if isinstance(values, (list, np.ndarray)) else np.asarray(values)
+        for name, values in batch.items()
     }
     if "lengths" not in columns:
-        return {name: list(values) if isinstance(values[0], bytes) else values for name, values in columns.items()}
+        return {
+            name: list(values) if isinstance(values[0], bytes) else values
+            for name, values in columns.items()
+        }
     lengths, whole = columns.pop("lengths").tolist(), columns.pop("bytes").tobytes()
     ends = np.cumsum(lengths).tolist()
-    return {"blob": [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)], **columns}
+    return {
+        "blob": [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)],
+        **columns,
+    }

@@ -13,7 +13,10 @@ from record_peers.workload import Schema
 
 def mapped_columns(schema: Schema, folder: Path) -> dict[str, npt.NDArray[Any]]:
     """Memory maps by field, as plain arrays: numpy.memmap itself costs a microsecond more each time."""
-    return {field.name: np.load(folder / f"{field.name}.npy", mmap_mode="r").view(np.ndarray) for field in schema.fields}
+    return {
+        field.name: np.load(folder / f"{field.name}.npy", mmap_mode="r").view(np.ndarray)
+        for field in schema.fields
+    }
 
 
 class MappedBlobs(Sequence[bytes]):
@@ -42,7 +45,11 @@ class MappedBlobs(Sequence[bytes]):
     def values(self, indices: npt.NDArray[np.int64]) -> list[bytes]:
         """Many blobs."""
         bounds = self._open()
-        starts, ends, whole = bounds.take(indices).tolist(), bounds.take(indices + 1).tolist(), self.map
+        starts, ends, whole = (
+            bounds.take(indices).tolist(),
+            bounds.take(indices + 1).tolist(),
+            self.map,
+        )
         return [whole[start:end] for start, end in zip(starts, ends, strict=True)]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -23,8 +23,13 @@ class Collate:
     def __call__(self, samples: list[dict[str, Any]]) -> Any:
         columns: dict[str, Any] = {}
         for field in self._fields:
-            values = [decoded(sample[field.name]) if field.kind == "jpeg" else sample[field.name] for sample in samples]
-            columns[field.name] = values if field.kind == "blob" else np.array(values, field.dtype or np.uint8)
+            values = [
+                decoded(sample[field.name]) if field.kind == "jpeg" else sample[field.name]
+                for sample in samples
+            ]
+            columns[field.name] = (
+                values if field.kind == "blob" else np.array(values, field.dtype or np.uint8)
+            )
         return tensors(columns)
 
 
@@ -32,7 +37,10 @@ class StreamingLoading(TorchLoading):
     """Shuffled by its default algorithm, among the samples of some shards."""
 
     def __init__(self, schema: Schema, folder: Path) -> None:
-        super().__init__(streaming.StreamingDataset(local=str(folder), shuffle=True, batch_size=BATCH), Collate(schema))
+        super().__init__(
+            streaming.StreamingDataset(local=str(folder), shuffle=True, batch_size=BATCH),
+            Collate(schema),
+        )
 
     def close(self) -> None:
         super().close()

@@ -37,7 +37,9 @@ class OurLoading(Loading):
         return iter(self.loader)
 
     def columns(self, batch: Any) -> Any:
-        return super().columns(batch if self._names is None else dict(zip(self._names, batch, strict=True)))
+        return super().columns(
+            batch if self._names is None else dict(zip(self._names, batch, strict=True))
+        )
 
     def kind_of_workers(self) -> str:
         found = self.loader.stats()
@@ -57,10 +59,18 @@ def on_records(schema: Schema, folder: Path, kind: str) -> Loading:
 def on_arrays(schema: Schema, folder: Path, kind: str) -> Loading:
     """A memory map for each column; samples are tuples."""
     columns = mapped_columns(schema, folder)
-    return OurLoading(SequenceDatasetIterator([np.asarray(column) for column in columns.values()]), kind, tuple(columns))
+    return OurLoading(
+        SequenceDatasetIterator([np.asarray(column) for column in columns.values()]),
+        kind,
+        tuple(columns),
+    )
 
 
 SYSTEMS: dict[str, LoaderSystem] = {}
 for _kind in ("auto", "inline", "threads", "processes"):
-    SYSTEMS[f"ours, records, {_kind}"] = LoaderSystem(partial(on_records, kind=_kind), "ours", "ours")
-    SYSTEMS[f"ours, arrays, {_kind}"] = LoaderSystem(partial(on_arrays, kind=_kind), "ours", works=("W1", "W4"))
+    SYSTEMS[f"ours, records, {_kind}"] = LoaderSystem(
+        partial(on_records, kind=_kind), "ours", "ours"
+    )
+    SYSTEMS[f"ours, arrays, {_kind}"] = LoaderSystem(
+        partial(on_arrays, kind=_kind), "ours", works=("W1", "W4")
+    )

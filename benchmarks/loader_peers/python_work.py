@@ -63,7 +63,11 @@ def ours(schema: Schema, folder: Path, kind: str) -> Loading:
     from loader_peers.ours import OurLoading
 
     columns = mapped_columns(schema, folder)
-    return OurLoading(SequenceDatasetIterator(list(columns.values())).map(calibrated_work(folder)), kind, tuple(columns))
+    return OurLoading(
+        SequenceDatasetIterator(list(columns.values())).map(calibrated_work(folder)),
+        kind,
+        tuple(columns),
+    )
 
 
 def torchs(schema: Schema, folder: Path, n_workers: int) -> Loading:
@@ -75,8 +79,14 @@ def torchs(schema: Schema, folder: Path, n_workers: int) -> Loading:
 
 
 _WORKS = ("python",)
-SYSTEMS: dict[str, LoaderSystem] = {"bare loop, python": LoaderSystem(BareLoop, "limit", works=_WORKS)}
+SYSTEMS: dict[str, LoaderSystem] = {
+    "bare loop, python": LoaderSystem(BareLoop, "limit", works=_WORKS)
+}
 for _kind in ("inline", "auto", "processes"):
-    SYSTEMS[f"ours, python, {_kind}"] = LoaderSystem(partial(ours, kind=_kind), "ours", works=_WORKS)
+    SYSTEMS[f"ours, python, {_kind}"] = LoaderSystem(
+        partial(ours, kind=_kind), "ours", works=_WORKS
+    )
 for _n in (0, 2):
-    SYSTEMS[f"torch, python, {_n} workers"] = LoaderSystem(partial(torchs, n_workers=_n), works=_WORKS)
+    SYSTEMS[f"torch, python, {_n} workers"] = LoaderSystem(
+        partial(torchs, n_workers=_n), works=_WORKS
+    )

@@ -24,7 +24,9 @@ class Mapped:
         work: a function of each sample.
     """
 
-    def __init__(self, schema: Schema, folder: Path, work: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, schema: Schema, folder: Path, work: Callable[[Any], Any] | None = None
+    ) -> None:
         self._work = work
         self._n, self._name = schema.n, schema.fields[0].name
         self._decode = schema.fields[0].kind == "jpeg"
@@ -37,7 +39,10 @@ class Mapped:
     def __getitem__(self, index: int) -> Any:
         if self._columns:
             # A copy, or torch warns that the memory map is read-only.
-            sample = {name: column[index].copy() if column.ndim > 1 else column[index] for name, column in self._columns.items()}
+            sample = {
+                name: column[index].copy() if column.ndim > 1 else column[index]
+                for name, column in self._columns.items()
+            }
             return sample if self._work is None else self._work(sample)
         blob = self._blobs[index]
         return {self._name: decoded(blob).copy() if self._decode else blob}
@@ -48,12 +53,18 @@ class MappedInBatches(Mapped):
 
     def __getitems__(self, indices: list[int]) -> Any:
         if self._columns:
-            return tensors({name: column.take(indices, 0) for name, column in self._columns.items()})
+            return tensors(
+                {name: column.take(indices, 0) for name, column in self._columns.items()}
+            )
         blobs = self._blobs.values(np.asarray(indices))
-        return tensors({self._name: np.stack([decoded(blob) for blob in blobs]) if self._decode else blobs})
+        return tensors(
+            {self._name: np.stack([decoded(blob) for blob in blobs]) if self._decode else blobs}
+        )
 
 
 SYSTEMS = {  # the data set is opened before the workers are forked, which a memory map permits
     "torch, memmap": LoaderSystem(lambda schema, folder: TorchLoading(Mapped(schema, folder))),
-    "torch, memmap, batched": LoaderSystem(lambda schema, folder: TorchLoading(MappedInBatches(schema, folder), as_it_is)),
+    "torch, memmap, batched": LoaderSystem(
+        lambda schema, folder: TorchLoading(MappedInBatches(schema, folder), as_it_is)
+    ),
 }

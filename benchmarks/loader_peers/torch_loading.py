@@ -24,7 +24,12 @@ class TorchLoading(Loading):
         torch.set_num_threads(1)
         shuffle = not isinstance(dataset, IterableDataset)
         self.loader: DataLoader[Any] = DataLoader(
-            dataset, BATCH, shuffle, num_workers=n_workers, collate_fn=collate, persistent_workers=n_workers > 0
+            dataset,
+            BATCH,
+            shuffle,
+            num_workers=n_workers,
+            collate_fn=collate,
+            persistent_workers=n_workers > 0,
         )
 
     def epoch(self) -> Iterator[Any]:

@@ -39,5 +39,6 @@ def on_store(schema: Schema, folder: Path, store: str) -> Loading:
 
 
 SYSTEMS = {
-    f"torch, {store}": LoaderSystem(partial(on_store, store=store), stored=store) for store in ("lmdb", "hf_datasets", "granular")
+    f"torch, {store}": LoaderSystem(partial(on_store, store=store), stored=store)
+    for store in ("lmdb", "hf_datasets", "granular")
 }

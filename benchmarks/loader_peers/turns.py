@@ -77,7 +77,9 @@ class Child:
                 raise RuntimeError(f"no answer in {seconds:.0f} s")
             answer = self._pipe.recv()
         except (OSError, EOFError, RuntimeError) as error:
-            raise RuntimeError(f"{error or 'it has ended'}: {self._log.read_text(errors='replace').strip()[-300:]}") from error
+            raise RuntimeError(
+                f"{error or 'it has ended'}: {self._log.read_text(errors='replace').strip()[-300:]}"
+            ) from error
         if isinstance(answer, Exception):
             raise RuntimeError(str(answer))
         return answer
@@ -127,7 +129,11 @@ def _turn(loading: Any, batches: Iterator[Any], seconds: float) -> dict[str, Any
     while n_batches < _FEWEST_BATCHES or time.perf_counter() - start < seconds:
         batch = next(batches)
         n_batches += 1
-        first = batch.get("lengths", next(iter(batch.values()))) if isinstance(batch, dict) else batch[0]
+        first = (
+            batch.get("lengths", next(iter(batch.values())))
+            if isinstance(batch, dict)
+            else batch[0]
+        )
         n_samples += len(first)
     duration = time.perf_counter() - start
     return {

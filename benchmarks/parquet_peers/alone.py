@@ -75,15 +75,24 @@ def counted(batches: Any, key: Callable[[Any], Any]) -> Epoch:
 def loader_of(stack: Any, window: int | None, kind: Any, workers: int | None = None) -> Loader:
     """Batches of 256, shuffled block-wise."""
     return Loader(
-        stack, BATCH, shuffle=False if window is None else BlockShuffled(window=window), seed=1, worker_kind=kind, workers=workers
+        stack,
+        BATCH,
+        shuffle=False if window is None else BlockShuffled(window=window),
+        seed=1,
+        worker_kind=kind,
+        workers=workers,
     )
 
 
 def epoch_of(case: str, way: str, folder: Path) -> Epoch:
     """One epoch of ours, opening not timed; ``way`` is such as "loader, threads, window 4" or "make_reader"."""
     name, *rest = way.split(", ")
-    window = next((int(each.removeprefix("window ")) for each in rest if each.startswith("window ")), WINDOW)
-    kind = next((each for each in rest if each in ("auto", "inline", "threads", "processes")), "auto")
+    window = next(
+        (int(each.removeprefix("window ")) for each in rest if each.startswith("window ")), WINDOW
+    )
+    kind = next(
+        (each for each in rest if each in ("auto", "inline", "threads", "processes")), "auto"
+    )
     key = KEYS[case]
     path = folder / ("frames" if case == "ngram" else case)
     columns = PLAIN_COLUMNS if case == "plain" else None
@@ -101,7 +110,9 @@ def epoch_of(case: str, way: str, folder: Path) -> Epoch:
         with make_batch_reader(path.as_uri(), schema_fields=columns, seed=1) as batches:
             return counted(batches, lambda batch: getattr(batch, key))
     pool = {"inline": "dummy", "processes": "process"}.get(kind, "thread")
-    options: dict[str, Any] = {"reader_pool_type": pool} | ({"workers_count": 2} if pool == "process" else {})
+    options: dict[str, Any] = {"reader_pool_type": pool} | (
+        {"workers_count": 2} if pool == "process" else {}
+    )
     with make_reader(path.as_uri(), schema_fields=ngram or columns, seed=1, **options) as reader:
         if name == "DataLoader":
             from data_stack_petastorm import DataLoader
@@ -127,7 +138,9 @@ def repeated(case: str, epoch: Callable[[], Epoch]) -> dict[str, Any]:
         if len(seconds) == 1:
             to_first, n_rows = first, n_found
         if n_found != n_rows or total != n_rows * (n_rows - 1) // 2:
-            raise ValueError(f"{case}: an epoch of {n_found:,} rows, whose keys are {total:,} together")
+            raise ValueError(
+                f"{case}: an epoch of {n_found:,} rows, whose keys are {total:,} together"
+            )
         gc.collect()
     return {"rows": n_rows, "seconds": statistics.median(seconds), "seconds_to_first": to_first}
 
@@ -141,7 +154,11 @@ def limit(case: str, way: str, folder: Path) -> dict[str, Any]:
     if way == "cv2, 2 threads":
         import cv2
 
-        cells = [cell for file in files for cell in pq.read_table(file, columns=["image"]).column("image").to_pylist()]
+        cells = [
+            cell
+            for file in files
+            for cell in pq.read_table(file, columns=["image"]).column("image").to_pylist()
+        ]
 
         def decode(some: list[bytes]) -> None:
             for cell in some:
@@ -161,7 +178,9 @@ def limit(case: str, way: str, folder: Path) -> dict[str, Any]:
         if way == "pyarrow, whole table":
             n_rows = pq.read_table(folder / case, columns=columns).num_rows
         elif way == "pyarrow, to_batches":
-            batches = pyarrow.dataset.dataset(folder / case).to_batches(columns=columns, batch_size=BATCH)
+            batches = pyarrow.dataset.dataset(folder / case).to_batches(
+                columns=columns, batch_size=BATCH
+            )
             n_rows = sum(map(len, batches))
         else:
             for file in files:
@@ -222,7 +241,9 @@ def files(way: str) -> dict[str, Any]:
 def predicate(way: str, folder: Path) -> dict[str, Any]:
     """The rows that a filter leaves of ``frames``: seconds, and how much of the files is read for them."""
     times = col("timestamp")
-    expression = col("sensor") == 7 if way.startswith("scattered") else (times >= 10_000) & (times <= 10_199)
+    expression = (
+        col("sensor") == 7 if way.startswith("scattered") else (times >= 10_000) & (times <= 10_199)
+    )
     named = "sensor" if way.startswith("scattered") else "timestamp"
     seconds, figures = [], {}
     for _ in range(3):
@@ -239,14 +260,23 @@ def predicate(way: str, folder: Path) -> dict[str, Any]:
     n_groups = n_hits = whole = allowed = 0
     for file in sorted((folder / "frames").glob("*.parquet")):
         reader = pq.ParquetFile(file)
-        allowed += 2 * reader.metadata.serialized_size + (1 << 17)  # footers, and what lies between columns
+        allowed += 2 * reader.metadata.serialized_size + (
+            1 << 17
+        )  # footers, and what lies between columns
         for number in range(reader.num_row_groups):
             group = reader.metadata.row_group(number)
             sizes = {
-                group.column(leaf).path_in_schema: group.column(leaf).total_compressed_size for leaf in range(group.num_columns)
+                group.column(leaf).path_in_schema: group.column(leaf).total_compressed_size
+                for leaf in range(group.num_columns)
             }
             values = reader.read_row_group(number, columns=[named]).column(0).to_numpy()
-            is_hit = bool(((values == 7) if named == "sensor" else ((values >= 10_000) & (values <= 10_199))).any())
+            is_hit = bool(
+                (
+                    (values == 7)
+                    if named == "sensor"
+                    else ((values >= 10_000) & (values <= 10_199))
+                ).any()
+            )
             # the predicate column of all, the other columns of the row groups that hit
             allowed += sizes[named] + is_hit * (sum(sizes.values()) - sizes[named])
             n_groups, n_hits, whole = n_groups + 1, n_hits + is_hit, whole + sum(sizes.values())
@@ -273,7 +303,11 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
 
     cache = folder / "our_converter"
     shutil.rmtree(cache, ignore_errors=True)
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "4g")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "4g")
+    )
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -282,9 +316,15 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
     )
     spark.range(10).count()  # the first job pays for starting executors
     start = time.perf_counter()
-    made = make_spark_converter(frame, dtype="float32", cache_dir=str(cache))  # Petastorm's default is float32
+    made = make_spark_converter(
+        frame, dtype="float32", cache_dir=str(cache)
+    )  # Petastorm's default is float32
     converted = time.perf_counter() - start
-    pool: dict[str, Any] = {} if way == "auto" else {"worker_kind": {"thread": "in_process", "process": "processes"}[way]}
+    pool: dict[str, Any] = (
+        {}
+        if way == "auto"
+        else {"worker_kind": {"thread": "in_process", "process": "processes"}[way]}
+    )
     with Loader(made.dataset(), BATCH, shuffle=BlockShuffled(window=1), **pool).torch() as loader:
         n_rows, total, first, _ = counted(loader, lambda batch: batch["id"])
     seconds = time.perf_counter() - start
@@ -292,7 +332,12 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
         raise ValueError(f"converter: {n_rows:,} rows, whose keys are {total:,} together")
     made.delete()
     spark.stop()
-    return {"rows": n_rows, "seconds": seconds, "seconds_to_first": first, "seconds_to_convert": converted}
+    return {
+        "rows": n_rows,
+        "seconds": seconds,
+        "seconds_to_first": first,
+        "seconds_to_convert": converted,
+    }
 
 
 # ---------------------------------------------------------------------- shuffling
@@ -300,9 +345,20 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
 
 def quality(way: str, folder: Path) -> dict[str, Any]:
     """How many neighbours among the rows that a loader gives are of one row group, by the window; of ``plain``."""
-    order = True if way == "full shuffle" else BlockShuffled(window=int(way.removeprefix("window ")))
+    order = (
+        True if way == "full shuffle" else BlockShuffled(window=int(way.removeprefix("window ")))
+    )
     ids = np.concatenate(
-        [b["id"] for b in Loader(ParquetDataset(folder / "plain", ["id"]), BATCH, shuffle=order, seed=1, worker_kind="inline")]
+        [
+            b["id"]
+            for b in Loader(
+                ParquetDataset(folder / "plain", ["id"]),
+                BATCH,
+                shuffle=order,
+                seed=1,
+                worker_kind="inline",
+            )
+        ]
     )
     if not np.array_equal(np.sort(ids), np.arange(len(ids))):
         raise ValueError("rows are missing")
@@ -332,20 +388,38 @@ def write_files(folder: Path, *, small: bool) -> dict[str, Any]:
             "label": [f"class-{i % 17}" for i in range(len(ids))],
             "vec": pa.array(list(rng.random((len(ids), 16), dtype=np.float32))),
         }
-        pq.write_table(pa.table(columns), folder / "plain" / f"part-{number}.parquet", row_group_size=PLAIN_GROUP)
-    mnist = Schema("Mnist", [Field("idx", "int64"), Field("digit", "int64"), Field("image", "uint8", (28, 28), PngCodec())])
+        pq.write_table(
+            pa.table(columns),
+            folder / "plain" / f"part-{number}.parquet",
+            row_group_size=PLAIN_GROUP,
+        )
+    mnist = Schema(
+        "Mnist",
+        [
+            Field("idx", "int64"),
+            Field("digit", "int64"),
+            Field("image", "uint8", (28, 28), PngCodec()),
+        ],
+    )
     options: dict[str, Any] = {"compression": "snappy", "petastorm": True}
     with ParquetWriter(folder / "mnist", mnist, row_group_mb=1, file_mb=4, **options) as writer:
         for i in range(60_000 // part):
             writer.append({"idx": i, "digit": i % 10, "image": _digit(i)})
-    with ParquetWriter(folder / "frames", _frames((16, 64)), row_group_mb=8, file_mb=24, **options) as writer:
+    with ParquetWriter(
+        folder / "frames", _frames((16, 64)), row_group_mb=8, file_mb=24, **options
+    ) as writer:
         _write_frames(writer, 20_000, (16, 64))
     return {}
 
 
 def _frames(shape: tuple[int, int]) -> Schema:
     return Schema(
-        "Frames", [Field("timestamp", "int64"), Field("sensor", "int32"), Field("frame", "float32", shape, NdarrayCodec())]
+        "Frames",
+        [
+            Field("timestamp", "int64"),
+            Field("sensor", "int32"),
+            Field("frame", "float32", shape, NdarrayCodec()),
+        ],
     )
 
 
@@ -354,14 +428,18 @@ def _write_frames(writer: ParquetWriter, n_rows: int, shape: tuple[int, int]) ->
     for begin in range(0, n_rows, 1000):
         times = np.arange(begin, min(n_rows, begin + 1000))
         frames = rng.random((len(times), *shape), dtype=np.float32)
-        writer.append_columns({"timestamp": times, "sensor": (times % 100).astype("int32"), "frame": frames})
+        writer.append_columns(
+            {"timestamp": times, "sensor": (times % 100).astype("int32"), "frame": frames}
+        )
 
 
 def _digit(number: int) -> Any:
     rng = np.random.default_rng(number)
     image = np.zeros((28, 28), np.uint8)
     row, column = rng.integers(4, 10, 2)
-    image[row : row + 14, column : column + 9] = (rng.random((14, 9)) > 0.45) * rng.integers(80, 255, (14, 9))
+    image[row : row + 14, column : column + 9] = (rng.random((14, 9)) > 0.45) * rng.integers(
+        80, 255, (14, 9)
+    )
     return image
 
 
@@ -381,7 +459,9 @@ def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
     name, *rest = way.split(", ")
     kind: Any = next(each for each in rest if each in ("inline", "threads", "processes"))
     workers = None if kind == "inline" else 2
-    window = next((int(each.removeprefix("window ")) for each in rest if each.startswith("window ")), 1)
+    window = next(
+        (int(each.removeprefix("window ")) for each in rest if each.startswith("window ")), 1
+    )
     path = folder / "frames"
     batches: Callable[[], Iterator[Any]]
     before = proportional_bytes(os.getpid())
@@ -392,7 +472,13 @@ def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
         close = loader.close
     else:
         pool = {"inline": "dummy", "threads": "thread", "processes": "process"}[kind]
-        reader = make_reader(path.as_uri(), reader_pool_type=pool, workers_count=workers or 1, num_epochs=None, seed=1)
+        reader = make_reader(
+            path.as_uri(),
+            reader_pool_type=pool,
+            workers_count=workers or 1,
+            num_epochs=None,
+            seed=1,
+        )
         dataset = reader.dataset
         n_rows = len(dataset)
         batches = lambda: itertools.islice(reader, n_rows)  # noqa: E731  # likewise
@@ -407,7 +493,9 @@ def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
     close()
     footer = pq.read_metadata(next(path.rglob("part-*.parquet")))
     group = footer.row_group(0)
-    group_bytes = sum(group.column(leaf).total_uncompressed_size for leaf in range(group.num_columns))
+    group_bytes = sum(
+        group.column(leaf).total_uncompressed_size for leaf in range(group.num_columns)
+    )
     return {
         "rows": len(dataset),
         "before": before,
@@ -419,7 +507,9 @@ def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure one thing, print it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("case")
     parser.add_argument("way")
     parser.add_argument("--folder", type=Path, required=True)
@@ -432,7 +522,11 @@ def main() -> None:
     found: Any
     if case in KEYS:
         is_limit = way.startswith(("pyarrow", "cv2"))
-        found = limit(case, way, folder) if is_limit else repeated(case, lambda: epoch_of(case, way, folder))
+        found = (
+            limit(case, way, folder)
+            if is_limit
+            else repeated(case, lambda: epoch_of(case, way, folder))
+        )
     else:
         found = {
             "memory": lambda: memory(way, folder, given.epochs),

@@ -26,7 +26,11 @@ FRAME_SHAPE = (16, 64)
 def spark_session():
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "4g")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "4g")
+    )
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 
@@ -52,7 +56,9 @@ def write(folder: str) -> None:
         x = np.random.default_rng(i)
         image = np.zeros((28, 28), np.uint8)
         row, column = x.integers(4, 10, 2)
-        image[row : row + 14, column : column + 9] = (x.random((14, 9)) > 0.45) * x.integers(80, 255, (14, 9))
+        image[row : row + 14, column : column + 9] = (x.random((14, 9)) > 0.45) * x.integers(
+            80, 255, (14, 9)
+        )
         return {"idx": i, "digit": i % 10, "image": image}
 
     frames = Unischema("Frames", [
@@ -62,7 +68,11 @@ def write(folder: str) -> None:
     ])  # fmt: skip
 
     def frame(i):
-        return {"timestamp": i, "sensor": i % 100, "frame": np.random.default_rng(i).random(FRAME_SHAPE, dtype=np.float32)}
+        return {
+            "timestamp": i,
+            "sensor": i % 100,
+            "frame": np.random.default_rng(i).random(FRAME_SHAPE, dtype=np.float32),
+        }
 
     for name, schema, make, n_rows, megabytes in (
         ("mnist", mnist, digit, N_MNIST, 1),
@@ -70,8 +80,14 @@ def write(folder: str) -> None:
     ):
         url = f"file://{folder}/{name}"
         with materialize_dataset(spark, url, schema, row_group_size_mb=megabytes):
-            rows = spark.sparkContext.parallelize(range(n_rows), 4).map(make).map(lambda x, s=schema: dict_to_spark_row(s, x))
-            spark.createDataFrame(rows, schema.as_spark_schema()).write.mode("overwrite").parquet(url)
+            rows = (
+                spark.sparkContext.parallelize(range(n_rows), 4)
+                .map(make)
+                .map(lambda x, s=schema: dict_to_spark_row(s, x))
+            )
+            spark.createDataFrame(rows, schema.as_spark_schema()).write.mode("overwrite").parquet(
+                url
+            )
     spark.stop()
 
     x = np.random.default_rng(0)
@@ -95,7 +111,12 @@ def epoch(loader, count) -> dict:
         if first is None:
             first = time.perf_counter() - started
         n_rows += count(batch)
-    return {"rows": n_rows, "seconds": time.perf_counter() - started, "first": first, "began": started}
+    return {
+        "rows": n_rows,
+        "seconds": time.perf_counter() - started,
+        "first": first,
+        "began": started,
+    }
 
 
 def measure(case: str, folder: str, workers: int) -> dict:
@@ -110,7 +131,9 @@ def measure(case: str, folder: str, workers: int) -> dict:
     started = time.perf_counter()
     if case == "plain":
         columns = ["id", "speed", "position", "vec"]
-        with make_batch_reader(f"file://{folder}/plain", schema_fields=columns, **options) as reader:
+        with make_batch_reader(
+            f"file://{folder}/plain", schema_fields=columns, **options
+        ) as reader:
             found = epoch(BatchedDataLoader(reader, 256), lambda batch: len(batch["id"]))
     elif case in ("mnist", "mnist_batched"):
         with make_reader(f"file://{folder}/mnist", **options) as reader:
@@ -120,7 +143,11 @@ def measure(case: str, folder: str, workers: int) -> dict:
         with make_reader(f"file://{folder}/{case.partition('_')[0]}", **options) as reader:
             found = epoch(reader, lambda row: 1)
     elif case == "ngram":
-        ngram = NGram({0: ["timestamp", "frame"], 1: ["timestamp", "frame"], 2: ["timestamp", "frame"]}, 1, "timestamp")
+        ngram = NGram(
+            {0: ["timestamp", "frame"], 1: ["timestamp", "frame"], 2: ["timestamp", "frame"]},
+            1,
+            "timestamp",
+        )
         with make_reader(f"file://{folder}/frames", schema_fields=ngram, **options) as reader:
             found = epoch(reader, lambda row: 1)
     elif case in ("predicate_scattered", "predicate_range"):
@@ -134,14 +161,18 @@ def measure(case: str, folder: str, workers: int) -> dict:
 
         spark = spark_session()
         spark.sparkContext.setLogLevel("ERROR")
-        spark.conf.set(SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF, f"file://{folder}/converter")
+        spark.conf.set(
+            SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF, f"file://{folder}/converter"
+        )
         frame = spark.range(N_CONVERTED).selectExpr(
             "id", "cast(id % 10 as double) as a", "cast(id as float) / 7 as b", "id % 3 as label"
         )
         spark.range(10).count()  # the first job pays for starting executors
         started = time.perf_counter()
         converter = make_spark_converter(frame)
-        with converter.make_torch_dataloader(batch_size=256, num_epochs=1, workers_count=workers) as loader:
+        with converter.make_torch_dataloader(
+            batch_size=256, num_epochs=1, workers_count=workers
+        ) as loader:
             found = epoch(loader, lambda batch: len(batch["id"]))
         found["seconds"] = time.perf_counter() - started
         converter.delete()
@@ -164,7 +195,12 @@ def repeated(case: str, folder: str, workers: int) -> dict:
     best = max(runs, key=lambda run: run["rows"] / run["seconds"])
     first, last = runs[0]["seconds_to_first"], runs[-1]["peak_mib"]
     # epochs of Petastorm may lose rows
-    return {**best, "seconds_to_first": first, "peak_mib": last, "rows_of_each_epoch": [run["rows"] for run in runs]}
+    return {
+        **best,
+        "seconds_to_first": first,
+        "peak_mib": last,
+        "rows_of_each_epoch": [run["rows"] for run in runs],
+    }
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ class GrainReader(Reader):
         return len(self._source)
 
     def one(self, index: int) -> Sample:
-        return {name: values[0] for name, values in unpack([self._source[index]], self._schema).items()}
+        return {
+            name: values[0] for name, values in unpack([self._source[index]], self._schema).items()
+        }
 
     def batch(self, indices: npt.NDArray[Any]) -> Batch:
         return unpack(self._source.__getitems__(indices.tolist()), self._schema)

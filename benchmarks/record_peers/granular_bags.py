@@ -9,7 +9,16 @@ from typing import Any
 import granular
 import numpy.typing as npt
 
-from record_peers.system import BATCH, Batch, Reader, Sample, System, samples_of, stacked, stacked_values
+from record_peers.system import (
+    BATCH,
+    Batch,
+    Reader,
+    Sample,
+    System,
+    samples_of,
+    stacked,
+    stacked_values,
+)
 from record_peers.workload import Schema, Workload
 
 TYPES = {"scalar": "i64", "array": "array", "blob": "bytes", "jpeg": "jpg"}
@@ -36,7 +45,9 @@ class GranularReader(Reader):
 
     def run(self, start: int, end: int) -> Batch:
         found = self._reader[start:end]
-        return {field.name: stacked_values(found[field.name], field) for field in self._schema.fields}
+        return {
+            field.name: stacked_values(found[field.name], field) for field in self._schema.fields
+        }
 
     def close(self) -> None:
         self._reader.close()

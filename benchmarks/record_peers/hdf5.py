@@ -27,7 +27,11 @@ class HDF5Reader(Reader):
         return self._n
 
     def _blobs(self, values: Any) -> Any:
-        return np.stack([decoded(value) for value in values]) if self._decode else [value.tobytes() for value in values]
+        return (
+            np.stack([decoded(value) for value in values])
+            if self._decode
+            else [value.tobytes() for value in values]
+        )
 
     def one(self, index: int) -> Sample:
         if self._blob:
@@ -38,11 +42,15 @@ class HDF5Reader(Reader):
     def batch(self, indices: npt.NDArray[Any]) -> Batch:
         positions, inverse = np.unique(indices, return_inverse=True)
         found = {name: dataset[positions][inverse] for name, dataset in self._sets.items()}
-        return {name: self._blobs(values) for name, values in found.items()} if self._blob else found
+        return (
+            {name: self._blobs(values) for name, values in found.items()} if self._blob else found
+        )
 
     def run(self, start: int, end: int) -> Batch:
         found = {name: dataset[start:end] for name, dataset in self._sets.items()}
-        return {name: self._blobs(values) for name, values in found.items()} if self._blob else found
+        return (
+            {name: self._blobs(values) for name, values in found.items()} if self._blob else found
+        )
 
     def close(self) -> None:
         self._file.close()

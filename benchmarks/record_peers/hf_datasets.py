@@ -20,7 +20,9 @@ _TYPES = {"<i8": pa.int64(), "<i4": pa.int32(), "<f4": pa.float32(), "|u1": pa.u
 
 def table_of(work: Workload) -> pa.Table:
     """A workload; arrays are lists of fixed size, nothing is copied."""
-    return pa.table({field.name: _column(work.columns[field.name], field) for field in work.schema.fields})
+    return pa.table(
+        {field.name: _column(work.columns[field.name], field) for field in work.schema.fields}
+    )
 
 
 def _column(values: Any, field: Field) -> pa.Array:
@@ -28,7 +30,9 @@ def _column(values: Any, field: Field) -> pa.Array:
         return pa.array(values, pa.large_binary())
     if field.kind == "scalar":
         return pa.array(values)
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), _TYPES[field.dtype]), int(np.prod(field.shape)))
+    return pa.FixedSizeListArray.from_arrays(
+        pa.array(values.reshape(-1), _TYPES[field.dtype]), int(np.prod(field.shape))
+    )
 
 
 def batch_of(table: pa.Table | pa.RecordBatch, schema: Schema) -> Batch:
@@ -63,11 +67,17 @@ class HuggingFaceReader(Reader):
     def one(self, index: int) -> Sample:
         if self._pictures:
             return {self._pictures: np.asarray(self._dataset[index][self._pictures])}
-        return {name: values[0] for name, values in batch_of(self._dataset[index], self._schema).items()}
+        return {
+            name: values[0] for name, values in batch_of(self._dataset[index], self._schema).items()
+        }
 
     def batch(self, key: Any) -> Batch:
         if self._pictures:
-            return {self._pictures: np.stack([np.asarray(image) for image in self._dataset[key][self._pictures]])}
+            return {
+                self._pictures: np.stack(
+                    [np.asarray(image) for image in self._dataset[key][self._pictures]]
+                )
+            }
         return batch_of(self._dataset[key], self._schema)
 
     def run(self, start: int, end: int) -> Batch:

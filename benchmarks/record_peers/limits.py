@@ -20,7 +20,8 @@ class MappedColumns(Reader):
     def __init__(self, schema: Schema, folder: Path) -> None:
         # Plain arrays over the map: numpy.memmap itself costs a microsecond more each time.
         self._columns = {
-            field.name: np.load(folder / f"{field.name}.npy", mmap_mode="r").view(np.ndarray) for field in schema.fields
+            field.name: np.load(folder / f"{field.name}.npy", mmap_mode="r").view(np.ndarray)
+            for field in schema.fields
         }
         self._n = schema.n
 
@@ -35,7 +36,8 @@ class MappedColumns(Reader):
 
     def records(self) -> Iterator[Sample]:
         return samples_of(
-            {name: column[start : start + 1024] for name, column in self._columns.items()} for start in range(0, self._n, 1024)
+            {name: column[start : start + 1024] for name, column in self._columns.items()}
+            for start in range(0, self._n, 1024)
         )
 
     def run(self, start: int, end: int) -> Batch:
@@ -60,7 +62,9 @@ class Blobs(Reader):
     def _values(self, starts: list[int], ends: list[int]) -> Batch:
         whole = self._map
         values: Any = [whole[start:end] for start, end in zip(starts, ends, strict=True)]
-        return {self._name: np.stack([decoded(value) for value in values]) if self._decode else values}
+        return {
+            self._name: np.stack([decoded(value) for value in values]) if self._decode else values
+        }
 
     def one(self, index: int) -> Sample:
         value = self._map[self._bounds[index] : self._bounds[index + 1]]

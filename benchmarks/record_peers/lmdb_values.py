@@ -31,7 +31,9 @@ class LMDBReader(Reader):
 
     def __init__(self, schema: Schema, folder: Path, *, joined: bool) -> None:
         self._schema, self._is_packed, self._joined = schema, schema.packed is not None, joined
-        self._environment = lmdb.open(str(folder), readonly=True, lock=False, readahead=False, max_readers=16)
+        self._environment = lmdb.open(
+            str(folder), readonly=True, lock=False, readahead=False, max_readers=16
+        )
         self._transaction = self._environment.begin()
         self._sample = _unpacker(schema.fields) if self._is_packed else self._blob
 
@@ -48,7 +50,9 @@ class LMDBReader(Reader):
     def batch(self, indices: npt.NDArray[Any]) -> Batch:
         get, pack = self._transaction.get, _KEY.pack
         if self._is_packed and not self._joined:
-            return stacked([self._sample(get(pack(index))) for index in indices.tolist()], self._schema)
+            return stacked(
+                [self._sample(get(pack(index))) for index in indices.tolist()], self._schema
+            )
         return unpack([get(pack(index)) for index in indices.tolist()], self._schema)
 
     def records(self) -> Iterator[Sample]:
@@ -71,12 +75,19 @@ def _unpacker(fields: tuple[Field, ...]) -> Any:
     dtype = np.dtype([(field.name, field.dtype, field.shape) for field in fields])
     assert dtype.fields is not None
     layout = "<" + "".join(
-        _CODES[field.dtype] if field.kind == "scalar" else f"{int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize}x"
+        _CODES[field.dtype]
+        if field.kind == "scalar"
+        else f"{int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize}x"
         for field in fields
     )
     unpack_scalars, names = struct.Struct(layout).unpack, [field.name for field in scalars]
     (array,) = arrays  # each workload has one
-    start, count, kind, shape = dtype.fields[array.name][1], int(np.prod(array.shape)), np.dtype(array.dtype), array.shape
+    start, count, kind, shape = (
+        dtype.fields[array.name][1],
+        int(np.prod(array.shape)),
+        np.dtype(array.dtype),
+        array.shape,
+    )
     one_dimension = len(shape) == 1
 
     def sample(value: bytes) -> Sample:
@@ -90,14 +101,29 @@ def _unpacker(fields: tuple[Field, ...]) -> Any:
 
 def write(work: Workload, folder: Path) -> None:
     """One transaction, ``putmulti(append=True)``; committing makes it durable, as always."""
-    size = sum(len(record) for record in work.packed_records()) if work.schema.packed is None else work.record_array.nbytes
-    with lmdb.open(str(folder), map_size=3 * size + (64 << 20)) as environment, environment.begin(write=True) as transaction:
+    size = (
+        sum(len(record) for record in work.packed_records())
+        if work.schema.packed is None
+        else work.record_array.nbytes
+    )
+    with (
+        lmdb.open(str(folder), map_size=3 * size + (64 << 20)) as environment,
+        environment.begin(write=True) as transaction,
+    ):
         with transaction.cursor() as cursor:
-            cursor.putmulti(((_KEY.pack(number), record) for number, record in enumerate(work.packed_records())), append=True)
+            cursor.putmulti(
+                (
+                    (_KEY.pack(number), record)
+                    for number, record in enumerate(work.packed_records())
+                ),
+                append=True,
+            )
 
 
 SYSTEMS = {
     "lmdb": System(write, partial(LMDBReader, joined=False)),
     # by hand, values joined into one structured array: nothing of LMDB's does that, so it is no peer but a limit
-    "lmdb, joined": System(write, partial(LMDBReader, joined=True), kind="limit", measures=("batch",), packed_only=True),
+    "lmdb, joined": System(
+        write, partial(LMDBReader, joined=True), kind="limit", measures=("batch",), packed_only=True
+    ),
 }

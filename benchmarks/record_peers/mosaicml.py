@@ -27,7 +27,9 @@ class StreamingReader(Reader):
 
     def __init__(self, schema: Schema, folder: Path) -> None:
         self._schema = schema
-        self._dataset = streaming.StreamingDataset(local=str(folder), shuffle=False, batch_size=BATCH)
+        self._dataset = streaming.StreamingDataset(
+            local=str(folder), shuffle=False, batch_size=BATCH
+        )
 
     def __len__(self) -> int:
         return int(self._dataset.size)
@@ -55,4 +57,8 @@ def write(work: Workload, folder: Path) -> None:
 
 
 # Opening is not measured: each time it also opens the shared memory of all times before.
-SYSTEMS = {"streaming": System(write, StreamingReader, measures=("write", "one", "batch", "records", "batches"))}
+SYSTEMS = {
+    "streaming": System(
+        write, StreamingReader, measures=("write", "one", "batch", "records", "batches")
+    )
+}

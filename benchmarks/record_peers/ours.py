@@ -61,5 +61,7 @@ def _write(work: Workload, folder: Path, *, by_columns: bool) -> None:
 
 SYSTEMS = {
     "ours": System(write, RecordsReader, kind="ours"),
-    "ours, append": System(append, RecordsReader, kind="ours", measures=("write",), packed_only=True),
+    "ours, append": System(
+        append, RecordsReader, kind="ours", measures=("write",), packed_only=True
+    ),
 }

@@ -120,14 +120,21 @@ def unpack(records: list[bytes], schema: Schema) -> Batch:
     """Records as a batch: concatenated fields, or the only blob."""
     dtype, field = schema.packed, schema.fields[0]
     if dtype is None:
-        return {field.name: np.stack([decoded(record) for record in records]) if field.kind == "jpeg" else records}
+        return {
+            field.name: np.stack([decoded(record) for record in records])
+            if field.kind == "jpeg"
+            else records
+        }
     table = np.frombuffer(b"".join(records), dtype)
     return {name: np.ascontiguousarray(table[name]) for name in dtype.names or ()}
 
 
 def stacked(samples: Sequence[Sample], schema: Schema) -> Batch:
     """Samples as a batch, the way torch's and Grain's collate functions do it."""
-    return {field.name: stacked_values([sample[field.name] for sample in samples], field) for field in schema.fields}
+    return {
+        field.name: stacked_values([sample[field.name] for sample in samples], field)
+        for field in schema.fields
+    }
 
 
 def stacked_values(values: list[Any], field: Field) -> Any:
@@ -142,7 +149,8 @@ def samples_of(batches: Iterator[Batch]) -> Iterator[Sample]:
     for batch in batches:
         names = tuple(batch)
         columns = [
-            values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values for values in batch.values()
+            values.tolist() if isinstance(values, np.ndarray) and values.ndim == 1 else values
+            for values in batch.values()
         ]
         # Written out, as one does who knows the fields: dict(zip(...)) would take most of the time.
         if len(names) == 1:

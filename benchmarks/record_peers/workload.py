@@ -94,7 +94,8 @@ class Workload:
     def samples(self) -> Iterator[dict[str, Any]]:
         """The samples as dicts, for appending: scalars are ints of Python, arrays rows."""
         columns = [
-            column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column for column in self.columns.values()
+            column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
+            for column in self.columns.values()
         ]
         names = tuple(self.columns)
         for values in zip(*columns, strict=True):
@@ -120,7 +121,9 @@ class Workload:
         for field in self.schema.fields:
             truth = self.truth[field.name]
             check_values(
-                field, batch[field.name], [truth[i] for i in indices.tolist()] if field.kind == "blob" else truth[indices]
+                field,
+                batch[field.name],
+                [truth[i] for i in indices.tolist()] if field.kind == "blob" else truth[indices],
             )
 
     @cached_property
@@ -145,13 +148,19 @@ class Workload:
 def w1(small: bool) -> Workload:
     """200,000 samples of {id int64, label int32, x float32[64]}."""
     n, rng = 20_000 if small else 200_000, np.random.default_rng(1)
-    fields = Field("id", "scalar", "<i8"), Field("label", "scalar", "<i4"), Field("x", "array", "<f4", (64,))
+    fields = (
+        Field("id", "scalar", "<i8"),
+        Field("label", "scalar", "<i4"),
+        Field("x", "array", "<f4", (64,)),
+    )
     columns = {
         "id": np.arange(n, dtype=np.int64) * 7 - 3,
         "label": rng.integers(-1000, 1000, n, dtype=np.int32),
         "x": rng.random((n, 64), dtype=np.float32),
     }
-    return Workload(Schema("W1", fields, n), f"{n:,} x {{id int64, label int32, x float32[64]}}", columns)
+    return Workload(
+        Schema("W1", fields, n), f"{n:,} x {{id int64, label int32, x float32[64]}}", columns
+    )
 
 
 def w2(small: bool) -> Workload:
@@ -159,22 +168,33 @@ def w2(small: bool) -> Workload:
     n, rng = 2_000 if small else 20_000, np.random.default_rng(2)
     lengths = rng.integers(10_000, 30_001, n).tolist()
     blobs = [rng.bytes(length) for length in lengths]
-    return Workload(Schema("W2", (Field("blob", "blob"),), n), f"{n:,} blobs of 10 to 30 KB", {"blob": blobs})
+    return Workload(
+        Schema("W2", (Field("blob", "blob"),), n), f"{n:,} blobs of 10 to 30 KB", {"blob": blobs}
+    )
 
 
 def w3(small: bool) -> Workload:
     """5,000 pictures of 96 x 96, like photographs in what they cost to decode."""
     n = 500 if small else 5_000
     jpegs = [jpeg_of(picture(number, 96)) for number in range(n)]
-    return Workload(Schema("W3", (Field("image", "jpeg"),), n), f"{n:,} JPEGs of 96 x 96, decoded", {"image": jpegs})
+    return Workload(
+        Schema("W3", (Field("image", "jpeg"),), n),
+        f"{n:,} JPEGs of 96 x 96, decoded",
+        {"image": jpegs},
+    )
 
 
 def w4(small: bool) -> Workload:
     """60,000 pictures of 28 x 28, not compressed, with their labels."""
     n, rng = 6_000 if small else 60_000, np.random.default_rng(4)
     fields = Field("image", "array", "|u1", (28, 28)), Field("label", "scalar", "<i8")
-    columns = {"image": rng.integers(0, 256, (n, 28, 28), dtype=np.uint8), "label": rng.integers(0, 10, n, dtype=np.int64)}
-    return Workload(Schema("W4", fields, n), f"{n:,} x {{image uint8[28, 28], label int64}}", columns)
+    columns = {
+        "image": rng.integers(0, 256, (n, 28, 28), dtype=np.uint8),
+        "label": rng.integers(0, 10, n, dtype=np.int64),
+    }
+    return Workload(
+        Schema("W4", fields, n), f"{n:,} x {{image uint8[28, 28], label int64}}", columns
+    )
 
 
 WORKLOADS = {"W1": w1, "W2": w2, "W3": w3, "W4": w4}
@@ -188,7 +208,9 @@ def picture(seed: int, size: int) -> np.ndarray[Any, Any]:
     waves = np.zeros((size, size, 3))
     for power in range(8):
         frequency = 2.0**power * rng.normal(size=(2, 3))
-        waves += np.sin(y[..., None] * frequency[0] * 6 + x[..., None] * frequency[1] * 6 + rng.random(3) * 6) / (1 + power)
+        waves += np.sin(
+            y[..., None] * frequency[0] * 6 + x[..., None] * frequency[1] * 6 + rng.random(3) * 6
+        ) / (1 + power)
     waves += rng.normal(size=(size, size, 1)) * 0.12
     return np.clip(128 + 50 * waves, 0, 255).astype(np.uint8)
 

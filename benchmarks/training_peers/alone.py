@@ -15,7 +15,13 @@ from typing import Any
 
 def n_samples_of(batch: Any) -> int:
     """The number of samples of a batch: the length of its first tensor."""
-    parts = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (tuple, list)) else [batch]
+    parts = (
+        batch.values()
+        if isinstance(batch, dict)
+        else batch
+        if isinstance(batch, (tuple, list))
+        else [batch]
+    )
     return int(next(part.shape[0] for part in parts if hasattr(part, "shape")))
 
 

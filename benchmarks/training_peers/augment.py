@@ -20,14 +20,21 @@ def augment(image: Any, rng: np.random.Generator) -> Any:
     """
     height, width = image.shape[:2]
     for _ in range(10):
-        area, ratio = height * width * rng.uniform(0.08, 1.0), np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3)))
+        area, ratio = (
+            height * width * rng.uniform(0.08, 1.0),
+            np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3))),
+        )
         crop_width, crop_height = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
         if crop_width <= width and crop_height <= height:
             break
     else:
         crop_width = crop_height = min(height, width)
     top, left = rng.integers(0, height - crop_height + 1), rng.integers(0, width - crop_width + 1)
-    crop = cv2.resize(image[top : top + crop_height, left : left + crop_width], (SIZE, SIZE), interpolation=cv2.INTER_LINEAR)
+    crop = cv2.resize(
+        image[top : top + crop_height, left : left + crop_width],
+        (SIZE, SIZE),
+        interpolation=cv2.INTER_LINEAR,
+    )
     return cv2.flip(crop, 1) if rng.random() < 0.5 else crop
 
 

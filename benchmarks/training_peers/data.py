@@ -20,18 +20,25 @@ def make_images(folder: Path, small: bool) -> None:
     for number in range(N_IMAGES // 10 if small else N_IMAGES):
         image = np.zeros((375, 500, 3), np.float32)
         for size, weight in ((6, 90), (24, 50), (96, 30)):
-            image += weight * cv2.resize(rng.random((size, size, 3), np.float32), (500, 375), interpolation=cv2.INTER_CUBIC)
+            image += weight * cv2.resize(
+                rng.random((size, size, 3), np.float32), (500, 375), interpolation=cv2.INTER_CUBIC
+            )
         image += rng.normal(0, 6, image.shape)
         path = folder / f"class_{number % 10}" / f"{number:05}.jpg"
         path.parent.mkdir(exist_ok=True, parents=True)
-        cv2.imwrite(str(path), np.clip(image + 40, 0, 255).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, 92])
+        cv2.imwrite(
+            str(path), np.clip(image + 40, 0, 255).astype(np.uint8), [cv2.IMWRITE_JPEG_QUALITY, 92]
+        )
 
 
 def make_tokens(folder: Path, small: bool) -> None:
     """``tokens.npy``: uint16, shape ``(n_tokens,)``."""
     folder.mkdir(parents=True)
     n_tokens = N_TOKENS // (16 if small else 1)
-    np.save(folder / "tokens.npy", np.random.default_rng(0).integers(0, 50_000, n_tokens).astype(np.uint16))
+    np.save(
+        folder / "tokens.npy",
+        np.random.default_rng(0).integers(0, 50_000, n_tokens).astype(np.uint16),
+    )
 
 
 def make_table(folder: Path, small: bool) -> None:
@@ -52,9 +59,15 @@ def make_table(folder: Path, small: bool) -> None:
     for number in range(4):
         columns = {}
         for column in range(n_columns):
-            values = rng.random(n_rows, np.float32) if column % 2 else rng.integers(0, 1 << 40, n_rows)
-            columns[f"c{column:02}"] = pa.array(values, mask=rng.random(n_rows) < 0.1 if "nulls" in folder.name else None)
-        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=group_rows)
+            values = (
+                rng.random(n_rows, np.float32) if column % 2 else rng.integers(0, 1 << 40, n_rows)
+            )
+            columns[f"c{column:02}"] = pa.array(
+                values, mask=rng.random(n_rows) < 0.1 if "nulls" in folder.name else None
+            )
+        pq.write_table(
+            pa.table(columns), folder / f"part-{number}.parquet", row_group_size=group_rows
+        )
 
 
 MAKERS = {"images": make_images, "tokens": make_tokens, **dict.fromkeys(N_COLUMNS, make_table)}

@@ -17,7 +17,9 @@ Epochs = Callable[[], Iterator[Any]]
 
 
 def _paths(data: Path) -> list[tuple[Path, int]]:
-    return [(path, int(path.parent.name.partition("_")[2])) for path in sorted(data.glob("*/*.jpg"))]
+    return [
+        (path, int(path.parent.name.partition("_")[2])) for path in sorted(data.glob("*/*.jpg"))
+    ]
 
 
 def by_hand(data: Path, _: Path) -> Epochs:
@@ -34,7 +36,10 @@ def by_hand(data: Path, _: Path) -> Epochs:
         with ThreadPoolExecutor(N_WORKERS) as pool:
             for batch in batches:
                 images = list(pool.map(lambda pair: augmentation(pair[0].read_bytes()), batch))
-                yield torch.from_numpy(np.stack(images)), torch.tensor([label for _, label in batch])
+                yield (
+                    torch.from_numpy(np.stack(images)),
+                    torch.tensor([label for _, label in batch]),
+                )
 
     return epoch
 
@@ -129,7 +134,9 @@ def by_webdataset(_: Path, folder: Path) -> Epochs:
         .map_tuple(Augmentation(), int)
         .batched(_BATCH)
     )
-    loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=N_WORKERS, persistent_workers=True)
+    loader = webdataset.WebLoader(
+        dataset, batch_size=None, num_workers=N_WORKERS, persistent_workers=True
+    )
     return lambda: iter(loader)
 
 
@@ -140,7 +147,14 @@ def _read(pair: tuple[Path, int]) -> dict[str, Any]:
 def write_litdata(data: Path, folder: Path) -> None:
     import litdata
 
-    litdata.optimize(_read, inputs=_paths(data), output_dir=str(folder), chunk_bytes="16MB", num_workers=1, verbose=False)
+    litdata.optimize(
+        _read,
+        inputs=_paths(data),
+        output_dir=str(folder),
+        chunk_bytes="16MB",
+        num_workers=1,
+        verbose=False,
+    )
 
 
 def by_litdata(_: Path, folder: Path) -> Epochs:
@@ -156,7 +170,9 @@ def by_litdata(_: Path, folder: Path) -> Epochs:
             return augmentation(row["image"]), row["label"]
 
     dataset = Augmented(str(folder), shuffle=True)
-    loader = litdata.StreamingDataLoader(dataset, batch_size=_BATCH, num_workers=N_WORKERS, persistent_workers=True)
+    loader = litdata.StreamingDataLoader(
+        dataset, batch_size=_BATCH, num_workers=N_WORKERS, persistent_workers=True
+    )
     return lambda: iter(loader)
 
 
@@ -164,7 +180,9 @@ def write_mosaicml(data: Path, folder: Path) -> None:
     use_stand_ins()
     from streaming import MDSWriter
 
-    with MDSWriter(out=str(folder), columns={"image": "bytes", "label": "int"}, size_limit="16mb") as writer:
+    with MDSWriter(
+        out=str(folder), columns={"image": "bytes", "label": "int"}, size_limit="16mb"
+    ) as writer:
         for path, label in _paths(data):
             writer.write({"image": path.read_bytes(), "label": label})
 
@@ -196,7 +214,9 @@ def by_ours(data: Path, folder: Path, *, source: str, kind: str) -> Epochs:
     import data_stack
     from training_peers.augment import augment
 
-    augmented = data_stack.load(folder if source == "records" else data).map(augment, column="image", seed=0)
+    augmented = data_stack.load(folder if source == "records" else data).map(
+        augment, column="image", seed=0
+    )
     loader = data_stack.Loader(augmented, _BATCH, shuffle=True, workers=N_WORKERS, worker_kind=kind)  # type: ignore[arg-type]
     loader.__enter__()
     made = loader.torch()
@@ -206,14 +226,36 @@ def by_ours(data: Path, folder: Path, *, source: str, kind: str) -> Epochs:
 PROGRAMS = {
     "OpenCV in two threads": Program("limit", by_hand),
     "torch": Program("peer", by_torch, settings="map-style over the files, 2 persistent workers"),
-    "Hugging Face": Program("peer", by_huggingface, write_huggingface, settings="bytes in Arrow, with_transform, torch's loader"),
-    "webdataset": Program("peer", by_webdataset, write_webdataset, settings="16 shards, shuffle(1000), batched in the workers"),
+    "Hugging Face": Program(
+        "peer",
+        by_huggingface,
+        write_huggingface,
+        settings="bytes in Arrow, with_transform, torch's loader",
+    ),
+    "webdataset": Program(
+        "peer",
+        by_webdataset,
+        write_webdataset,
+        settings="16 shards, shuffle(1000), batched in the workers",
+    ),
     "Grain": Program("peer", by_grain, settings="the files, mp_prefetch of 2 workers, no threads"),
-    "litdata": Program("peer", by_litdata, write_litdata, settings="chunks of 16 MB, StreamingDataLoader, 2 workers"),
-    "MosaicML Streaming": Program("peer", by_mosaicml, write_mosaicml, settings="shards of 16 MB, torch's loader, 2 workers"),
+    "litdata": Program(
+        "peer",
+        by_litdata,
+        write_litdata,
+        settings="chunks of 16 MB, StreamingDataLoader, 2 workers",
+    ),
+    "MosaicML Streaming": Program(
+        "peer", by_mosaicml, write_mosaicml, settings="shards of 16 MB, torch's loader, 2 workers"
+    ),
     **{
-        f"ours, records, {kind}": Program("ours", partial(by_ours, source="records", kind=kind), write_records)
+        f"ours, records, {kind}": Program(
+            "ours", partial(by_ours, source="records", kind=kind), write_records
+        )
         for kind in ("threads", "processes", "auto")
     },
-    **{f"ours, folder, {kind}": Program("ours", partial(by_ours, source="folder", kind=kind)) for kind in ("threads", "auto")},
+    **{
+        f"ours, folder, {kind}": Program("ours", partial(by_ours, source="folder", kind=kind))
+        for kind in ("threads", "auto")
+    },
 }

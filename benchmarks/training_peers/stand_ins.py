@@ -24,7 +24,9 @@ class _StandIn(ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if name.partition(".")[0] not in ("torchvision", "transformers"):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)

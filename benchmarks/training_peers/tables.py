@@ -26,13 +26,18 @@ def by_hand(data: Path, _: Path) -> Epochs:
         rng = np.random.default_rng()
         order = rng.permutation(len(groups))
         for start in range(0, len(order), _N_GROUPS_MIXED):
-            tables = [groups[number][0].read_row_group(groups[number][1]) for number in order[start : start + _N_GROUPS_MIXED]]
+            tables = [
+                groups[number][0].read_row_group(groups[number][1])
+                for number in order[start : start + _N_GROUPS_MIXED]
+            ]
             table = pa.concat_tables(tables)
             columns = {name: table.column(name).to_numpy() for name in table.column_names}
             rows = rng.permutation(len(table))
             for first in range(0, len(rows), _BATCH):
                 chosen = rows[first : first + _BATCH]
-                yield {name: torch.from_numpy(column.take(chosen)) for name, column in columns.items()}
+                yield {
+                    name: torch.from_numpy(column.take(chosen)) for name, column in columns.items()
+                }
 
     return epoch
 
@@ -42,7 +47,9 @@ def by_huggingface(data: Path, folder: Path) -> Epochs:
     from torch.utils.data import DataLoader
 
     paths = sorted(map(str, data.glob("*.parquet")))
-    dataset = datasets.load_dataset("parquet", data_files=paths, split="train", streaming=True, cache_dir=str(folder))
+    dataset = datasets.load_dataset(
+        "parquet", data_files=paths, split="train", streaming=True, cache_dir=str(folder)
+    )
     mixed = dataset.shuffle(seed=0, buffer_size=_BATCH * 10).with_format("torch")
     loader = DataLoader(mixed, _BATCH, num_workers=N_WORKERS, persistent_workers=True)  # type: ignore[arg-type]
     return lambda: iter(loader)
@@ -60,7 +67,11 @@ def by_torch(data: Path, _: Path) -> Epochs:
     class Groups(IterableDataset):  # type: ignore[type-arg]
         def __iter__(self) -> Iterator[Any]:
             info, rng = get_worker_info(), np.random.default_rng()
-            groups = [(path, group) for path in paths for group in range(pq.ParquetFile(path).num_row_groups)]
+            groups = [
+                (path, group)
+                for path in paths
+                for group in range(pq.ParquetFile(path).num_row_groups)
+            ]
             own = groups[info.id :: info.num_workers] if info is not None else groups
             for number in rng.permutation(len(own)):
                 path, group = own[number]
@@ -68,7 +79,10 @@ def by_torch(data: Path, _: Path) -> Epochs:
                 columns = {name: table.column(name).to_numpy() for name in table.column_names}
                 rows = rng.permutation(len(table))
                 for first in range(0, len(rows), _BATCH):
-                    yield {name: torch.from_numpy(column[rows[first : first + _BATCH]]) for name, column in columns.items()}
+                    yield {
+                        name: torch.from_numpy(column[rows[first : first + _BATCH]])
+                        for name, column in columns.items()
+                    }
 
     loader = DataLoader(Groups(), batch_size=None, num_workers=N_WORKERS, persistent_workers=True)
     return lambda: iter(loader)
@@ -79,7 +93,9 @@ def by_ours(data: Path, _: Path) -> Epochs:
     from data_stack.loader import BlockShuffled
 
     order = BlockShuffled(window=_N_GROUPS_MIXED)
-    loader = data_stack.Loader(data_stack.load(data, nulls="nan"), _BATCH, shuffle=order, workers=N_WORKERS)
+    loader = data_stack.Loader(
+        data_stack.load(data, nulls="nan"), _BATCH, shuffle=order, workers=N_WORKERS
+    )
     loader.__enter__()
     made = loader.torch()
     return lambda: iter(made)
@@ -87,7 +103,13 @@ def by_ours(data: Path, _: Path) -> Epochs:
 
 PROGRAMS = {
     "pyarrow, permuted by hand": Program("limit", by_hand),
-    "torch": Program("peer", by_torch, settings="an IterableDataset of row groups by pyarrow, 2 persistent workers"),
-    "Hugging Face": Program("peer", by_huggingface, settings="streaming, shuffle buffer, torch format, 2 workers"),
+    "torch": Program(
+        "peer",
+        by_torch,
+        settings="an IterableDataset of row groups by pyarrow, 2 persistent workers",
+    ),
+    "Hugging Face": Program(
+        "peer", by_huggingface, settings="streaming, shuffle buffer, torch format, 2 workers"
+    ),
     "ours": Program("ours", by_ours),
 }

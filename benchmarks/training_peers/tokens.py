@@ -83,8 +83,12 @@ def write_litdata(data: Path, folder: Path) -> None:
 def by_litdata(_: Path, folder: Path) -> Epochs:
     import litdata
 
-    dataset = litdata.StreamingDataset(str(folder), item_loader=litdata.TokensLoader(block_size=WINDOW), shuffle=True)
-    loader = litdata.StreamingDataLoader(dataset, batch_size=_BATCH, num_workers=N_WORKERS, persistent_workers=True)
+    dataset = litdata.StreamingDataset(
+        str(folder), item_loader=litdata.TokensLoader(block_size=WINDOW), shuffle=True
+    )
+    loader = litdata.StreamingDataLoader(
+        dataset, batch_size=_BATCH, num_workers=N_WORKERS, persistent_workers=True
+    )
     return lambda: iter(loader)
 
 
@@ -94,7 +98,11 @@ def by_grain(data: Path, _: Path) -> Epochs:
     def epoch() -> Iterator[Any]:
         dataset = grain.MapDataset.source(_Windows(data)).seed(0).shuffle()  # type: ignore[arg-type]
         options = grain.MultiprocessingOptions(num_workers=N_WORKERS)
-        yield from dataset.to_iter_dataset(grain.ReadOptions(num_threads=0)).batch(_BATCH, batch_fn=_stack).mp_prefetch(options)
+        yield from (
+            dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))
+            .batch(_BATCH, batch_fn=_stack)
+            .mp_prefetch(options)
+        )
 
     return epoch
 
@@ -125,7 +133,9 @@ def by_huggingface(_: Path, folder: Path) -> Epochs:
     from torch.utils.data import DataLoader
 
     dataset = datasets.load_from_disk(folder / "hf").with_format("torch")
-    loader = DataLoader(dataset, _BATCH, shuffle=True, num_workers=N_WORKERS, persistent_workers=True)
+    loader = DataLoader(
+        dataset, _BATCH, shuffle=True, num_workers=N_WORKERS, persistent_workers=True
+    )
     return lambda: iter(loader)
 
 
@@ -152,7 +162,9 @@ def write_records(data: Path, folder: Path) -> None:
     from data_stack.formats import records
 
     rows = _rows(data)
-    with records.RecordWriter(folder, {"tokens": records.Column("array", "uint16", (WINDOW,))}) as writer:
+    with records.RecordWriter(
+        folder, {"tokens": records.Column("array", "uint16", (WINDOW,))}
+    ) as writer:
         for start in range(0, len(rows), 10_000):
             writer.extend({"tokens": rows[start : start + 10_000]})
 
@@ -172,12 +184,33 @@ def by_ours(data: Path, folder: Path, *, source: str) -> Epochs:
 
 PROGRAMS = {
     "numpy.take on the map": Program("limit", by_hand),
-    "torch, no workers": Program("peer", partial(by_torch, n_workers=0), settings="map-style over the memory map"),
-    "torch": Program("peer", partial(by_torch, n_workers=N_WORKERS), settings="the same, 2 persistent workers"),
-    "litdata": Program("peer", by_litdata, write_litdata, settings="TokensLoader of int32, StreamingDataLoader, 2 workers"),
-    "Grain": Program("peer", by_grain, settings="the same windows, mp_prefetch of 2 workers, no threads"),
-    "Hugging Face": Program("peer", by_huggingface, write_huggingface, settings="rows in Arrow, torch format, torch's loader"),
-    "MosaicML Streaming": Program("peer", by_mosaicml, write_mosaicml, settings="MDS of uint16 rows, torch's loader, 2 workers"),
+    "torch, no workers": Program(
+        "peer", partial(by_torch, n_workers=0), settings="map-style over the memory map"
+    ),
+    "torch": Program(
+        "peer", partial(by_torch, n_workers=N_WORKERS), settings="the same, 2 persistent workers"
+    ),
+    "litdata": Program(
+        "peer",
+        by_litdata,
+        write_litdata,
+        settings="TokensLoader of int32, StreamingDataLoader, 2 workers",
+    ),
+    "Grain": Program(
+        "peer", by_grain, settings="the same windows, mp_prefetch of 2 workers, no threads"
+    ),
+    "Hugging Face": Program(
+        "peer",
+        by_huggingface,
+        write_huggingface,
+        settings="rows in Arrow, torch format, torch's loader",
+    ),
+    "MosaicML Streaming": Program(
+        "peer",
+        by_mosaicml,
+        write_mosaicml,
+        settings="MDS of uint16 rows, torch's loader, 2 workers",
+    ),
     "ours, records": Program("ours", partial(by_ours, source="records"), write_records),
     "ours, windows": Program("ours", partial(by_ours, source="windows")),
 }

@@ -36,7 +36,12 @@ class Browser:
         facts: names and values to show, such as the licence of the dataset.
     """
 
-    def __init__(self, title: str, splits: Mapping[str, DatasetIteratorIF], facts: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        splits: Mapping[str, DatasetIteratorIF],
+        facts: Mapping[str, str] | None = None,
+    ) -> None:
         self._title, self._splits, self._facts = title, dict(splits), dict(facts or {})
         self._names = list(self._splits)
         self._lock = threading.Lock()
@@ -47,7 +52,9 @@ class Browser:
 
     def _table(self, split: int) -> Table:
         if not 0 <= split < len(self._names):
-            raise ConfigError(f"split {split} is out of range: the dataset has {len(self._names)} splits")
+            raise ConfigError(
+                f"split {split} is out of range: the dataset has {len(self._names)} splits"
+            )
         with self._lock:  # opened once
             if split not in self._tables:
                 self._tables[split] = Table(self._splits[self._names[split]])
@@ -56,7 +63,9 @@ class Browser:
     def _table_with(self, split: int, position: int) -> Table:
         if not 0 <= position < self._table(split).n_samples:
             n_samples = self._table(split).n_samples
-            raise DatasetOutOfBoundsError(f"sample {position} is out of range: the split has {n_samples} samples")
+            raise DatasetOutOfBoundsError(
+                f"sample {position} is out of range: the split has {n_samples} samples"
+            )
         return self._table(split)
 
     def overview(self) -> dict[str, Any]:
@@ -66,7 +75,10 @@ class Browser:
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
             try:
                 table = self._table(number)
-                facts |= {each: getattr(table, each) for each in ("n_samples", "class_column", "caption_column")}
+                facts |= {
+                    each: getattr(table, each)
+                    for each in ("n_samples", "class_column", "caption_column")
+                }
                 facts["columns"] = [asdict(each) for each in table.columns[:_MAX_COLUMNS]]
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
                 facts["error"] = _message(error)
@@ -81,7 +93,9 @@ class Browser:
         Searches for a fraction of a second if fewer are known; ask again until ``is_complete``.
         """
         if start < 0 or not 0 <= count <= _MAX_SAMPLES:
-            raise ConfigError(f"start must be at least 0 and count 0 to {_MAX_SAMPLES}, got {start} and {count}")
+            raise ConfigError(
+                f"start must be at least 0 and count 0 to {_MAX_SAMPLES}, got {start} and {count}"
+            )
         table = self._table(split)
         search = self._search(split, where)
         if not search.is_complete:
@@ -118,7 +132,10 @@ class Browser:
         }
         pictures: list[None] = [None] * len(positions)
         rows = zip(*(texts.get(number, pictures) for number in range(n_columns)), strict=True)
-        return [{"position": position, "cells": row} for position, row in zip(positions, rows, strict=True)]
+        return [
+            {"position": position, "cells": row}
+            for position, row in zip(positions, rows, strict=True)
+        ]
 
     def sample(self, split: int, position: int) -> dict[str, Any]:
         """One sample in full."""
@@ -132,7 +149,10 @@ class Browser:
             field = {"column": number, "name": column.name, "role": column.role}
             try:
                 value = sample if column.key is None else sample[column.key]
-                field |= {"text": _full_text(value, column.class_names), "has_picture": column.has_picture}
+                field |= {
+                    "text": _full_text(value, column.class_names),
+                    "has_picture": column.has_picture,
+                }
             except Exception as error:  # noqa: BLE001  # as above
                 field["error"] = _message(error)
             found["fields"].append(field)
@@ -148,25 +168,46 @@ class Browser:
 
         table = self._table_with(split, position)
         _check_column(column, range(len(table.columns)))
-        hints = {number: str(each.hint) for number, each in enumerate(table.columns) if each.kind in ("boxes", "mask")}
+        hints = {
+            number: str(each.hint)
+            for number, each in enumerate(table.columns)
+            if each.kind in ("boxes", "mask")
+        }
         wanted = [column, *(hints if table.columns[column].kind == "image" else ())]
-        values = [each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))]
-        over = overlays_of(dict(zip(wanted[1:], values[1:], strict=True)), {number: hints[number] for number in wanted[1:]})
-        return as_png(values[0], max_pixels=_LARGE if size == "large" else _SMALL, hint=table.columns[column].hint, **over)
+        values = [
+            each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))
+        ]
+        over = overlays_of(
+            dict(zip(wanted[1:], values[1:], strict=True)),
+            {number: hints[number] for number in wanted[1:]},
+        )
+        return as_png(
+            values[0],
+            max_pixels=_LARGE if size == "large" else _SMALL,
+            hint=table.columns[column].hint,
+            **over,
+        )
 
     # ------------------------------------------------------------------ columns
 
-    def histograms(self, split: int, where: str = "", columns: Sequence[int] = ()) -> dict[str, Any]:
+    def histograms(
+        self, split: int, where: str = "", columns: Sequence[int] = ()
+    ) -> dict[str, Any]:
         """Bars of columns; ask again until ``is_complete``, or until ``n_read`` stays the same."""
         table = self._table(split)
         wanted, plain = list(dict.fromkeys(columns)), table.plain_columns()
         for number in wanted:
             _check_column(number, plain)
-        return {**histograms(table, wanted, parse_conditions(where, table), _HISTOGRAM_SECONDS), "n_samples": table.n_samples}
+        return {
+            **histograms(table, wanted, parse_conditions(where, table), _HISTOGRAM_SECONDS),
+            "n_samples": table.n_samples,
+        }
 
     def compare(self, name: str = "") -> dict[str, Any]:
         """Bars of the column ``name``, with counts of each split."""
-        return compare([self._table(number) for number in range(len(self._names))], name, _HISTOGRAM_SECONDS)
+        return compare(
+            [self._table(number) for number in range(len(self._names))], name, _HISTOGRAM_SECONDS
+        )
 
     def duplicates(self, column: int = -1, run: int = 0) -> dict[str, Any]:
         """The state and the results of the search for equal samples within and between the splits.
@@ -192,7 +233,11 @@ class Browser:
             found = find_duplicates(self._splits, key, max_positions=48)
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
-            self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
+            self._audits[column] = {
+                **self._audits[column],
+                "state": "failed",
+                "error": _message(error),
+            }
 
 
 def _check_column(number: int, known: Container[int]) -> None:
@@ -206,13 +251,21 @@ def _message(error: Exception) -> str:
 
 def _cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
     """A value as one short line; the name of a class."""
-    return label_text(value, class_names, _CELL_CHARACTERS) if class_names else shorten(value, _CELL_CHARACTERS)
+    return (
+        label_text(value, class_names, _CELL_CHARACTERS)
+        if class_names
+        else shorten(value, _CELL_CHARACTERS)
+    )
 
 
 def _full_text(value: Any, class_names: Sequence[str] = ()) -> str:
     """A value as text of at most 20,000 characters, with line breaks; a class with its name."""
     if isinstance(value, str):
-        more = f"\n… {len(value) - _MAX_CHARACTERS:,} more characters" if len(value) > _MAX_CHARACTERS else ""
+        more = (
+            f"\n… {len(value) - _MAX_CHARACTERS:,} more characters"
+            if len(value) > _MAX_CHARACTERS
+            else ""
+        )
         return printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t") + more
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcMm" and value.ndim:
         return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=400)}"

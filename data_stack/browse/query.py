@@ -24,7 +24,9 @@ from data_stack.values.stacked_values import missing_in, objects
 _MAX_BARS: Final = 200
 _N_RANGES: Final = 30
 #: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
-_TIME: Final = re.compile(r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII)
+_TIME: Final = re.compile(
+    r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII
+)
 
 Mask = npt.NDArray[np.bool_]
 _NOTHING: Final = np.zeros(0, dtype=bool)
@@ -56,10 +58,21 @@ class Condition:
         values = given if isinstance(given, tuple) else () if given is None else (0,)
         is_range = self.low is not None or self.high is not None
         has_one_test = (self.values is not None) + is_range + (self.contains is not None) == 1
-        has_texts = all(text is None or isinstance(text, str) for text in (*values, self.low, self.high, self.contains))
+        has_texts = all(
+            text is None or isinstance(text, str)
+            for text in (*values, self.low, self.high, self.contains)
+        )
         is_search = self.column is None and self.contains is not None
-        has_column = is_search or (type(self.column) is int and self.column in table.plain_columns())
-        return has_one_test and has_texts and has_column and len(values) <= _MAX_BARS and isinstance(self.closed, bool)
+        has_column = is_search or (
+            type(self.column) is int and self.column in table.plain_columns()
+        )
+        return (
+            has_one_test
+            and has_texts
+            and has_column
+            and len(values) <= _MAX_BARS
+            and isinstance(self.closed, bool)
+        )
 
     def columns(self, table: Table) -> list[int]:
         """The numbers of the columns to read."""
@@ -96,11 +109,17 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
     try:
         given = parse_json(text) if text else []
         found = tuple(
-            Condition(**{**each, "values": tuple(each["values"])} if isinstance(each.get("values"), list) else each)
+            Condition(
+                **{**each, "values": tuple(each["values"])}
+                if isinstance(each.get("values"), list)
+                else each
+            )
             for each in given
         )
     except (AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(f"a filter must be a JSON list of conditions, got {text!r:.120}") from error
+        raise ConfigError(
+            f"a filter must be a JSON list of conditions, got {text!r:.120}"
+        ) from error
     if len(found) > 32 or not all(each.is_valid(table) for each in found):
         raise ConfigError(f"invalid conditions: {text!r:.120}")
     return found
@@ -108,18 +127,26 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
 
 def _containing(column: BrowsedColumn, values: Values, text: str) -> Mask:
     if values.dtype == object:
-        return np.array([value is not None and text in value.casefold() for value in values], dtype=bool)
+        return np.array(
+            [value is not None and text in value.casefold() for value in values], dtype=bool
+        )
     named = [number for number, name in enumerate(column.class_names) if text in name.casefold()]
     if named and values.dtype.kind in "iu":
         return np.isin(values, named)
-    return np.asarray(values == number_of(text)) if values.dtype.kind in "biuf" else np.zeros(len(values), dtype=bool)
+    return (
+        np.asarray(values == number_of(text))
+        if values.dtype.kind in "biuf"
+        else np.zeros(len(values), dtype=bool)
+    )
 
 
 def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
     if values.dtype == object:
         chosen = set(wanted)
         return np.array([value in chosen for value in values], dtype=bool)
-    found = np.isin(values, np.array([_as_value(values.dtype, text) for text in wanted if text is not None]))
+    found = np.isin(
+        values, np.array([_as_value(values.dtype, text) for text in wanted if text is not None])
+    )
     return found | missing_in(values) if None in wanted else found
 
 
@@ -127,7 +154,9 @@ def _as_value(dtype: np.dtype[Any], text: str) -> Any:
     """The number or time of a text; NaN or NaT for other texts."""
     if dtype.kind != "M":
         number = number_of(text)
-        return np.float64(number) if dtype.kind == "f" else number  # numpy would round a Python float to the dtype of the column
+        return (
+            np.float64(number) if dtype.kind == "f" else number
+        )  # numpy would round a Python float to the dtype of the column
     try:
         return np.datetime64(text.removesuffix("Z") if _TIME.fullmatch(text) else "NaT", "us")
     except ValueError:  # month 13
@@ -144,7 +173,9 @@ class Search:
 
     def __init__(self, table: Table, conditions: Sequence[Condition]) -> None:
         self._table, self._conditions = table, conditions
-        self._columns = sorted({number for condition in conditions for number in condition.columns(table)})
+        self._columns = sorted(
+            {number for condition in conditions for number in condition.columns(table)}
+        )
         self._blocks = table.blocks() if conditions else iter(())
         self._found: list[tuple[int, int, bytes]] = []  # start, length, packed bits
         self._ends = [0]
@@ -167,11 +198,15 @@ class Search:
         with self._lock:
             for start, stop in self._blocks:
                 read = self._table.read(self._columns, start, stop)
-                mask = np.logical_and.reduce([condition.mask(self._table, read) for condition in self._conditions])
+                mask = np.logical_and.reduce(
+                    [condition.mask(self._table, read) for condition in self._conditions]
+                )
                 self._found.append((start, stop - start, np.packbits(mask).tobytes()))
                 self._ends.append(self._ends[-1] + int(np.count_nonzero(mask)))
                 self.n_scanned = stop
-                if time.perf_counter() > deadline or (wanted is not None and self.n_found >= wanted):
+                if time.perf_counter() > deadline or (
+                    wanted is not None and self.n_found >= wanted
+                ):
                     break
 
     def positions(self, start: int, count: int) -> list[int]:
@@ -191,7 +226,9 @@ class Search:
 # ---------------------------------------------------------------------- histograms
 
 
-def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condition], seconds: float) -> dict[str, Any]:
+def histograms(
+    table: Table, columns: Sequence[int], conditions: Sequence[Condition], seconds: float
+) -> dict[str, Any]:
     """Bars of some columns as plain JSON data, for all rows, and for rows that fulfil the conditions on other columns.
 
     Reads for about ``seconds`` into the table's cache, so that another call continues. Each bar has the condition that selects
@@ -199,7 +236,11 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
     """
     tested = {number for condition in conditions for number in condition.columns(table)}
     wanted = sorted({*columns, *tested})
-    pieces, masks, n_read = defaultdict[int, list[Values]](list), defaultdict[int, list[Mask]](list), 0
+    pieces, masks, n_read = (
+        defaultdict[int, list[Values]](list),
+        defaultdict[int, list[Mask]](list),
+        0,
+    )
     for n_rows, read in _read_sampled(table, wanted, seconds):
         n_read += n_rows
         fulfilled = [(condition.column, condition.mask(table, read)) for condition in conditions]
@@ -210,7 +251,12 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
             if not table.is_small and number not in tested and _are_distinct(read[number]):
                 wanted.remove(number)  # texts are the slowest to read, and these will have no bars
     bars = {
-        number: _histogram(table.columns[number], number, _join(pieces[number]), [np.concatenate([_NOTHING, *masks[number]])])
+        number: _histogram(
+            table.columns[number],
+            number,
+            _join(pieces[number]),
+            [np.concatenate([_NOTHING, *masks[number]])],
+        )
         for number in columns
     }
     return {"columns": bars, "n_read": n_read, "is_complete": n_read == table.n_sampled}
@@ -218,8 +264,16 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
 
 def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any]:
     """Bars of the column ``name`` over all tables, with the number of rows of each table; see :func:`histograms`."""
-    plain_columns = [(place, number) for place, table in enumerate(tables) for number in reversed(table.plain_columns())]
-    known = {place: number for place, number in plain_columns if tables[place].columns[number].name == name}
+    plain_columns = [
+        (place, number)
+        for place, table in enumerate(tables)
+        for number in reversed(table.plain_columns())
+    ]
+    known = {
+        place: number
+        for place, number in plain_columns
+        if tables[place].columns[number].name == name
+    }
     if not known:
         raise ConfigError(f"no split has a column {name!r:.60} of plain values")
     pieces, lengths = list[Values](), [0] * len(tables)
@@ -235,7 +289,9 @@ def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any
     return {**found, "name": name, "n_read": lengths, "is_complete": is_complete}
 
 
-def _read_sampled(table: Table, wanted: list[int], seconds: float) -> Iterator[tuple[int, dict[int, Values]]]:
+def _read_sampled(
+    table: Table, wanted: list[int], seconds: float
+) -> Iterator[tuple[int, dict[int, Values]]]:
     """Row counts and values of representative blocks: at least one, and as many as can be read in time."""
     deadline = time.perf_counter() + seconds
     for start, stop in table.sampled_blocks():
@@ -249,16 +305,28 @@ def _join(pieces: Sequence[Values]) -> Values:
     if len({piece.dtype for piece in pieces}) < 2:
         return np.concatenate(pieces) if pieces else np.zeros(0)
     return plain(
-        objects([None if missing else value for piece in pieces for value, missing in zip(piece, missing_in(piece), strict=True)])
+        objects(
+            [
+                None if missing else value
+                for piece in pieces
+                for value, missing in zip(piece, missing_in(piece), strict=True)
+            ]
+        )
     )
 
 
-def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Sequence[Mask]) -> dict[str, Any]:
+def _histogram(
+    column: BrowsedColumn, number: int, values: Values, groups: Sequence[Mask]
+) -> dict[str, Any]:
     """Bars of values or ranges, each with the number of all rows and of the rows of each group."""
     missing = missing_in(values)
     present, chosen = values[~missing], [group[~missing] for group in groups]
     distinct, inverse = _number_values(present)
-    facts = {"kind": "values", "n_distinct": len(distinct), "n_missing": int(np.count_nonzero(missing))}
+    facts = {
+        "kind": "values",
+        "n_distinct": len(distinct),
+        "n_missing": int(np.count_nonzero(missing)),
+    }
     is_text = values.dtype == object
     if _are_distinct(present):
         return {**facts, "kind": "texts", "bars": []}
@@ -266,7 +334,13 @@ def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Seque
         totals, counts = _count(inverse, len(distinct), chosen)
         order = np.argsort(-totals, kind="stable")[:_MAX_BARS]
         bars = [
-            _bar(_label(column, distinct[each]), totals[each], counts[:, each], column=number, values=[_exact(distinct[each])])
+            _bar(
+                _label(column, distinct[each]),
+                totals[each],
+                counts[:, each],
+                column=number,
+                values=[_exact(distinct[each])],
+            )
             for each in (order if is_text else np.sort(order)).tolist()
         ]
     else:
@@ -287,7 +361,9 @@ def _number_values(values: Values) -> tuple[Values, npt.NDArray[np.intp]]:
     if values.dtype != object:
         return np.unique(values, return_inverse=True)
     numbers: dict[str, int] = {}
-    inverse = np.array([numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.intp)
+    inverse = np.array(
+        [numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.intp
+    )
     return np.array([*numbers, None], dtype=object)[:-1], inverse
 
 
@@ -297,7 +373,12 @@ def _count(places: npt.NDArray[np.intp], n_places: int, groups: Sequence[Mask]) 
 
 
 def _bar(label: str, total: Any, counts: Any, **where: Any) -> dict[str, Any]:
-    return {"label": label, "count": int(total), "counts": [int(each) for each in counts], "where": where}
+    return {
+        "label": label,
+        "count": int(total),
+        "counts": [int(each) for each in counts],
+        "where": where,
+    }
 
 
 def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[str, Any]]:
@@ -314,7 +395,15 @@ def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[st
     for each, (start, stop) in enumerate(itertools.pairwise(edges.astype(values.dtype))):
         where = {"low": _exact(start)} if each else {}
         where |= {"high": _exact(stop)} if each < n_ranges - 1 else {}
-        bars.append(_bar(f"{_short(start)} – {_short(stop)}", totals[each], counts[:, each], column=number, **where))
+        bars.append(
+            _bar(
+                f"{_short(start)} – {_short(stop)}",
+                totals[each],
+                counts[:, each],
+                column=number,
+                **where,
+            )
+        )
     return bars
 
 
@@ -332,4 +421,6 @@ def _short(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.4g}"
     is_time = isinstance(value, np.datetime64)
-    return readable(str(value)[:19].replace("T", " ").removesuffix(" 00:00:00") if is_time else value)
+    return readable(
+        str(value)[:19].replace("T", " ").removesuffix(" 00:00:00") if is_time else value
+    )

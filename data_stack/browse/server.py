@@ -29,7 +29,9 @@ try:
     from starlette.types import ASGIApp
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
-    raise MissingDependencyError("data-stack browse", str(error.name).partition(".")[0], "browse") from error
+    raise MissingDependencyError(
+        "data-stack browse", str(error.name).partition(".")[0], "browse"
+    ) from error
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
@@ -61,14 +63,18 @@ class Guard(BaseHTTPMiddleware):
         super().__init__(app)
         self._token = token
 
-    async def dispatch(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def dispatch(
+        self, request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         # All ports of a host share cookies, so the name contains the port that the client sees, also through ``ssh -L``.
         cookie = f"data_stack_{request.headers.get('host', '').rpartition(':')[2]}"
         given = request.query_params.get("token", "")
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         tokens = (given, bearer, request.cookies.get(cookie, ""))
         refusal = _refuse(request)
-        if refusal is None and not any(hmac.compare_digest(each.encode(), self._token.encode()) for each in tokens):
+        if refusal is None and not any(
+            hmac.compare_digest(each.encode(), self._token.encode()) for each in tokens
+        ):
             text = "The token is missing or wrong. Open the whole URL that data-stack browse printed.\n"
             refusal = PlainTextResponse(text, 403)
         response = refusal or await call_next(request)
@@ -85,10 +91,16 @@ def _refuse(request: Request) -> Response | None:
         return PlainTextResponse("Only GET and HEAD are answered.\n", 405)
     host, headers = request.headers.get("host", ""), request.headers
     name, colon, port = host.rpartition(":")
-    if (name if colon and port.isdigit() else host).lower() not in ("127.0.0.1", "localhost", "[::1]"):
+    if (name if colon and port.isdigit() else host).lower() not in (
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+    ):
         return PlainTextResponse("The Host of a request must be 127.0.0.1 or localhost.\n", 403)
     # a link on another page may open this one
-    is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    is_link = (
+        headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    )
     # Sent by our own pages and by the address bar; other pages send ``cross-site`` or ``same-site``.
     is_ours = is_link or headers.get("sec-fetch-site", "") in ("", "same-origin", "none")
     if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
@@ -155,8 +167,17 @@ _CHOICES: Final = {"size": ("small", "large"), "run": ("0", "1")}
 
 def make_app(browser: Browser, token: str) -> Guard:
     """An ASGI application that answers requests with the token."""
-    questions = (browser.overview, browser.samples, browser.histograms, browser.sample, browser.compare, browser.duplicates)
-    routes: list[BaseRoute] = [Route(f"/api/{each.__name__}", _endpoint(each)) for each in questions]
+    questions = (
+        browser.overview,
+        browser.samples,
+        browser.histograms,
+        browser.sample,
+        browser.compare,
+        browser.duplicates,
+    )
+    routes: list[BaseRoute] = [
+        Route(f"/api/{each.__name__}", _endpoint(each)) for each in questions
+    ]
     routes.append(Route("/picture", _endpoint(browser.picture)))
     routes.append(Route("/", lambda request: FileResponse(_STATIC / "index.html")))
     routes.append(Mount("/", StaticFiles(directory=_STATIC)))
@@ -170,15 +191,28 @@ def _endpoint(question: Callable[..., Any]) -> Callable[[Request], Response]:
 
     def endpoint(request: Request) -> Response:
         try:
-            given = required | {name: text for name, text in request.query_params.items() if name in declared}
-            answer = question(**{name: _parse(name, text, declared[name].annotation) for name, text in given.items()})
+            given = required | {
+                name: text for name, text in request.query_params.items() if name in declared
+            }
+            answer = question(
+                **{
+                    name: _parse(name, text, declared[name].annotation)
+                    for name, text in given.items()
+                }
+            )
             if not isinstance(answer, bytes):
                 return JSONResponse(answer)
             # The URL of a picture contains a number of this run, so that those of another dataset on the port are never reused.
             kept = {"cache-control": "private, max-age=86400, immutable"}
             return Response(answer, media_type="image/png", headers=kept)
         except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page shows the error
-            status = 404 if isinstance(error, DatasetOutOfBoundsError) else 400 if isinstance(error, ConfigError) else 500
+            status = (
+                404
+                if isinstance(error, DatasetOutOfBoundsError)
+                else 400
+                if isinstance(error, ConfigError)
+                else 500
+            )
             return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)
 
     return endpoint
@@ -200,7 +234,9 @@ def _parse(name: str, text: str, kind: str) -> Any:
 _HOST: Final = "127.0.0.1"
 
 
-def serve(browser: Browser, *, port: int = 0, opens: bool = True, announce: Callable[[str], None] = print) -> None:
+def serve(
+    browser: Browser, *, port: int = 0, opens: bool = True, announce: Callable[[str], None] = print
+) -> None:
     """Serve on 127.0.0.1 until Ctrl-C.
 
     Args:
@@ -269,5 +305,11 @@ def _bind(port: int) -> socket.socket:
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
-        why = "is taken by another program" if error.errno == errno.EADDRINUSE else "needs more rights"
-        raise ConfigError(f"port {port} {why}; choose another one, or omit --port for any free port") from error
+        why = (
+            "is taken by another program"
+            if error.errno == errno.EADDRINUSE
+            else "needs more rights"
+        )
+        raise ConfigError(
+            f"port {port} {why}; choose another one, or omit --port for any free port"
+        ) from error

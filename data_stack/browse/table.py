@@ -83,16 +83,26 @@ class Table:
         self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(48 << 20, _size_of)
         self.columns = self._look_at(iterator)
         self.class_column = self._find_class_column()
-        texts_first = sorted(self.plain_columns(), key=lambda number: self.columns[number].kind != "text")
-        self.caption_column = next(iter(texts_first), None) if self.class_column is None else self.class_column
+        texts_first = sorted(
+            self.plain_columns(), key=lambda number: self.columns[number].kind != "text"
+        )
+        self.caption_column = (
+            next(iter(texts_first), None) if self.class_column is None else self.class_column
+        )
         self._block, self.is_small = self._measure_block(), self.n_samples <= _MAX_ROWS
-        self.n_sampled = self.n_samples if self.is_small else _N_STRETCHES * min(self._block, _MAX_ROWS // _N_STRETCHES)
+        self.n_sampled = (
+            self.n_samples
+            if self.is_small
+            else _N_STRETCHES * min(self._block, _MAX_ROWS // _N_STRETCHES)
+        )
 
     def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
         """Find the columns from the first samples that can be read."""
         samples = []
         for position in range(min(8, self.n_samples)):
-            with contextlib.suppress(Exception):  # foreign code; the error is shown in place of the sample
+            with contextlib.suppress(
+                Exception
+            ):  # foreign code; the error is shown in place of the sample
                 samples.append(self._access.sample(position))
         if not samples:
             return ()
@@ -104,16 +114,38 @@ class Table:
             classes = ()  # the numbers are the names
         found, hints = list[BrowsedColumn](), dict[Any, str](hints_of(iterator))
         for report in reports:
-            values, hint = [part_of(sample, report.key) for sample in samples], hints.get(report.key)
-            looks = [look for look in (look_at(value, hint) for value in values) if look.kind != "missing"]
+            values, hint = (
+                [part_of(sample, report.key) for sample in samples],
+                hints.get(report.key),
+            )
+            looks = [
+                look
+                for look in (look_at(value, hint) for value in values)
+                if look.kind != "missing"
+            ]
             is_class = report.role == "target" or (meta is None and report.key == "label")
             is_plain = (is_class and kind == "one_hot") or all(map(_is_plain, values))
-            unnamed = "value" if report.key is None else f"column {report.key}" if isinstance(report.key, int) else report.key
+            unnamed = (
+                "value"
+                if report.key is None
+                else f"column {report.key}"
+                if isinstance(report.key, int)
+                else report.key
+            )
             name = readable(unnamed if report.name is None else report.name)
             shown: Kind = looks[0].kind if looks else "missing"
             has_picture = not is_plain and any(look.is_picture for look in looks)
             names = tuple(map(str, classes)) if is_class else ()
-            about = (report.role, report.dtype, report.shape, shown, is_plain, has_picture, hint, names)
+            about = (
+                report.role,
+                report.dtype,
+                report.shape,
+                shown,
+                is_plain,
+                has_picture,
+                hint,
+                names,
+            )
             found.append(BrowsedColumn(report.key, name, *about))
         return tuple(found)
 
@@ -179,14 +211,22 @@ class Table:
             if stop - start == 1:
                 return [stack_values([None]) for _ in columns]
         middle = (start + stop) // 2
-        halves = zip(self._read_rows(columns, start, middle), self._read_rows(columns, middle, stop), strict=True)
+        halves = zip(
+            self._read_rows(columns, start, middle),
+            self._read_rows(columns, middle, stop),
+            strict=True,
+        )
         return [join_columns(pieces) for pieces in halves]
 
     def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
         """Unconverted columns, shape ``(len(positions), ...)`` each; errors of the iterator pass through."""
         keys = [key for number in columns if (key := self.columns[number].key) is not None]
         with self._lock:
-            return self._access.columns(keys, positions) if keys else [np.asarray(self._access.batch(positions))]
+            return (
+                self._access.columns(keys, positions)
+                if keys
+                else [np.asarray(self._access.batch(positions))]
+            )
 
     def read_sample(self, position: int) -> tuple[Any, str | None]:
         """One sample, and the place where it is stored; errors of the iterator pass through."""
@@ -195,7 +235,9 @@ class Table:
 
 
 def _is_plain(value: Any) -> bool:
-    if is_null(value) or isinstance(value, (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)):
+    if is_null(value) or isinstance(
+        value, (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)
+    ):
         return True
     dtype = getattr(value, "dtype", None)
     return getattr(value, "shape", None) in ((), (1,)) and getattr(dtype, "kind", "") in "biufMmUST"
@@ -207,7 +249,9 @@ def plain(column: Column) -> Values:
     One-hot vectors become the positions of their ones, times have microseconds, and durations become seconds.
     """
     if column.ndim > 1:
-        column = column.argmax(axis=1) if column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
+        column = (
+            column.argmax(axis=1) if column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
+        )
     if column.dtype.kind == "M":
         return column.astype("M8[us]")
     if column.dtype.kind == "m" and np.datetime_data(column.dtype)[0] not in ("Y", "M", "generic"):
@@ -218,21 +262,42 @@ def plain(column: Column) -> Values:
     if str not in set(map(type, values)):
         present, missing = present_values(column)
         if present.ndim == 1 and present.dtype.kind in "biufMm":
-            dtype = present.dtype if present.dtype.kind in "fMm" or not missing.any() else np.dtype(np.float64)
-            found = np.full(len(column), "NaT" if dtype.kind in "Mm" else np.nan if dtype.kind == "f" else 0, dtype)
+            dtype = (
+                present.dtype
+                if present.dtype.kind in "fMm" or not missing.any()
+                else np.dtype(np.float64)
+            )
+            found = np.full(
+                len(column),
+                "NaT" if dtype.kind in "Mm" else np.nan if dtype.kind == "f" else 0,
+                dtype,
+            )
             found[~missing] = present
-            if (found[~missing].astype(present.dtype) == present).all():  # else integers beyond 2**53 next to missing values
+            if (
+                found[~missing].astype(present.dtype) == present
+            ).all():  # else integers beyond 2**53 next to missing values
                 return plain(found)
     texts = np.empty(len(values), dtype=object)
-    texts[:] = [value if type(value) is str else None if is_missing(value) else str(plain_value(value)) for value in values]
+    texts[:] = [
+        value if type(value) is str else None if is_missing(value) else str(plain_value(value))
+        for value in values
+    ]
     return texts
 
 
 def number_of(text: str) -> float:
     """Parse a number such as ``"7"``, ``"-0.5"`` or ``"True"``; NaN for other texts."""
     try:
-        number = _TRUTHS[text] if text in _TRUTHS else int(text) if text.lstrip("-").isdigit() else float(text)
-        return number if -(1 << 63) <= number < 1 << 64 else float(text)  # numpy compares with integers of at most 64 bits
+        number = (
+            _TRUTHS[text]
+            if text in _TRUTHS
+            else int(text)
+            if text.lstrip("-").isdigit()
+            else float(text)
+        )
+        return (
+            number if -(1 << 63) <= number < 1 << 64 else float(text)
+        )  # numpy compares with integers of at most 64 bits
     except ValueError:
         return float("nan")
 

@@ -33,20 +33,39 @@ def _make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
 
     from data_stack.codecs import codec_of
 
-    random, numbers = np.random.default_rng(7), [(split, number) for split in splits for number in range(12)]
+    random, numbers = (
+        np.random.default_rng(7),
+        [(split, number) for split in splits for number in range(12)],
+    )
     if kind == "images":  # in a folder for each split and class
         png, file = codec_of("png"), io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
             for split, number in numbers:
-                name, low = f"{split}/{('dark', 'grey', 'bright')[number % 3]}/{number}.png", number % 3 * 80
+                name, low = (
+                    f"{split}/{('dark', 'grey', 'bright')[number % 3]}/{number}.png",
+                    number % 3 * 80,
+                )
                 # a ZipInfo has a constant time
-                archive.writestr(zipfile.ZipInfo(name), png.encode(random.integers(low, low + 80, (32, 32, 3), dtype=np.uint8)))
+                archive.writestr(
+                    zipfile.ZipInfo(name),
+                    png.encode(random.integers(low, low + 80, (32, 32, 3), dtype=np.uint8)),
+                )
         return "images.zip", file.getvalue()
     rows = [] if kind == "text" else ["split,class,length,width,weight"]
     for split, number in numbers:
         if kind == "text":
-            name, text = [("question", "Is {} more than {}?"), ("statement", "{} is not {}.")][number % 2]
-            rows.append(json.dumps({"split": split, "class": name, "text": text.format(*random.integers(1000, size=2))}))
+            name, text = [("question", "Is {} more than {}?"), ("statement", "{} is not {}.")][
+                number % 2
+            ]
+            rows.append(
+                json.dumps(
+                    {
+                        "split": split,
+                        "class": name,
+                        "text": text.format(*random.integers(1000, size=2)),
+                    }
+                )
+            )
         else:
             values = random.normal(10 * (number % 3) + 10, 2, 3)
             rows.append(f"{split},{number % 3}," + ",".join(f"{value:.2f}" for value in values))
@@ -83,7 +102,9 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
     _check_names(name, splits, default_manager().dataset_names())
     target = parent / name
     if os.path.lexists(target):
-        raise ConfigError(f"{os.fspath(target)!r} already exists; choose another name, or another folder with --into")
+        raise ConfigError(
+            f"{os.fspath(target)!r} already exists; choose another name, or another folder with --into"
+        )
     files = _fill_in(name, kind, splits)
     # Beside the target, for an atomic rename; inside the temporary folder, so that the package gets the usual permissions.
     with tempfile.TemporaryDirectory(prefix=".~new-", dir=parent) as scratch:
@@ -102,7 +123,9 @@ def _check_names(name: str, splits: Sequence[str], installed: Sequence[str]) -> 
     under = name.replace("-", "_").lower()
     taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in installed}
     if under in taken or importlib.util.find_spec(f"data_stack_{under}") is not None:
-        raise ConfigError(f"an installed package already has a dataset {name!r} (`data-stack list`); choose another name")
+        raise ConfigError(
+            f"an installed package already has a dataset {name!r} (`data-stack list`); choose another name"
+        )
     if not all(map(_SPLIT.fullmatch, splits)) or len(set(map(str.casefold, splits))) < len(splits):
         rule = "names must differ and have up to 40 letters, digits, '_' and '-'"
         raise ConfigError(f"invalid split names {', '.join(splits)!r:.200}: {rule}")
@@ -112,7 +135,10 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> dict[str, bytes]:
     """The files of the package by path."""
     file, data = _make_up(kind, splits)
     imports, sample, body = _template(kind).split("---\n")
-    class_name, under = "".join(part.title() for part in re.split("[-_]", name)), name.replace("-", "_").lower()
+    class_name, under = (
+        "".join(part.title() for part in re.split("[-_]", name)),
+        name.replace("-", "_").lower(),
+    )
     values = {
         "imports": imports.rstrip(),
         "sample": sample.rstrip(),
@@ -141,14 +167,28 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> dict[str, bytes]:
 
 
 def _template(name: str) -> str:
-    return (resources.files("data_stack") / "cli" / "templates" / f"{name}.tmpl").read_text(encoding="utf-8")
+    return (resources.files("data_stack") / "cli" / "templates" / f"{name}.tmpl").read_text(
+        encoding="utf-8"
+    )
 
 
 @cli.command()
 @click.argument("name", metavar="NAME")
 @click.option("--kind", required=True, type=click.Choice(["images", "table", "text"]))
-@click.option("--split", "splits", metavar="SPLIT", multiple=True, default=["train", "test"], show_default=True)
-@click.option("--into", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@click.option(
+    "--split",
+    "splits",
+    metavar="SPLIT",
+    multiple=True,
+    default=["train", "test"],
+    show_default=True,
+)
+@click.option(
+    "--into",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+)
 def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into: Path) -> None:
     """Write a new package with a dataset.
 
@@ -177,11 +217,19 @@ def check(settings: Settings, name: str) -> int:
         raise MissingDependencyError("data-stack check", "pytest", "testing")
     factory = repository().get_factory(name, "memory://")
     if not isinstance(factory, DatasetFactory):
-        raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}); check requires a DatasetFactory")
+        raise ConfigError(
+            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}); check requires a DatasetFactory"
+        )
     results = _run_suite(name)
     for result in results if not settings.as_json else ():
-        echo(f"{result['outcome']:<8} {result['check']}" + (f": {result['reason']}" if result["reason"] else ""))
-    counts = {outcome: sum(each["outcome"] == outcome for each in results) for outcome in ("passed", "failed", "skipped")}
+        echo(
+            f"{result['outcome']:<8} {result['check']}"
+            + (f": {result['reason']}" if result["reason"] else "")
+        )
+    counts = {
+        outcome: sum(each["outcome"] == outcome for each in results)
+        for outcome in ("passed", "failed", "skipped")
+    }
     text = f"\n{name}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
     answer(settings, {"dataset": name, **counts, "checks": results}, text)
     return int(counts["failed"] > 0)
@@ -194,15 +242,44 @@ def _run_suite(name: str) -> list[dict[str, Any]]:
         DataStackError: pytest could not run the tests; the message is its output.
     """
     suite = "data_stack.testing.installed"
-    options = ["-p", suite, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short", "--dataset", name]
+    options = [
+        "-p",
+        suite,
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "--tb=short",
+        "--dataset",
+        name,
+    ]
     # Other installed pytest plugins must not change the tests.
-    variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    variables = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "results")
-        command = [sys.executable, "-m", "pytest", *options, "--results", str(file), "--pyargs", suite]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            "--results",
+            str(file),
+            "--pyargs",
+            suite,
+        ]
         done = subprocess.run(  # noqa: S603  # our own command
-            command, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+            command,
+            env={**os.environ, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
         if done.returncode not in (0, 1):
-            raise DataStackError(f"pytest could not run the tests of {name!r}:\n{done.stdout.decode(errors='replace')}")
+            raise DataStackError(
+                f"pytest could not run the tests of {name!r}:\n{done.stdout.decode(errors='replace')}"
+            )
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

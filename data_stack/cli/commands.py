@@ -17,7 +17,11 @@ import click
 
 from data_stack.cli import common
 from data_stack.cli.common import Settings, answer, cli, echo, name_argument, table
-from data_stack.exception import DataStackError, ReadOnlyStorageError, UnsupportedStorageOperationError
+from data_stack.exception import (
+    DataStackError,
+    ReadOnlyStorageError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.show.markup import Facts, size_text
 from data_stack.util.distributions import distributions_of
 
@@ -37,12 +41,24 @@ def list_datasets(settings: Settings) -> None:
     prepared = _stored_versions(connector, names) if records else {}
     listed = [record for record in records if "@" not in record.name]
     rows = [
-        {**asdict(each), "prepared": each.name in prepared, "stored_versions": prepared.get(each.name, [])} for each in listed
+        {
+            **asdict(each),
+            "prepared": each.name in prepared,
+            "stored_versions": prepared.get(each.name, []),
+        }
+        for each in listed
     ]
     cells = []
     for each in listed:
         stored = ", ".join(prepared.get(each.name, ())) or "no"
-        cells.append((each.name, f"{each.distribution} {each.version}", stored, each.state if each.error is not None else ""))
+        cells.append(
+            (
+                each.name,
+                f"{each.distribution} {each.version}",
+                stored,
+                each.state if each.error is not None else "",
+            )
+        )
     answer(settings, rows, table(("name", "from", "prepared", ""), cells))
 
 
@@ -76,18 +92,39 @@ def info(settings: Settings, name: str) -> None:
         stored = _stored_versions(connector, [factory.card.name]).get(factory.card.name, [])
         reason, is_ready = factory.readiness().reason, factory.is_ready()
         for source in DatasetDefinition(factory, DatasetFactory).retrieval_jobs:
-            known: dict[str, Any] = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
-            sources.append({**known, "places": [shorten(os.fsdecode(each)) for each in source.sources]})
-        facts |= {"prepared": is_ready, "reason": reason, "stored_versions": stored, "sources": sources}
-        rows.append(("prepared", "yes" if is_ready else "no" if reason is None else f"no: {reason}"))
+            known: dict[str, Any] = {
+                key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")
+            }
+            sources.append(
+                {**known, "places": [shorten(os.fsdecode(each)) for each in source.sources]}
+            )
+        facts |= {
+            "prepared": is_ready,
+            "reason": reason,
+            "stored_versions": stored,
+            "sources": sources,
+        }
+        rows.append(
+            ("prepared", "yes" if is_ready else "no" if reason is None else f"no: {reason}")
+        )
         rows.append(("stored", ", ".join(stored) or "none"))
     title = f"{description.name} {description.version or ''}".rstrip()
     about = f"{title}\n{description.description}".rstrip()
-    answer(settings, facts, about, Facts([*rows, ("store", repr(connector))]), *map(_source_text, sources))
+    answer(
+        settings,
+        facts,
+        about,
+        Facts([*rows, ("store", repr(connector))]),
+        *map(_source_text, sources),
+    )
 
 
 def _source_text(source: dict[str, Any]) -> str:
-    digests = [f"{kind} {source[name]}" for kind, name in (("sha256", "sha256"), ("md5", "md5_sum")) if source[name]]
+    digests = [
+        f"{kind} {source[name]}"
+        for kind, name in (("sha256", "sha256"), ("md5", "md5_sum"))
+        if source[name]
+    ]
     size = "" if source["size"] is None else f"{size_text(source['size'])}  "
     first = f"{source['identifier']}  {size}{digests[0] if digests else 'NO DIGEST'}"
     return "\n  ".join([first, *source["places"]])
@@ -96,8 +133,14 @@ def _source_text(source: dict[str, Any]) -> str:
 @cli.command()
 @name_argument
 @click.option("--split", metavar="SPLIT", help="One split.  [default: all splits]")
-@click.option("--statistics", is_flag=True, help="Read all samples; add missing values, extremes, means, distinct values.")
-@click.option("--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits.")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Read all samples; add missing values, extremes, means, distinct values.",
+)
+@click.option(
+    "--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits."
+)
 @common.dataset_options
 def report(settings: Settings, name: str, options: dict[str, Any], **what: Any) -> None:
     """Report samples, classes, sizes and checksums.
@@ -118,11 +161,21 @@ def doctor(settings: Settings) -> int:
     """
     findings = run_checks(settings)
     healthy, plugins = findings["healthy"], findings["plugins"]
-    sources = [(each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"]) for each in plugins]
-    about, store = (Facts([(key, str(value)) for key, value in findings[each].items()]) for each in ("environment", "store"))
+    sources = [
+        (each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"])
+        for each in plugins
+    ]
+    about, store = (
+        Facts([(key, str(value)) for key, value in findings[each].items()])
+        for each in ("environment", "store")
+    )
     originals = [f"in the way: {original}" for original in findings["originals"]]
     shown = table(("plugin", "group", "from", "state"), sources)
-    errors = [f"{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}" for each in plugins if each["error"]]
+    errors = [
+        f"{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}"
+        for each in plugins
+        if each["error"]
+    ]
     verdict = "no problems found" if healthy else "problems found, see above"
     answer(settings, findings, about, *originals, store, shown, *errors, verdict)
     return int(not healthy)
@@ -131,9 +184,15 @@ def doctor(settings: Settings) -> int:
 @cli.command()
 @click.argument("first", metavar="FIRST", shell_complete=common.complete_names)
 @click.argument("second", metavar="SECOND", shell_complete=common.complete_names)
-@click.option("--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number.")
-@click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: the store of FIRST]")
-def diff(settings: Settings, first: str, second: str, key: str | None, other_storage: str | None) -> int:
+@click.option(
+    "--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number."
+)
+@click.option(
+    "--other-storage", metavar="URL", help="The store of SECOND.  [default: the store of FIRST]"
+)
+def diff(
+    settings: Settings, first: str, second: str, key: str | None, other_storage: str | None
+) -> int:
     """Compare two datasets, sample by sample.
 
     FIRST and SECOND are names, such as digits@1.0.0. Lists samples that were added, removed, moved to another split,
@@ -143,7 +202,9 @@ def diff(settings: Settings, first: str, second: str, key: str | None, other_sto
 
     column = int(key) if key is not None and key.lstrip("-").isdigit() else key
     connector, load = settings.connector(), common.repository().load
-    found = compare(load(first, None, connector), load(second, None, other_storage or connector), key=column)
+    found = compare(
+        load(first, None, connector), load(second, None, other_storage or connector), key=column
+    )
     verdict = "the datasets differ" if found.differs else "the datasets are equal"
     answer(settings, found.to_dict(), *found.document(), verdict)
     return int(found.differs)
@@ -152,7 +213,11 @@ def diff(settings: Settings, first: str, second: str, key: str | None, other_sto
 @cli.command()
 @name_argument
 @click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The file to write.  [default: standard output]"
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="The file to write.  [default: standard output]",
 )
 @common.dataset_options
 def croissant(settings: Settings, name: str, output: str | None, options: dict[str, Any]) -> None:
@@ -169,17 +234,30 @@ def croissant(settings: Settings, name: str, output: str | None, options: dict[s
         return
     Path(output).write_text(text + "\n", encoding="utf-8")
     if "recordSet" not in document:
-        echo(f"{output} does not describe the columns, because the dataset is not prepared: data-stack prepare {name}", err=True)
+        echo(
+            f"{output} does not describe the columns, because the dataset is not prepared: data-stack prepare {name}",
+            err=True,
+        )
 
 
 @cli.command()
 @click.argument("terms", metavar="TERM...", nargs=-1, required=True)
-@click.option("--catalogue", metavar="SCHEME", help="Search a catalogue, such as hf, instead; needs the network.")
+@click.option(
+    "--catalogue",
+    metavar="SCHEME",
+    help="Search a catalogue, such as hf, instead; needs the network.",
+)
 @click.option("--catalogues", is_flag=True, help="Search all installed catalogues instead.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number of datasets of a catalogue."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Maximum number of datasets of a catalogue.",
 )
-def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, catalogues: bool, limit: int) -> None:
+def search(
+    settings: Settings, terms: tuple[str, ...], catalogue: str | None, catalogues: bool, limit: int
+) -> None:
     """Search the installed datasets, or catalogues.
 
     For example: data-stack search handwritten
@@ -192,13 +270,27 @@ def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, ca
 
     if catalogue is not None or catalogues:
         offered = search_catalogues(" ".join(terms), catalogue, limit=limit)
-        cells = [(each.name, each.title or "-", each.license or "-", size_text(each.size)) for each in offered]
-        answer(settings, [asdict(each) for each in offered], table(("name", "title", "license", "size"), cells, right=(3,)))
+        cells = [
+            (each.name, each.title or "-", each.license or "-", size_text(each.size))
+            for each in offered
+        ]
+        answer(
+            settings,
+            [asdict(each) for each in offered],
+            table(("name", "title", "license", "size"), cells, right=(3,)),
+        )
         return
     found = search_datasets(" ".join(terms))
-    rows = [(each.name, each.description.partition("\n")[0] or "-", each.license or "-") for each in found]
+    rows = [
+        (each.name, each.description.partition("\n")[0] or "-", each.license or "-")
+        for each in found
+    ]
     nothing = "no installed dataset matches; `data-stack list` shows all"
-    answer(settings, [asdict(each) for each in found], table(("name", "title", "license"), rows) if found else nothing)
+    answer(
+        settings,
+        [asdict(each) for each in found],
+        table(("name", "title", "license"), rows) if found else nothing,
+    )
 
 
 def run_checks(settings: Settings) -> dict[str, Any]:
@@ -215,11 +307,28 @@ def run_checks(settings: Settings) -> dict[str, Any]:
         for each in importlib.metadata.distributions(name="datastack")
     ]
     # the URL of DATA_STACK_HOME may hold a password
-    variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith("DATA_STACK_") and name != HOME}
-    about = {"data_stack": ", ".join(distributions_of("data_stack")), "python": platform.python_version()}
+    variables = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith("DATA_STACK_") and name != HOME
+    }
+    about = {
+        "data_stack": ", ".join(distributions_of("data_stack")),
+        "python": platform.python_version(),
+    }
     about |= {"executable": sys.executable, "platform": platform.platform(), **variables}
-    healthy = bool(store["usable"]) and not originals and not any(plugin["state"] == "broken" for plugin in plugins)
-    return {"healthy": healthy, "environment": about, "originals": originals, "store": store, "plugins": plugins}
+    healthy = (
+        bool(store["usable"])
+        and not originals
+        and not any(plugin["state"] == "broken" for plugin in plugins)
+    )
+    return {
+        "healthy": healthy,
+        "environment": about,
+        "originals": originals,
+        "store": store,
+        "plugins": plugins,
+    }
 
 
 def _check_store(settings: Settings) -> dict[str, Any]:

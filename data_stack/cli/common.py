@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from data_stack.repository.repository import DatasetRepository
 
 
-def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_names(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """The installed datasets whose names begin with ``incomplete``."""
     from data_stack.plugins.installed import InstalledPlugins, read_disabled
 
@@ -31,7 +33,9 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def complete_places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_places(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Files and folders."""
     return [CompletionItem(incomplete, type="file")]
 
@@ -81,7 +85,9 @@ class Settings:
         from data_stack.repository.default_storage import HOME, check_there
 
         connector = self.connector()
-        check_there(connector, may_be_new=self.storage is None and (may_be_new or not os.environ.get(HOME)))
+        check_there(
+            connector, may_be_new=self.storage is None and (may_be_new or not os.environ.get(HOME))
+        )
         return connector
 
 
@@ -115,7 +121,9 @@ def _common_options() -> list[click.Parameter]:
     take: dict[str, Any] = {"expose_value": False, "callback": _take}
     flag = {**take, "is_flag": True, "default": None}
     return [
-        click.Option(["--storage"], metavar="URL_OR_PATH", help=store, shell_complete=complete_places, **take),
+        click.Option(
+            ["--storage"], metavar="URL_OR_PATH", help=store, shell_complete=complete_places, **take
+        ),
         click.Option(["--json", "as_json"], help="Print JSON on standard output.", **flag),
         click.Option(["--offline"], help="Use no network. [env: DATA_STACK_OFFLINE]", **flag),
         click.Option(["--debug"], help="Show tracebacks and all log messages.", **flag),
@@ -139,9 +147,15 @@ class Group(click.Group):
     def __init__(self, params: list[click.Parameter], **options: Any) -> None:
         super().__init__(params=[*params, *_common_options()], **options)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command, which click does from 8.4 on only."""
-        if args[0][:1].isalpha() and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+        if (
+            args[0][:1].isalpha()
+            and self.get_command(ctx, args[0]) is None
+            and not ctx.resilient_parsing
+        ):
             ctx.fail(f"no command {args[0]!r}{did_you_mean(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
@@ -155,13 +169,20 @@ Exit codes:
 """
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
-@click.version_option(package_name="lazy-data-stack", message=f"data-stack %(version)s, Python {sys.version.split()[0]}")
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES
+)
+@click.version_option(
+    package_name="lazy-data-stack",
+    message=f"data-stack %(version)s, Python {sys.version.split()[0]}",
+)
 def cli() -> None:
     """List, prepare, show, verify and copy datasets."""
 
 
-def _parse_options(context: click.Context, parameter: click.Parameter, pairs: Sequence[str]) -> dict[str, Any]:
+def _parse_options(
+    context: click.Context, parameter: click.Parameter, pairs: Sequence[str]
+) -> dict[str, Any]:
     """Options by name; a VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text."""
     options: dict[str, Any] = {}
     for pair in pairs:
@@ -176,7 +197,11 @@ def _parse_options(context: click.Context, parameter: click.Parameter, pairs: Se
 
 _OPTION_HELP = "An option of the dataset; VALUE is JSON, or else text."
 dataset_options = click.option(
-    *("-O", "--option", "options"), multiple=True, metavar="KEY=VALUE", help=_OPTION_HELP, callback=_parse_options
+    *("-O", "--option", "options"),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=_OPTION_HELP,
+    callback=_parse_options,
 )
 
 
@@ -188,7 +213,9 @@ def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
     """
     found = "://" in text or os.path.exists(os.path.expanduser(text))
     if found and (options or settings.storage is not None):
-        raise click.UsageError(f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL")
+        raise click.UsageError(
+            f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL"
+        )
     return found
 
 
@@ -197,10 +224,16 @@ def answer(settings: Settings, value: Any, *blocks: Block | str | None) -> None:
     if settings.as_json:
         click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout)
     else:
-        echo(as_text([Paragraph(block) if isinstance(block, str) else block for block in blocks if block]))
+        echo(
+            as_text(
+                [Paragraph(block) if isinstance(block, str) else block for block in blocks if block]
+            )
+        )
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Table:
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()
+) -> Table:
     """A table with all of its rows; the columns numbered in ``right`` are flush right."""
     return Table(header, rows, frozenset(right), max_rows=sys.maxsize)
 

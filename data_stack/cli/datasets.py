@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @cli.command()
 @name_argument
 @click.option(
-    "--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark, ray …  [default: this process]"
+    "--engine",
+    metavar="NAME",
+    help="Engine that prepares the shards: processes, spark, ray …  [default: this process]",
 )
 @click.option(
     "--processes",
@@ -32,15 +34,29 @@ if TYPE_CHECKING:
     metavar="N",
     help="Number of processes; implies --engine processes.",
 )
-@click.option("--master", metavar="URL", help="Spark cluster, e.g. spark://host:7077 or 'local[4]'; implies --engine spark.")
-@click.option("--address", metavar="ADDRESS", help="Ray cluster, e.g. auto or ray://host:10001; implies --engine ray.")
-@click.option("--again", is_flag=True, help="Prepare the dataset even if it is ready; reuses downloaded sources.")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Spark cluster, e.g. spark://host:7077 or 'local[4]'; implies --engine spark.",
+)
+@click.option(
+    "--address",
+    metavar="ADDRESS",
+    help="Ray cluster, e.g. auto or ray://host:10001; implies --engine ray.",
+)
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Prepare the dataset even if it is ready; reuses downloaded sources.",
+)
 @click.option(
     "--keep-steps",
     is_flag=True,
     help="Keep finished steps and shards if the code raises, and reuse them if the code has changed.",
 )
-@click.option("--dry-run", is_flag=True, help="Only print what would be done; exits with 1 if it cannot work.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only print what would be done; exits with 1 if it cannot work."
+)
 def prepare(
     settings: Settings,
     name: str,
@@ -70,21 +86,35 @@ def prepare(
         return 0 if found.works else 1
     if master is not None and address is not None:
         raise ConfigError("--master is of Spark and --address of Ray; pass one of them")
-    chosen = engine_of(engine or (None if address is None else "ray"), n_processes, address if master is None else master)
+    chosen = engine_of(
+        engine or (None if address is None else "ray"),
+        n_processes,
+        address if master is None else master,
+    )
     dataset = common.repository().resolve(name, connector)
     dataset.check_licence()
     factory = dataset.factory
     if not isinstance(factory, DatasetFactory):
         advice = f"which loading a split prepares, e.g. `data-stack report {name} --split train`"
-        raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}), {advice}")
+        raise ConfigError(
+            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}), {advice}"
+        )
     done, manifest = factory.prepare(engine=chosen, **how), factory.manifest()
     size = None if manifest is None else manifest.size
     facts = {"name": name, "already_ready": done.already_ready, "reason": done.reason}
-    facts["steps"] = [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps]
+    facts["steps"] = [
+        {"step": step, "seconds": round(duration, 6)} for step, duration in done.steps
+    ]
     facts |= {"seconds": round(done.seconds, 6), "size": size, "storage": repr(connector)}
-    steps = table(("step", "time"), [(step, f"{duration:.3f} s") for step, duration in done.steps], right=(1,))
+    steps = table(
+        ("step", "time"), [(step, f"{duration:.3f} s") for step, duration in done.steps], right=(1,)
+    )
     text = f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s"
-    answer(settings, facts, *([f"{name} was ready in {connector!r}"] if done.already_ready else [steps, text]))
+    answer(
+        settings,
+        facts,
+        *([f"{name} was ready in {connector!r}"] if done.already_ready else [steps, text]),
+    )
     return 0
 
 
@@ -94,7 +124,14 @@ def prepare(
 @click.option("--sha256", metavar="HEX", help="SHA-256 that the file must have.")
 @click.option("--md5", metavar="HEX", help="MD5 that the file must have.")
 @click.option("--unverified", is_flag=True, help="Store the file without verifying it.")
-def import_file(settings: Settings, identifier: str, path: str, sha256: str | None, md5: str | None, unverified: bool) -> None:
+def import_file(
+    settings: Settings,
+    identifier: str,
+    path: str,
+    sha256: str | None,
+    md5: str | None,
+    unverified: bool,
+) -> None:
     """Store a file that you downloaded yourself.
 
     For example: data-stack import-file digits/1.0.0/raw/digits.csv.gz ~/Downloads/digits.csv.gz
@@ -113,20 +150,35 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
     with contextlib.suppress(DatasetNotFoundError, PluginError):
         factory = common.repository().get_factory(name, connector)
         if isinstance(factory, DatasetFactory):
-            known = {each.identifier: each for each in DatasetDefinition(factory, DatasetFactory).retrieval_jobs}
+            known = {
+                each.identifier: each
+                for each in DatasetDefinition(factory, DatasetFactory).retrieval_jobs
+            }
     definition = known.get(identifier, ResourceDefinition(identifier, path))
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5)):
         problem = f"the digest of {identifier!r} is unknown; dataset {name!r} defines: {', '.join(known) or 'nothing'}"
         advice = "Pass --sha256 or --md5 as its publisher states it, or --unverified to store it without a check"
         raise ConfigError(f"{problem}. {advice}")
-    stored = import_file(replace(definition, source=path, mirrors=()), path, connector, sha256=sha256, md5_sum=md5)
-    facts: dict[str, Any] = {"identifier": identifier, "path": os.path.abspath(path), "storage": repr(connector)}
+    stored = import_file(
+        replace(definition, source=path, mirrors=()), path, connector, sha256=sha256, md5_sum=md5
+    )
+    facts: dict[str, Any] = {
+        "identifier": identifier,
+        "path": os.path.abspath(path),
+        "storage": repr(connector),
+    }
     facts |= {"size": stored.size, "sha256": stored.sha256, "verified": stored.verified}
     state = "verified" if stored.verified else "NOT VERIFIED"
-    answer(settings, facts, f"stored {identifier} in {connector!r}: {size_text(stored.size)}, sha256 {stored.sha256}, {state}")
+    answer(
+        settings,
+        facts,
+        f"stored {identifier} in {connector!r}: {size_text(stored.size)}, sha256 {stored.sha256}, {state}",
+    )
 
 
-def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> PreparationEngine | None:
+def engine_of(
+    kind: str | None, n_processes: int | None, master: str | None
+) -> PreparationEngine | None:
     """The engine that the options of a command choose; None without such options.
 
     Args:
@@ -140,7 +192,9 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
     from data_stack.distributed import ProcessEngine
     from data_stack.factories.engine import engine_called
 
-    kind = kind or ("spark" if master is not None else "processes" if n_processes is not None else None)
+    kind = kind or (
+        "spark" if master is not None else "processes" if n_processes is not None else None
+    )
     if kind == "processes" and master is not None:
         raise ConfigError("--master requires --engine spark, and --address --engine ray")
     if kind != "processes" and n_processes is not None:
@@ -152,16 +206,32 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
 
 @cli.command()
 @name_argument
-@click.option("-o", "--output", metavar="FILE", help="Write an image file, .png or .jpg.  [default: show the samples here]")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write an image file, .png or .jpg.  [default: show the samples here]",
+)
 @click.option("--split", metavar="SPLIT", help="One split.  [default: the first]")
 @click.option(
     *("-n", "--samples", "n_samples"),
     type=click.IntRange(min=1),
     help="Maximum number of samples.  [default: 100 in a file, else 20]",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Draw random samples instead of the first of each class.",
+)
 @common.dataset_options
-def show(settings: Settings, name: str, output: str | None, split: str | None, options: dict[str, Any], **how: Any) -> None:
+def show(
+    settings: Settings,
+    name: str,
+    output: str | None,
+    split: str | None,
+    options: dict[str, Any],
+    **how: Any,
+) -> None:
     """Draw samples with their labels.
 
     Draws the same number of samples of each class. Prepares the dataset first if it is not ready. Prints a line for each
@@ -183,30 +253,58 @@ def show(settings: Settings, name: str, output: str | None, split: str | None, o
     answer(settings, facts, f"wrote {output} ({picture.width} x {picture.height} pixels)")
 
 
-def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int | None, seed: int | None) -> None:
+def _show_here(
+    settings: Settings, iterator: DatasetIteratorIF, n_samples: int | None, seed: int | None
+) -> None:
     """Print samples as lines of text."""
     from data_stack.show.looks import choose, default_keys, label_text, part_of, shorten
 
     meta: Any = getattr(iterator, "dataset_meta", None)
     sample_key, target_key = default_keys(meta, iterator[0] if len(iterator) else ())
-    positions = choose(iterator, target_key, min(n_samples or 20, len(iterator)), seed)[0] if len(iterator) else []
+    positions = (
+        choose(iterator, target_key, min(n_samples or 20, len(iterator)), seed)[0]
+        if len(iterator)
+        else []
+    )
     header, rows = ("position", "label", "sample"), list[tuple[int, str, str]]()
     for position in positions:
         sample = iterator[position]
-        value, label = part_of(sample, sample_key), label_text(part_of(sample, target_key), getattr(meta, "class_names", None))
-        text = f"{value.dtype} {' × '.join(map(str, value.shape))}" if getattr(value, "ndim", 0) > 1 else shorten(value, 100)
+        value, label = (
+            part_of(sample, sample_key),
+            label_text(part_of(sample, target_key), getattr(meta, "class_names", None)),
+        )
+        text = (
+            f"{value.dtype} {' × '.join(map(str, value.shape))}"
+            if getattr(value, "ndim", 0) > 1
+            else shorten(value, 100)
+        )
         rows.append((position, label, text))
-    shown = table(header, [(str(position), label, text) for position, label, text in rows], right=(0,))
+    shown = table(
+        header, [(str(position), label, text) for position, label, text in rows], right=(0,)
+    )
     answer(settings, [dict(zip(header, row, strict=True)) for row in rows], shown)
 
 
 @cli.command("browse")
 @click.argument("source", metavar="NAME | PATH | URL", shell_complete=common.complete_places)
 @click.option("--split", metavar="SPLIT", help="Only this split.  [default: all, side by side]")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="The port.  [default: any free one]",
+)
 @click.option("--no-open", is_flag=True, help="Print the URL only.")
 @common.dataset_options
-def browse(settings: Settings, source: str, split: str | None, port: int, no_open: bool, options: dict[str, Any]) -> None:
+def browse(
+    settings: Settings,
+    source: str,
+    split: str | None,
+    port: int,
+    no_open: bool,
+    options: dict[str, Any],
+) -> None:
     """Show a dataset in the web browser.
 
     For example: data-stack browse mnist
@@ -219,7 +317,10 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
     from data_stack.browse.browser import Browser
     from data_stack.browse.server import serve
 
-    is_file, about = common.is_place(settings, source, options), common.repository().describe(source)
+    is_file, about = (
+        common.is_place(settings, source, options),
+        common.repository().describe(source),
+    )
     loaded = common.repository().load(source, split, settings.connector(), **options)
     splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
     for each in splits.values():
@@ -227,4 +328,9 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
             each.limit_cache(16 << 20)
     title = os.path.basename(source.rstrip("/")) if is_file else about.name
     browser = Browser(title or source, splits, {} if is_file else dict(about.facts()))
-    serve(browser, port=port, opens=not no_open, announce=lambda url: answer(settings, {"url": url}, f"{url}\nCtrl-C ends it."))
+    serve(
+        browser,
+        port=port,
+        opens=not no_open,
+        announce=lambda url: answer(settings, {"url": url}, f"{url}\nCtrl-C ends it."),
+    )

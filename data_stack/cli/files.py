@@ -19,13 +19,38 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 @cli.command("convert")
 @click.argument("source", metavar="SRC", shell_complete=common.complete_places)
 @click.argument("target", metavar="DST", shell_complete=common.complete_places)
-@click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: detected]")
-@click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix, else records]")
-@click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, or names a position: image=0.")
-@click.option("--shardlen", type=click.IntRange(min=1), help="Samples per shard, for records, webdataset and parquet.")
-@click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back and compare them.")
+@click.option(
+    "--from",
+    "source_format",
+    metavar=_FORMAT,
+    help=f"The format of SRC: {_FORMATS}.  [default: detected]",
+)
+@click.option(
+    "--to",
+    "target_format",
+    metavar=_FORMAT,
+    help="The format of DST.  [default: by its suffix, else records]",
+)
+@click.option(
+    "--columns",
+    metavar="A,NEW=OLD",
+    help="Only these columns; NEW=OLD renames one, or names a position: image=0.",
+)
+@click.option(
+    "--shardlen",
+    type=click.IntRange(min=1),
+    help="Samples per shard, for records, webdataset and parquet.",
+)
+@click.option(
+    "--verify/--no-verify",
+    default=True,
+    show_default=True,
+    help="Read all samples back and compare them.",
+)
 @common.dataset_options
-def convert_dataset(settings: Settings, source: str, target: str, options: dict[str, Any], **how: Any) -> None:
+def convert_dataset(
+    settings: Settings, source: str, target: str, options: dict[str, Any], **how: Any
+) -> None:
     """Convert a dataset into another format.
 
     For example: data-stack convert train.h5 train --columns image=x,label=y
@@ -40,16 +65,21 @@ def convert_dataset(settings: Settings, source: str, target: str, options: dict[
     from data_stack.formats.conversion import convert
     from data_stack.repository.places import locate
 
-    report = convert(_source(settings, source, options, how["source_format"]), locate(target), **how)
+    report = convert(
+        _source(settings, source, options, how["source_format"]), locate(target), **how
+    )
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
-        f"{report.seconds:.3f} s\ncolumns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items())
+        f"{report.seconds:.3f} s\ncolumns: "
+        + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items())
     )
     answer(settings, asdict(report), text)
 
 
-def _source(settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None) -> Any:
+def _source(
+    settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None
+) -> Any:
     """A path or URL, or else the samples of an installed dataset.
 
     Raises:
@@ -74,7 +104,9 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     if not isinstance(loaded, dict):
         return loaded
     if len(loaded) > 1:
-        raise ConfigError(f"dataset {name!r} has the splits {', '.join(loaded)}; choose one, such as {name}:{next(iter(loaded))}")
+        raise ConfigError(
+            f"dataset {name!r} has the splits {', '.join(loaded)}; choose one, such as {name}:{next(iter(loaded))}"
+        )
     return next(iter(loaded.values()))
 
 
@@ -114,18 +146,38 @@ def facts_of(source: Any) -> dict[str, Any]:
     from data_stack.formats.parquet.types import dtype_name
 
     footers = Footers(find_files(source))
-    schema, metadata, manifest = read_schema(footers), footers.metadata, None if footers.files.given else footers.manifest
+    schema, metadata, manifest = (
+        read_schema(footers),
+        footers.metadata,
+        None if footers.files.given else footers.manifest,
+    )
     stored: dict[str, int] = {}
     for footer in map(footers.facts, range(len(footers.files.paths))):
         for name, numbers in footer.columns.items():
             stored[name] = stored.get(name, 0) + int(footer.chunks["n_bytes"][:, numbers].sum())
     listed = {each.name: each.row_groups for each in manifest.files} if manifest else {}
-    there = {path: tuple(footers.n_rows[footers.file_of == number].tolist()) for number, path in enumerate(footers.files.paths)}
-    state = "up to date" if listed == there else "outdated; run `data-stack parquet generate-metadata`"
-    writer = "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if any(map(is_foreign, metadata)) else "the columns"
+    there = {
+        path: tuple(footers.n_rows[footers.file_of == number].tolist())
+        for number, path in enumerate(footers.files.paths)
+    }
+    state = (
+        "up to date" if listed == there else "outdated; run `data-stack parquet generate-metadata`"
+    )
+    writer = (
+        "data_stack"
+        if SCHEMA_KEY in metadata
+        else "Petastorm"
+        if any(map(is_foreign, metadata))
+        else "the columns"
+    )
     rows, fields = footers.n_rows.tolist(), []
     for field in schema:
-        about = {"name": field.name, "dtype": dtype_name(field.dtype), "shape": str(field.shape), "codec": repr(field.codec)}
+        about = {
+            "name": field.name,
+            "dtype": dtype_name(field.dtype),
+            "shape": str(field.shape),
+            "codec": repr(field.codec),
+        }
         fields.append({**about, "nullable": field.nullable, "stored_bytes": stored.get(field.name)})
     return {
         "name": footers.files.folder.name,
@@ -162,14 +214,20 @@ def info(settings: Settings, source: str) -> None:
     """
     facts = facts_of(_folder(source))
     fields, schema = facts["fields"], facts["schema"]
-    others = {key: value for key, value in facts.items() if key != "fields"} | {"schema": schema["name"]}
+    others = {key: value for key, value in facts.items() if key != "fields"} | {
+        "schema": schema["name"]
+    }
     rows = [tuple(map(_text, field.values())) for field in fields]
     answer(settings, facts, _facts(others), table(tuple(fields[0]), rows) if fields else None)
 
 
 @parquet.command("generate-metadata")
 @_place
-@click.option("--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata is always updated.")
+@click.option(
+    "--petastorm",
+    is_flag=True,
+    help="Also write Petastorm's metadata; existing metadata is always updated.",
+)
 def generate(settings: Settings, source: str, petastorm: bool) -> None:
     """Rebuild the manifest of a Parquet dataset from the footers of its files.
 

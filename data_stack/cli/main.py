@@ -16,7 +16,12 @@ import click
 
 from data_stack.cli import authors, commands, datasets, files, stores  # noqa: F401  # each adds its commands
 from data_stack.cli.common import OFFLINE, Settings, cli, echo
-from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
+from data_stack.exception import (
+    ConfigError,
+    DatasetNotFoundError,
+    DataStackError,
+    MalformedIdentifierError,
+)
 from data_stack.show.markup import printable
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
@@ -36,8 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)  # without our line of code
-            code = cli.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
+            warnings.showwarning = lambda message, *_, **__: logger.warning(
+                "%s", message
+            )  # without our line of code
+            code = cli.main(
+                args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings
+            )
         sys.stdout.flush()  # raises here, not after main, if the disk is full or the pipe is closed
         return code if isinstance(code, int) else _OK
     except click.Abort:
@@ -48,9 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DataStackError, OSError) as error:
         if settings.debug:
             echo(traceback.format_exc().rstrip("\n"), err=True)
-        if not isinstance(error, DataStackError) and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO):
+        if not isinstance(error, DataStackError) and error.errno in (
+            errno.EPIPE,
+            errno.ENOSPC,
+            errno.EIO,
+        ):
             with open(os.devnull, "wb") as nothing:
-                os.dup2(nothing.fileno(), 1)  # flushing the buffer when Python exits must not fail again
+                os.dup2(
+                    nothing.fileno(), 1
+                )  # flushing the buffer when Python exits must not fail again
         if isinstance(error, BrokenPipeError):
             return _FAILED
         return _fail(str(error), _USAGE if isinstance(error, _USAGE_ERRORS) else _FAILED)
@@ -73,7 +88,9 @@ def _prepare_streams() -> None:
     """Let streams print any text in any locale, and replace closed streams, so that no file reuses their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # open until the process ends
+            setattr(
+                sys, name, open(os.devnull, mode, encoding="utf-8")
+            )  # open until the process ends
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

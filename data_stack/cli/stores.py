@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.common import Settings, answer, cli, complete_names, complete_places, echo, name_argument, table
+from data_stack.cli.common import (
+    Settings,
+    answer,
+    cli,
+    complete_names,
+    complete_places,
+    echo,
+    name_argument,
+    table,
+)
 from data_stack.show.markup import Facts, Table, size_text
 
 if TYPE_CHECKING:
@@ -42,20 +51,31 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
     done = f"read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}"
     rest = f"{found.n_without_digest} resources have no digest; they were read, but not compared"
-    blocks = (f"{found.state}: {done}; {len(found.faults)} faults", rest if found.n_without_digest else None)
+    blocks = (
+        f"{found.state}: {done}; {len(found.faults)} faults",
+        rest if found.n_without_digest else None,
+    )
     answer(settings, asdict(found), _faults(found.faults), *blocks)
     return int(found.state == "faulty")
 
 
 def _faults(faults: Sequence[Any], what: str = "FAULT") -> Table | None:
-    return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults]) if faults else None
+    return (
+        table(
+            ("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults]
+        )
+        if faults
+        else None
+    )
 
 
 @cli.command()
 @click.argument("source", metavar="SRC", shell_complete=complete_places)
 @click.argument("target", metavar="DST", shell_complete=complete_places)
 @_names
-@click.option("--deep", is_flag=True, help="Also verify the resources in DST, and replace damaged ones.")
+@click.option(
+    "--deep", is_flag=True, help="Also verify the resources in DST, and replace damaged ones."
+)
 @_jobs
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
 def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], **how: Any) -> int:
@@ -83,24 +103,41 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     except (StorageError, KeyboardInterrupt):
         echo("The copied resources are kept; the same command resumes.", err=True)
         raise
-    counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
+    counts = {
+        each: {"resources": report.count(each), "bytes": report.size(each)}
+        for each in ("copied", "present")
+    }
     done = "would be" if how["dry_run"] else "is"
     lines = [f"{name} {done} ready in {report.target}" for name in report.complete]
-    sizes = (f"{report.count(each)} {each} ({size_text(report.size(each))})" for each in ("copied", "present"))
-    lines.append(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(sizes)}, in {report.seconds:.3f} s")
+    sizes = (
+        f"{report.count(each)} {each} ({size_text(report.size(each))})"
+        for each in ("copied", "present")
+    )
+    lines.append(
+        f"{'dry run: ' if how['dry_run'] else ''}{', '.join(sizes)}, in {report.seconds:.3f} s"
+    )
     rest = f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}"
-    blocks = ("\n".join(lines), _faults(report.skipped, "left"), _faults(report.faults), rest if report.faults else None)
+    blocks = (
+        "\n".join(lines),
+        _faults(report.skipped, "left"),
+        _faults(report.faults),
+        rest if report.faults else None,
+    )
     answer(settings, asdict(report) | counts, *blocks)
     return int(bool(report.faults))
 
 
 @cli.command()
 @name_argument
-@click.option("--version", "version", metavar="V", help="The version.  [default: the only stored version]")
+@click.option(
+    "--version", "version", metavar="V", help="The version.  [default: the only stored version]"
+)
 @click.option("--all-versions", is_flag=True, help="All versions, and everything else below NAME.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation (asked only on a terminal).")
-def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
+def remove(
+    settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool
+) -> None:
     """Remove a dataset from the store.
 
     The plugin need not be installed, and is not removed. The manifest is deleted first, so an interrupted removal never leaves a
@@ -112,7 +149,9 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     from data_stack.stores.upkeep import remove_dataset
 
     connector = settings.connector()
-    run = functools.partial(remove_dataset, name, connector, version=version, all_versions=all_versions)
+    run = functools.partial(
+        remove_dataset, name, connector, version=version, all_versions=all_versions
+    )
     if not dry_run and not yes and sys.stdin.isatty():
         would = run(dry_run=True)
         folders = ", ".join(each.folder for each in would.removed)
@@ -120,7 +159,10 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
         click.confirm(question, abort=True, err=True)
     report = run(dry_run=dry_run)
     done = "would remove" if dry_run else "removed"
-    lines = [f"{done} {each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}" for each in report.removed]
+    lines = [
+        f"{done} {each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}"
+        for each in report.removed
+    ]
     facts = {"n_resources": report.n_resources, "n_bytes": report.n_bytes}
     answer(settings, asdict(report) | facts, "\n".join(lines))
 
@@ -145,7 +187,12 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     connector = settings.existing_connector()
     garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)
     n_bytes = sum(each.size or 0 for each in garbage)
-    facts = {"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": [asdict(each) for each in garbage]}
+    facts = {
+        "storage": repr(connector),
+        "dry_run": dry_run,
+        "bytes": n_bytes,
+        "garbage": [asdict(each) for each in garbage],
+    }
     rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
     shown = table(("what", "size", "why"), rows, right=(1,)) if garbage else None
     done = f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}"
@@ -166,12 +213,21 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     facts = asdict(disk_usage(settings.existing_connector(), names))
     kinds = ("raw", "preprocessed", "other", "total")
     rows = [
-        (f"{row['name']} {row['version'] or ''}".strip(), str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds))
+        (
+            f"{row['name']} {row['version'] or ''}".strip(),
+            str(row["n_resources"]),
+            *(size_text(row[kind]) for kind in kinds),
+        )
         for row in facts["datasets"]
     ]
     total = f"{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}"
     unique = f"{size_text(facts['unique'])} unique content"
-    answer(settings, facts, table(("dataset", "resources", *kinds), rows, right=range(1, 6)), f"{total}\n{unique}")
+    answer(
+        settings,
+        facts,
+        table(("dataset", "resources", *kinds), rows, right=range(1, 6)),
+        f"{total}\n{unique}",
+    )
 
 
 @cli.command()
@@ -189,16 +245,29 @@ def publish(settings: Settings, name: str, destination: str) -> None:
 
     pin = publish_dataset(name, destination, settings.connector())
     facts = {"name": name, "destination": destination, "pin": pin}
-    answer(settings, facts, f"{name} is published in {destination}; load it by its URL, pinned by #{pin}")
+    answer(
+        settings,
+        facts,
+        f"{name} is published in {destination}; load it by its URL, pinned by #{pin}",
+    )
 
 
 def _check_names(names: tuple[str, ...]) -> None:
     # A URL may contain a password, which must not appear in an error message.
     if any("://" in name for name in names):
-        raise click.UsageError("NAME must be the name of a dataset, not a URL; pass a store before it (copy) or with --storage")
+        raise click.UsageError(
+            "NAME must be the name of a dataset, not a URL; pass a store before it (copy) or with --storage"
+        )
 
 
-_file = click.option("--file", "path", metavar="FILE", default="data_stack.lock", show_default=True, help="The lock file.")
+_file = click.option(
+    "--file",
+    "path",
+    metavar="FILE",
+    default="data_stack.lock",
+    show_default=True,
+    help="The lock file.",
+)
 
 
 @cli.group("lock")
@@ -221,7 +290,11 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
         locked.add(name, storage=settings.connector())
     locked.write(path)
     names_locked = sorted(locked.datasets)
-    answer(settings, {"path": path, "datasets": names_locked}, f"{path} locks {', '.join(names_locked)}")
+    answer(
+        settings,
+        {"path": path, "datasets": names_locked},
+        f"{path} locks {', '.join(names_locked)}",
+    )
 
 
 @lock.command("check")
@@ -233,7 +306,9 @@ def check(settings: Settings, path: str) -> int:
     """
     from data_stack.reproduce.lock import LockFile
 
-    return _answer(settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True)))
+    return _answer(
+        settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True))
+    )
 
 
 @lock.command("restore")
@@ -251,6 +326,10 @@ def restore(settings: Settings, path: str) -> int:
 def _answer(settings: Settings, differences: list[Difference]) -> int:
     differs = any(not each.is_harmless for each in differences)
     rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
-    verdict = "the data differs from the lock file" if differs else "all data is as the lock file says"
-    answer(settings, [each._asdict() for each in differences], Facts(rows) if rows else None, verdict)
+    verdict = (
+        "the data differs from the lock file" if differs else "all data is as the lock file says"
+    )
+    answer(
+        settings, [each._asdict() for each in differences], Facts(rows) if rows else None, verdict
+    )
     return int(differs)

@@ -15,7 +15,9 @@ from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
 from data_stack.values.stacked_values import as_array, exact_array
 
 #: dtype.str of arrays that contain their values: no Python objects, strings of variable length, or fields.
-_DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)
+_DTYPE = re.compile(
+    r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII
+)
 _MAX_DIMENSIONS = 64
 _MAX_BIN_BYTES = 2**32 - 1
 #: The first item of a list that represents an array, as Granular writes it.
@@ -42,11 +44,20 @@ class ArrayCodec(Codec):
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
-        if dtype is None or shape is None or any(size is None for size in shape) or not _is_storable(dtype):
+        if (
+            dtype is None
+            or shape is None
+            or any(size is None for size in shape)
+            or not _is_storable(dtype)
+        ):
             return None
         sizes = tuple(int(size) for size in shape if size is not None)
         n_bytes = dtype.itemsize * math.prod(sizes)
-        return None if n_bytes > _MAX_BIN_BYTES else FixedLayout(_header(dtype, sizes, n_bytes), dtype, sizes)
+        return (
+            None
+            if n_bytes > _MAX_BIN_BYTES
+            else FixedLayout(_header(dtype, sizes, n_bytes), dtype, sizes)
+        )
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
         """The layout of this record; None if it is damaged; :meth:`decode` then raises."""
@@ -112,7 +123,9 @@ def plain_number(part: Any) -> Any:
     """
     if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
         return part.item()
-    raise TypeError(f"msgpack and JSON have no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too")
+    raise TypeError(
+        f"msgpack and JSON have no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too"
+    )
 
 
 def _unpack(record: bytes, list_hook: Any) -> Any:
@@ -131,7 +144,12 @@ def _unpack(record: bytes, list_hook: Any) -> Any:
 
 def _with_arrays(part: list[Any]) -> Any:
     """The array that a list represents, or the list."""
-    if len(part) != 4 or part[0] != _ARRAY_MARK or not isinstance(part[1], str) or not isinstance(part[3], bytes):
+    if (
+        len(part) != 4
+        or part[0] != _ARRAY_MARK
+        or not isinstance(part[1], str)
+        or not isinstance(part[3], bytes)
+    ):
         return part
     try:
         dtype = check_dtype(part[1])
@@ -148,12 +166,18 @@ def storable(value: Any) -> npt.NDArray[Any]:
         TypeError, ValueError: ``value`` cannot be such an array.
     """
     if isinstance(value, (str, bytes)) and not isinstance(value, np.generic):
-        raise TypeError(f"a column of arrays cannot store {type(value).__name__}; use the types utf8 and bytes")
+        raise TypeError(
+            f"a column of arrays cannot store {type(value).__name__}; use the types utf8 and bytes"
+        )
     array = exactly_array(value)
     if not _is_storable(array.dtype):
-        raise TypeError(f"cannot store an array of dtype {array.dtype} ({type(value).__name__}); convert it, or store its fields")
+        raise TypeError(
+            f"cannot store an array of dtype {array.dtype} ({type(value).__name__}); convert it, or store its fields"
+        )
     if array.nbytes > _MAX_BIN_BYTES:
-        raise ValueError(f"an array of {array.nbytes} bytes exceeds the maximum size of a record, {_MAX_BIN_BYTES} bytes")
+        raise ValueError(
+            f"an array of {array.nbytes} bytes exceeds the maximum size of a record, {_MAX_BIN_BYTES} bytes"
+        )
     return array
 
 
@@ -170,8 +194,12 @@ def exactly_array(value: Any) -> npt.NDArray[Any]:
         return array
     array = np.asarray(value)
     given = np.asarray(value, dtype=object)
-    if array.dtype.kind in "biufc" or (array.dtype.kind in "US" and bool((array.astype(object) != given).any())):
-        raise ValueError(f"an array cannot hold {value!r:.60} exactly: numpy would round it, or cut zeros off text")
+    if array.dtype.kind in "biufc" or (
+        array.dtype.kind in "US" and bool((array.astype(object) != given).any())
+    ):
+        raise ValueError(
+            f"an array cannot hold {value!r:.60} exactly: numpy would round it, or cut zeros off text"
+        )
     return array
 
 
@@ -183,7 +211,9 @@ def bytes_of(array: npt.NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memoryview) -> npt.NDArray[Any]:
+def array_of(
+    dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memoryview
+) -> npt.NDArray[Any]:
     """A new, writable array.
 
     Raises:
@@ -228,14 +258,20 @@ def check_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int,
             raise ValueError("the record of an array has an invalid shape")
         expected *= size
     if expected != n_bytes:
-        raise ValueError(f"{n_bytes} bytes of values do not fit dtype {dtype} and shape {tuple(shape)!s:.80}")
+        raise ValueError(
+            f"{n_bytes} bytes of values do not fit dtype {dtype} and shape {tuple(shape)!s:.80}"
+        )
     return tuple(shape)
 
 
 @functools.lru_cache(maxsize=256)
 def _is_storable(dtype: np.dtype[Any]) -> bool:
     # The last: dtypes of other packages (bfloat16) call themselves what numpy reads as something else.
-    return _DTYPE.fullmatch(dtype.str) is not None and dtype.itemsize > 0 and np.dtype(dtype.str) == dtype
+    return (
+        _DTYPE.fullmatch(dtype.str) is not None
+        and dtype.itemsize > 0
+        and np.dtype(dtype.str) == dtype
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -243,15 +279,21 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...], n_bytes: int) -> bytes
     """The part of a record before the values."""
     packer, width = msgpack.Packer(), (n_bytes >= 1 << 8) + (n_bytes >= 1 << 16)
     start: bytes = packer.pack_array_header(3) + packer.pack(dtype.str) + packer.pack(shape)
-    return start + bytes([0xC4 + width]) + n_bytes.to_bytes(1 << width, "big")  # bin 8, bin 16 or bin 32
+    return (
+        start + bytes([0xC4 + width]) + n_bytes.to_bytes(1 << width, "big")
+    )  # bin 8, bin 16 or bin 32
 
 
 def _parse(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
     """Dtype, shape and values."""
     try:
-        text, shape, values = msgpack.unpackb(record, max_array_len=_MAX_DIMENSIONS, max_map_len=0, max_ext_len=0)
+        text, shape, values = msgpack.unpackb(
+            record, max_array_len=_MAX_DIMENSIONS, max_map_len=0, max_ext_len=0
+        )
     except (msgpack.UnpackException, ValueError, TypeError) as error:
-        raise ValueError(f"the record of an array of {len(record)} bytes is damaged or cut short: {error!s:.200}") from error
+        raise ValueError(
+            f"the record of an array of {len(record)} bytes is damaged or cut short: {error!s:.200}"
+        ) from error
     if not isinstance(text, str) or not isinstance(values, bytes):
         raise ValueError("the record of an array lacks a dtype or values")
     dtype = check_dtype(text)

@@ -23,7 +23,12 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError, RequestLimitError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    MissingDependencyError,
+    RequestLimitError,
+)
 from data_stack.util.request_limit import current_request
 from data_stack.util.suggestions import did_you_mean
 
@@ -58,12 +63,18 @@ class Column:
         shape: Sequence[int | None] | None = None,
     ) -> None:
         try:
-            sizes = None if shape is None else tuple(None if size is None else operator.index(size) for size in shape)
+            sizes = (
+                None
+                if shape is None
+                else tuple(None if size is None else operator.index(size) for size in shape)
+            )
             if sizes is not None and any(size is not None and size < 0 for size in sizes):
                 raise ValueError("a size is negative")
             kind = None if dtype is None else np.dtype(dtype)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"column of type {type!r:.40}: invalid dtype {dtype!r:.80} or shape {shape!r:.80}") from error
+            raise ConfigError(
+                f"column of type {type!r:.40}: invalid dtype {dtype!r:.80} or shape {shape!r:.80}"
+            ) from error
         for name, value in (("type", type), ("dtype", kind), ("shape", sizes)):
             object.__setattr__(self, name, value)
 
@@ -133,8 +144,14 @@ class Codec(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = vars(cls)
-        if cls.derive_layout is not Codec.derive_layout and own.keys() & {"encode", "decode"} and "derive_layout" not in own:
-            raise TypeError(f"{cls.__qualname__} changes the record, so it must also define derive_layout and layout_of")
+        if (
+            cls.derive_layout is not Codec.derive_layout
+            and own.keys() & {"encode", "decode"}
+            and "derive_layout" not in own
+        ):
+            raise TypeError(
+                f"{cls.__qualname__} changes the record, so it must also define derive_layout and layout_of"
+            )
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
@@ -156,7 +173,11 @@ class Codec(ABC):
     @property
     def is_media(self) -> bool:
         """Whether the bytes are a file of an image, of sound or of a video, which may be stored and copied unchanged."""
-        return self.media_type is not None and self.media_type.partition("/")[0] in ("image", "audio", "video")
+        return self.media_type is not None and self.media_type.partition("/")[0] in (
+            "image",
+            "audio",
+            "video",
+        )
 
     @classmethod
     def recognizes(cls, start: bytes) -> bool:
@@ -185,20 +206,31 @@ class Codec(ABC):
             ConfigError: the codec has no name, or JSON cannot hold an option.
         """
         if not self.name:
-            raise ConfigError(f"{self!r:.80} has no name to store; set the name of its class, and register it")
+            raise ConfigError(
+                f"{self!r:.80} has no name to store; set the name of its class, and register it"
+            )
         options = {}
         for name, value in self._options().items():
             options[name] = value.to_json() if isinstance(value, Codec) else value
             if not isinstance(value, (Codec, str, int, float, dict)):
-                raise ConfigError(f"JSON cannot hold {name}={value!r:.60} of the codec {self.name!r}")
+                raise ConfigError(
+                    f"JSON cannot hold {name}={value!r:.60} of the codec {self.name!r}"
+                )
         return {"codec": self.name, "options": options} if options else {"codec": self.name}
 
     def _options(self) -> dict[str, Any]:
         """The options that differ from their defaults."""
         own: Any = self
         options: Sequence[Field[Any]] = fields(own) if is_dataclass(own) else ()
-        defaults = {each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in options}
-        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
+        defaults = {
+            each.name: each.default if each.default_factory is MISSING else each.default_factory()
+            for each in options
+        }
+        return {
+            name: getattr(self, name)
+            for name, default in defaults.items()
+            if getattr(self, name) != default
+        }
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -227,12 +259,17 @@ def import_optional(module: str, user: str, package: str, extra: str) -> ModuleT
     """
     try:
         return importlib.import_module(module)
-    except (ImportError, OSError) as error:  # OSError: the package is installed, the C library below it is not
+    except (
+        ImportError,
+        OSError,
+    ) as error:  # OSError: the package is installed, the C library below it is not
         raise MissingDependencyError(user, package, extra) from error
 
 
 @contextlib.contextmanager
-def value_errors(problem: str, kinds: type[Exception] | tuple[type[Exception], ...] = Exception) -> Iterator[None]:
+def value_errors(
+    problem: str, kinds: type[Exception] | tuple[type[Exception], ...] = Exception
+) -> Iterator[None]:
     """Raise errors of a library as ValueError; not those of memory, nor of the limit of a request."""
     try:
         yield
@@ -259,7 +296,9 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
     except MemoryError:
         raise  # which is not the fault of the file
     except Exception as error:  # a codec may raise anything
-        raise DatasetFileCorruptError(f"{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}{hint}") from error
+        raise DatasetFileCorruptError(
+            f"{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}{hint}"
+        ) from error
 
 
 def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None:
@@ -294,7 +333,9 @@ class FunctionCodec(Codec):
 
 
 #: Custom codecs by type: a Codec, a pair of functions (encode, decode), or None for raw bytes.
-Codecs: TypeAlias = Mapping[str, Codec | tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None] | None]
+Codecs: TypeAlias = Mapping[
+    str, Codec | tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None] | None
+]
 
 _CodecClass = TypeVar("_CodecClass", bound=type[Codec])
 
@@ -312,10 +353,14 @@ def register_codec(codec_class: _CodecClass) -> _CodecClass:
     """
     name = codec_class.name
     if not re.fullmatch(r"[a-z_][A-Za-z0-9_.-]*", name, re.ASCII):
-        raise ConfigError(f"{codec_class.__qualname__}.name must be a name such as 'dicom', got {name!r:.60}")
+        raise ConfigError(
+            f"{codec_class.__qualname__}.name must be a name such as 'dicom', got {name!r:.60}"
+        )
     known = _classes.setdefault(name, codec_class)
     if (known.__module__, known.__qualname__) != (codec_class.__module__, codec_class.__qualname__):
-        raise ConfigError(f"the name {name!r} is already registered for {known.__module__}.{known.__qualname__}")
+        raise ConfigError(
+            f"the name {name!r} is already registered for {known.__module__}.{known.__qualname__}"
+        )
     _classes[name] = codec_class
     return codec_class
 
@@ -343,7 +388,11 @@ def codec_of(type: str, codecs: Codecs | None = None) -> Codec:  # noqa: A002  #
 def with_provided_codecs(types: Iterable[str], codecs: Codecs | None) -> Codecs | None:
     """The custom codecs of a reader with those of plugins, which are asked only if one of the types is unknown."""
     inner = {kind.removesuffix("[]").rpartition("(")[2].rstrip(")") for kind in types}
-    return {**find_provided_codecs(), **(codecs or {})} if inner - registered_types().keys() - {*(codecs or ())} else codecs
+    return (
+        {**find_provided_codecs(), **(codecs or {})}
+        if inner - registered_types().keys() - {*(codecs or ())}
+        else codecs
+    )
 
 
 def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
@@ -353,7 +402,11 @@ def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
         ConfigError: the codec or one of its options is unknown.
         MissingDependencyError: as for :func:`codec_of`.
     """
-    name, options = (content.get("codec"), content.get("options", {})) if isinstance(content, Mapping) else (None, None)
+    name, options = (
+        (content.get("codec"), content.get("options", {}))
+        if isinstance(content, Mapping)
+        else (None, None)
+    )
     if not isinstance(name, str) or not isinstance(options, Mapping) or _nesting > _MAX_NESTING:
         raise ConfigError(f"a codec needs a name and options, got {content!r:.80}")
     codec_class: Any = registered_types().get(name)
@@ -364,7 +417,9 @@ def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
             options = {**options, "inner": codec_from_json(options.get("inner"), _nesting + 1)}
         made: Codec = codec_class(**options)
     except TypeError as error:
-        raise ConfigError(f"the codec {name!r:.80} cannot be made with {options!r:.80}: {error!s:.200}") from error
+        raise ConfigError(
+            f"the codec {name!r:.80} cannot be made with {options!r:.80}: {error!s:.200}"
+        ) from error
     return made
 
 
@@ -375,7 +430,11 @@ def types_by_extension(*media: str) -> dict[str, str]:
         media: ``"image"``, ``"audio"``, ``"video"``: of such files only.
     """
     types = registered_types().items()
-    wanted = [(name, each) for name, each in types if not media or (each.media_type or "").partition("/")[0] in media]
+    wanted = [
+        (name, each)
+        for name, each in types
+        if not media or (each.media_type or "").partition("/")[0] in media
+    ]
     return {extension: name for name, each in wanted for extension in each.extensions}
 
 
@@ -387,7 +446,10 @@ def media_types() -> frozenset[str]:
 def type_of_extension(extension: str) -> str | None:
     """The name of the codec of a file extension, without the dot; None if it is unknown."""
     name = types_by_extension().get(extension)
-    return name or next((name for name, each in find_provided_codecs().items() if extension in each.extensions), None)
+    return name or next(
+        (name for name, each in find_provided_codecs().items() if extension in each.extensions),
+        None,
+    )
 
 
 def type_of_bytes(start: bytes) -> str | None:
@@ -408,14 +470,21 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
     if name in known and not known[name].is_around:
         return known[name]()
     around = re.fullmatch(r"(\w+)\((.*)\)", name, re.DOTALL | re.ASCII)
-    if around is not None and around[1] in known and known[around[1]].is_around and nesting < _MAX_NESTING:
+    if (
+        around is not None
+        and around[1] in known
+        and known[around[1]].is_around
+        and nesting < _MAX_NESTING
+    ):
         made: Any = known[around[1]]
         codec: Codec = made(inner=_codec_of(around[2], codecs, nesting + 1))
         return codec
     provided = find_provided_codecs()
     if name in provided:
         return _as_codec(name, provided[name])
-    names = sorted({*codecs, *provided, *(name for name, each in known.items() if not each.is_around)})
+    names = sorted(
+        {*codecs, *provided, *(name for name, each in known.items() if not each.is_around)}
+    )
     raise ConfigError(
         f"unknown column type {name!r:.80}{did_you_mean(name, names)}; known types: {', '.join(names)}, and zstd(…) around each. "
         f"Pass codecs={{{name!r:.80}: …}} with a Codec, (encode, decode), or None for bytes; `import data_stack.repository` adds "
@@ -428,9 +497,15 @@ def _as_codec(name: str, given: Any) -> Codec:
         return given
     if given is None:
         return FunctionCodec()
-    if isinstance(given, tuple) and len(given) == 2 and all(part is None or callable(part) for part in given):
+    if (
+        isinstance(given, tuple)
+        and len(given) == 2
+        and all(part is None or callable(part) for part in given)
+    ):
         return FunctionCodec(*given)
-    raise ConfigError(f"codecs[{name!r:.80}] must be a Codec, a pair of functions (encode, decode) or None, got {given!r:.80}")
+    raise ConfigError(
+        f"codecs[{name!r:.80}] must be a Codec, a pair of functions (encode, decode) or None, got {given!r:.80}"
+    )
 
 
 _providers: list[Callable[[], Mapping[str, Codec]]] = []

@@ -18,7 +18,9 @@ _CONVERSIONS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc", "M": "M
 
 def fits_shape(shape: Sequence[int], expected: Sequence[int | None]) -> bool:
     """Whether a shape is one that a declared one allows, in which None stands for any size."""
-    return len(shape) == len(expected) and all(size is None or size == found for size, found in zip(expected, shape, strict=True))
+    return len(shape) == len(expected) and all(
+        size is None or size == found for size, found in zip(expected, shape, strict=True)
+    )
 
 
 def check_shape(shape: tuple[int, ...], expected: tuple[int | None, ...] | None) -> None:
@@ -31,7 +33,9 @@ def check_shape(shape: tuple[int, ...], expected: tuple[int | None, ...] | None)
         raise ValueError(f"its shape is {shape}, where {expected} belongs")
 
 
-def as_dtype(array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole_floats: bool = False) -> _Array:
+def as_dtype(
+    array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole_floats: bool = False
+) -> _Array:
     """Values as another dtype, none of them changed.
 
     Args:
@@ -49,7 +53,9 @@ def as_dtype(array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole
         return array.astype(dtype, copy=False)
     if found.kind == "O" and dtype.kind in "iu":  # integers that no dtype holds
         raise ValueError(f"{array.reshape(-1)[0]!r:.60} does not fit into dtype {dtype}")
-    if found.kind not in _CONVERSIONS.get(dtype.kind, "") and not (whole_floats and found.kind == "f" and dtype.kind in "iu"):
+    if found.kind not in _CONVERSIONS.get(dtype.kind, "") and not (
+        whole_floats and found.kind == "f" and dtype.kind in "iu"
+    ):
         raise TypeError(f"a value of dtype {dtype} is expected, this one is of dtype {found}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
@@ -63,11 +69,15 @@ def as_dtype(array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole
             is_same = (back.astype(found) == array) | (array != array)  # NaN and NaT
     if not is_same.all():
         wrong = array.reshape(-1)[np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]]
-        raise ValueError(f"{wrong} {'is beyond the largest of' if rounds else 'does not fit into'} dtype {dtype}")
+        raise ValueError(
+            f"{wrong} {'is beyond the largest of' if rounds else 'does not fit into'} dtype {dtype}"
+        )
     return cast
 
 
-def fit_array(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> _Array:
+def fit_array(
+    value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None
+) -> _Array:
     """A value as an array of a declared dtype and shape (None: any).
 
     Numbers and lists of them become what is declared where nothing is lost but the precision of a float; arrays where no value of
@@ -78,7 +88,9 @@ def fit_array(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, 
     """
     array = as_array(value)
     if array.dtype == object:
-        raise TypeError(f"expected an array of {dtype or 'numbers'}, got {type(value).__name__}, or lists of different lengths")
+        raise TypeError(
+            f"expected an array of {dtype or 'numbers'}, got {type(value).__name__}, or lists of different lengths"
+        )
     check_shape(array.shape, shape)
     if dtype is None or array.dtype == dtype:
         return array

@@ -33,7 +33,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range, codec_of, import_optional, type_of_bytes, value_errors
+from data_stack.codecs.codec import (
+    Codec,
+    Column,
+    check_range,
+    codec_of,
+    import_optional,
+    type_of_bytes,
+    value_errors,
+)
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
@@ -66,8 +74,13 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
     if mode is None and kind in ("jpg", "png") and not any(mark in data for mark in _MAY_BE_TURNED):
         with contextlib.suppress(ValueError):  # Pillow reads some damaged ones
             return _codec(kind).decode(data)  # type: ignore[no-any-return]  # an array
-    with value_errors("the image cannot be decoded"), pillow().open(io.BytesIO(data), formats=_formats()) as image:
-        check_request(3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels")
+    with (
+        value_errors("the image cannot be decoded"),
+        pillow().open(io.BytesIO(data), formats=_formats()) as image,
+    ):
+        check_request(
+            3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels"
+        )
         pillow("ImageOps").exif_transpose(image, in_place=True)
         return pixels_of(image if mode in (None, image.mode) else image.convert(mode))
 
@@ -151,7 +164,9 @@ class ImageCodec(Codec):
         channels, stored = shape[2] if len(shape) == 3 else 1, self._storable().get(dtype.name, ())
         if len(shape) not in (2, 3) or not stored or channels not in (None, *stored) or 0 in shape:
             raise ConfigError(f"{type(self).__name__} holds {self._what}, not {dtype}, {shape}")
-        return replace(self, channel_axis=True) if len(shape) == 3 and channels in (1, None) else self
+        return (
+            replace(self, channel_axis=True) if len(shape) == 3 and channels in (1, None) else self
+        )
 
     def _storable(self) -> Mapping[str, tuple[int, ...]]:
         """The numbers of channels that this codec stores, by dtype."""
@@ -160,17 +175,26 @@ class ImageCodec(Codec):
     @property
     def _what(self) -> str:
         """The arrays that can be stored, for messages."""
-        dtypes = " or ".join(f"{dtype} ({' or '.join(map(str, numbers))})" for dtype, numbers in self._storable().items())
+        dtypes = " or ".join(
+            f"{dtype} ({' or '.join(map(str, numbers))})"
+            for dtype, numbers in self._storable().items()
+        )
         return f"images of shape (height, width) or (height, width, channels), of dtype (channels): {dtypes}"
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         """Encode an array that :meth:`_pixels` returned."""
-        return save(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), self._format, **self._save_options)
+        return save(
+            pixels.astype(pixels.dtype.newbyteorder("="), copy=False),
+            self._format,
+            **self._save_options,
+        )
 
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
         """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype of the format."""
         if isinstance(value, pillow().Image) and value.mode not in self._modes:
-            raise TypeError(f"cannot store an image of mode {value.mode}; convert it first: image.convert('RGB')")
+            raise TypeError(
+                f"cannot store an image of mode {value.mode}; convert it first: image.convert('RGB')"
+            )
         pixels = np.asarray(value)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
@@ -180,12 +204,16 @@ class ImageCodec(Codec):
             given = f"{type(value).__name__} of dtype {pixels.dtype}, shape {pixels.shape}"
             raise TypeError(f"a column of {self.name} stores {self._what}, not {given}")
         if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
-            raise ValueError(f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}")
+            raise ValueError(
+                f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}"
+            )
         return np.ascontiguousarray(pixels)
 
     def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self.max_pixels:
-            raise ValueError(f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise it if intended")
+            raise ValueError(
+                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise it if intended"
+            )
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
     def open(self, record: bytes) -> Any:

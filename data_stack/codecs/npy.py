@@ -22,7 +22,14 @@ import numpy.typing as npt
 from data_stack.codecs.arrays import exactly_array
 from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec, value_errors
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.positional import Readable, check_expansion, check_unpacked, lend_or_open, name_of, reading
+from data_stack.io.positional import (
+    Readable,
+    check_expansion,
+    check_unpacked,
+    lend_or_open,
+    name_of,
+    reading,
+)
 
 _MAX_HEADER_BYTES = 1 << 16
 #: Number of cached headers: those of an attacker are all different, and of 64 KiB.
@@ -56,7 +63,9 @@ class _NumpyCodec(Codec):
     def adapt(self, column: Column) -> Codec:
         if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
             kind = type(self).__name__
-            raise ConfigError(f"{kind} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}")
+            raise ConfigError(
+                f"{kind} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}"
+            )
         return self
 
 
@@ -82,15 +91,28 @@ class NpyCodec(_NumpyCodec):
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         header = _header_of(record)
         if len(record) != header.offset + header.n_bytes:
-            raise ValueError(f"an .npy file must have {header.offset + header.n_bytes} bytes, but has {len(record)}")
-        return np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)  # type: ignore[no-any-return]
+            raise ValueError(
+                f"an .npy file must have {header.offset + header.n_bytes} bytes, but has {len(record)}"
+            )
+        array: npt.NDArray[Any] = np.ndarray(
+            header.shape, header.dtype, bytearray(record), header.offset, order=header.order
+        )
+        return array
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
-        if dtype is None or shape is None or any(size is None for size in shape) or dtype.hasobject or not dtype.itemsize:
+        if (
+            dtype is None
+            or shape is None
+            or any(size is None for size in shape)
+            or dtype.hasobject
+            or not dtype.itemsize
+        ):
             return None
         sizes = tuple(int(size) for size in shape if size is not None)
-        header = _header_in_c_order(dtype, sizes) if _is_plain(dtype) else _make_header(dtype, sizes)
+        header = (
+            _header_in_c_order(dtype, sizes) if _is_plain(dtype) else _make_header(dtype, sizes)
+        )
         return None if header is None else FixedLayout(header, dtype, sizes)
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
@@ -124,11 +146,16 @@ class NpzCodec(_NumpyCodec):
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         damage = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error)
-        with value_errors("an .npz file is damaged", damage), zipfile.ZipFile(io.BytesIO(record)) as archive:
+        with (
+            value_errors("an .npz file is damaged", damage),
+            zipfile.ZipFile(io.BytesIO(record)) as archive,
+        ):
             members = archive.infolist()
             if len(members) != 1 or members[0].filename not in _NPZ_MEMBERS:
                 names = ", ".join(repr(member.filename) for member in members[:5])
-                raise ValueError(f"expected an .npz file of one array 'arr.npy', it contains {names:.200}")
+                raise ValueError(
+                    f"expected an .npz file of one array 'arr.npy', it contains {names:.200}"
+                )
             size = members[0].file_size
             check_expansion("an .npz file", size, len(record))
             with archive.open(members[0]) as stream:
@@ -142,7 +169,11 @@ class NpzCodec(_NumpyCodec):
 
 
 def _header_of(record: bytes) -> NpyHeader:
-    n_bytes = 10 + int.from_bytes(record[8:10], "little") if record[6:7] == b"\1" else 12 + int.from_bytes(record[8:12], "little")
+    n_bytes = (
+        10 + int.from_bytes(record[8:10], "little")
+        if record[6:7] == b"\1"
+        else 12 + int.from_bytes(record[8:12], "little")
+    )
     return _parse_header(record[:n_bytes])
 
 
@@ -189,7 +220,9 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
             while len(data) < header.n_bytes:
                 piece = opened.read(min(1 << 20, header.n_bytes - len(data)))
                 if not piece:
-                    raise DatasetFileCorruptError(f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes")
+                    raise DatasetFileCorruptError(
+                        f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes"
+                    )
                 data += piece
                 check_unpacked(opened, len(data))
             return np.ndarray(header.shape, header.dtype, data, order=header.order)  # type: ignore[no-any-return]
@@ -203,8 +236,12 @@ def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
     """
     values = np.asarray(array)
     if values.dtype.hasobject:
-        raise ConfigError(f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it")
-    np.lib.format.write_array(file, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
+        raise ConfigError(
+            f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it"
+        )
+    np.lib.format.write_array(
+        file, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False
+    )
 
 
 def read_npy_header(file: Readable) -> NpyHeader:
@@ -216,27 +253,44 @@ def read_npy_header(file: Readable) -> NpyHeader:
     with reading(name, ".npy file"):
         head = file.read(8)
         if head[:6] != b"\x93NUMPY" or len(head) < 8 or head[6] not in (1, 2, 3):
-            raise DatasetFileCorruptError(f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}")
+            raise DatasetFileCorruptError(
+                f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}"
+            )
         size_bytes = file.read(2 if head[6] == 1 else 4)
         n_bytes = int.from_bytes(size_bytes, "little")
         if n_bytes > _MAX_HEADER_BYTES:
-            raise DatasetFileCorruptError(f"{name!r} claims a header of {n_bytes} bytes; the maximum is {_MAX_HEADER_BYTES}")
+            raise DatasetFileCorruptError(
+                f"{name!r} claims a header of {n_bytes} bytes; the maximum is {_MAX_HEADER_BYTES}"
+            )
         text = file.read(n_bytes)
         if len(text) < n_bytes or not text:
             raise DatasetFileCorruptError(f"{name!r} is cut short: it ends within its header")
         try:
             fields = ast.literal_eval(text.decode("utf-8" if head[6] == 3 else "latin-1"))
-        except (MemoryError, RecursionError) as error:  # the parser raises these for a thousand brackets
+        except (
+            MemoryError,
+            RecursionError,
+        ) as error:  # the parser raises these for a thousand brackets
             raise DatasetFileCorruptError(f"{name!r} has a header that cannot be parsed") from error
         if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
-            raise DatasetFileCorruptError(f"{name!r} has a header without the three entries descr, fortran_order and shape")
+            raise DatasetFileCorruptError(
+                f"{name!r} has a header without the three entries descr, fortran_order and shape"
+            )
         shape, fortran_order = fields["shape"], fields["fortran_order"]
-        if not isinstance(shape, tuple) or len(shape) > 32 or any(type(size) is not int or size < 0 for size in shape):
+        if (
+            not isinstance(shape, tuple)
+            or len(shape) > 32
+            or any(type(size) is not int or size < 0 for size in shape)
+        ):
             raise DatasetFileCorruptError(f"{name!r} has the invalid shape {str(shape)[:80]}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
         if dtype.hasobject:
-            raise DatasetFileCorruptError(f"{name!r} holds Python objects (dtype {dtype}), and unpickling could run any code")
+            raise DatasetFileCorruptError(
+                f"{name!r} holds Python objects (dtype {dtype}), and unpickling could run any code"
+            )
         if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
             # numpy would allocate one uninitialized byte for each value
-            raise DatasetFileCorruptError(f"{name!r} has the dtype {dtype}, which cannot be values of an array")
+            raise DatasetFileCorruptError(
+                f"{name!r} has the dtype {dtype}, which cannot be values of an array"
+            )
         return NpyHeader(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)

@@ -87,10 +87,18 @@ class PnmCodec(ImageCodec):
         max_pixels: maximum number of pixels of a record.
     """
 
-    name, extensions, media_type = "pnm", ("pnm", "pbm", "pgm", "ppm", "pfm"), "image/x-portable-anymap"
+    name, extensions, media_type = (
+        "pnm",
+        ("pnm", "pbm", "pgm", "ppm", "pfm"),
+        "image/x-portable-anymap",
+    )
 
     _module, _class, _format = "PpmImagePlugin", "PpmImageFile", "PPM"
-    _signature = tuple(kind + space for kind in (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf") for space in (b"\n", b" "))
+    _signature = tuple(
+        kind + space
+        for kind in (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf")
+        for space in (b"\n", b" ")
+    )
     _channels = {"uint8": (1, 3), "bool": (1,), "float32": (1,)}
     _modes = ("1", "L", "RGB", "F")
 
@@ -111,7 +119,9 @@ class GifCodec(ImageCodec):
     _channels = {"uint8": (1,)}
 
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
-        raise TypeError(f"a column of gif images stores files as bytes, not {type(value).__name__}; store arrays as png")
+        raise TypeError(
+            f"a column of gif images stores files as bytes, not {type(value).__name__}; store arrays as png"
+        )
 
 
 @register_codec
@@ -151,17 +161,23 @@ class WebpCodec(ImageCodec):
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         # exact: else the colours of transparent pixels are lost
-        return save(pixels, "WEBP", quality=self.quality, lossless=self.lossless, exact=self.lossless)
+        return save(
+            pixels, "WEBP", quality=self.quality, lossless=self.lossless, exact=self.lossless
+        )
 
 
 def _webp_size(record: bytes) -> tuple[int, int]:
     """Width and height of a WebP file, RFC 9649 section 2; both 1 if it is not WebP, which libwebp reports."""
     kind, bits = record[12:16], int.from_bytes(record[21:25], "little")
     if kind == b"VP8X":
-        return 1 + int.from_bytes(record[24:27], "little"), 1 + int.from_bytes(record[27:30], "little")
+        return 1 + int.from_bytes(record[24:27], "little"), 1 + int.from_bytes(
+            record[27:30], "little"
+        )
     if kind == b"VP8L":
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    return int.from_bytes(record[26:28], "little") & 0x3FFF or 1, int.from_bytes(record[28:30], "little") & 0x3FFF or 1
+    return int.from_bytes(record[26:28], "little") & 0x3FFF or 1, int.from_bytes(
+        record[28:30], "little"
+    ) & 0x3FFF or 1
 
 
 @register_codec
@@ -217,7 +233,9 @@ class JpgCodec(ImageCodec):
         # Maximum number of scans over all allowed pixels: each scan of a progressive image takes only a few bytes.
         most = 32 * self.max_pixels
         if n_pixels * (len(record) // 8) > most and n_pixels * record.count(_SCAN_START) > most:
-            raise ValueError(f"an image of {n_pixels} pixels in {record.count(_SCAN_START)} scans would take too long to decode")
+            raise ValueError(
+                f"an image of {n_pixels} pixels in {record.count(_SCAN_START)} scans would take too long to decode"
+            )
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         if simplejpeg is None:

@@ -67,14 +67,18 @@ class IntCodec(Codec):
 
     def encode(self, value: Any) -> bytes:
         number = _integer(value, "int")
-        n_bytes = max(1, (max(number, ~number).bit_length() + 7 + self.signed) // 8)  # one bit is the sign
+        n_bytes = max(
+            1, (max(number, ~number).bit_length() + 7 + self.signed) // 8
+        )  # one bit is the sign
         if n_bytes > _MAX_INT_BYTES or (number < 0 and not self.signed):
             raise OverflowError(f"a column of {self.name} cannot store {_words(number)}")
         return number.to_bytes(n_bytes, "little", signed=self.signed)
 
     def decode(self, record: bytes) -> int:
         if len(record) > _MAX_INT_BYTES:
-            raise ValueError(f"a record of int has at most {_MAX_INT_BYTES} bytes, this one has {len(record)}")
+            raise ValueError(
+                f"a record of int has at most {_MAX_INT_BYTES} bytes, this one has {len(record)}"
+            )
         return int.from_bytes(record, "little", signed=self.signed)
 
 
@@ -131,7 +135,9 @@ def _integer(value: Any, column_type: str) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        raise TypeError(f"a column of {column_type} stores integers, not {type(value).__name__} ({value!r:.60})") from error
+        raise TypeError(
+            f"a column of {column_type} stores integers, not {type(value).__name__} ({value!r:.60})"
+        ) from error
 
 
 @register_codec
@@ -146,7 +152,13 @@ class JsonCodec(Codec):
 
     def encode(self, value: Any) -> bytes:
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain_number)
+            text = json.dumps(
+                value,
+                ensure_ascii=False,
+                allow_nan=False,
+                separators=(",", ":"),
+                default=plain_number,
+            )
         except RecursionError as error:
             raise ValueError("a value is nested too deeply for JSON") from error
         _check_keys(value)
@@ -156,7 +168,12 @@ class JsonCodec(Codec):
         # Values of records up to this size take a few MiB at most.
         if len(record) > 1 << 17:
             # The approximate memory of the objects, from the numbers of dicts, lists and items.
-            n_bytes = len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
+            n_bytes = (
+                len(record)
+                + 184 * record.count(b"{")
+                + 56 * record.count(b"[")
+                + 40 * record.count(b",")
+            )
             check_request(n_bytes, "a record of JSON")
         try:
             return json.loads(str(record, "utf-8"), parse_constant=_finite, parse_float=_finite)
@@ -170,7 +187,9 @@ def _check_keys(value: Any) -> None:
         part = parts.pop()
         if isinstance(part, dict):
             if not all(isinstance(key, str) for key in part):
-                raise TypeError("JSON allows only text as keys of dicts; the types msgpack and tree allow others")
+                raise TypeError(
+                    "JSON allows only text as keys of dicts; the types msgpack and tree allow others"
+                )
             parts.extend(part.values())
         elif isinstance(part, (list, tuple)):
             parts.extend(part)

@@ -50,20 +50,28 @@ def to_plain(value: Any, special: _Special | None = None, first: _Special | None
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
         if depth > _DEEPEST:
-            raise ConfigError(f"values nested more than {_DEEPEST} levels deep cannot be written as plain data: {shorten(value)}")
+            raise ConfigError(
+                f"values nested more than {_DEEPEST} levels deep cannot be written as plain data: {shorten(value)}"
+            )
         found = first(value) if first is not None else None
         if found is not None:
             return found
         within = depth + 1
         is_masked = isinstance(value, np.ma.MaskedArray)  # whose mask would be lost
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufcmMSUO" and not is_masked:
+        if (
+            isinstance(value, (np.ndarray, np.generic))
+            and value.dtype.kind in "biufcmMSUO"
+            and not is_masked
+        ):
             return _plain_array(value, lambda item: plain(item, within))
         if isinstance(value, list):
             return [plain(item, within) for item in value]
         if type(value) is tuple:
             return {"tuple": [plain(item, within) for item in value]}
         if isinstance(value, Mapping):
-            return {"dict": [[plain(key, within), plain(item, within)] for key, item in value.items()]}
+            return {
+                "dict": [[plain(key, within), plain(item, within)] for key, item in value.items()]
+            }
         if isinstance(value, (set, frozenset)):
             return {"set": sorted((plain(item, within) for item in value), key=canonical_json)}
         if isinstance(value, range):
@@ -80,7 +88,9 @@ def to_plain(value: Any, special: _Special | None = None, first: _Special | None
         if isinstance(value, tuple):  # one with names
             return plain(tuple(value), depth)
         kind = type(value)
-        raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written as plain data: {shorten(value)}")
+        raise ConfigError(
+            f"a {kind.__module__}.{kind.__qualname__} cannot be written as plain data: {shorten(value)}"
+        )
 
     return plain(value, 0)
 
@@ -106,11 +116,15 @@ def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = N
                 raise ConfigError(f"{data} is not plain data; write {{'float': '{data}'}}")
             return data
         if depth > _DEEPEST:
-            raise ConfigError(f"plain data nested more than {_DEEPEST} levels deep: {shorten(data)}")
+            raise ConfigError(
+                f"plain data nested more than {_DEEPEST} levels deep: {shorten(data)}"
+            )
         if type(data) is list:
             return [value(item, depth + 1) for item in data]
         if type(data) is not dict or len(data) != 1:
-            raise ConfigError(f"not plain data: {shorten(data)}; an object must have one key, which names a type")
+            raise ConfigError(
+                f"not plain data: {shorten(data)}; an object must have one key, which names a type"
+            )
         ((kind, content),) = data.items()
         if special is not None and kind in special:
             return special[kind](content)
@@ -122,14 +136,18 @@ def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = N
         except ConfigError:
             raise
         except (TypeError, ValueError, LookupError, OverflowError, MemoryError) as error:
-            raise ConfigError(f"not plain data of type {kind!r}: {shorten(content)} ({error})") from error
+            raise ConfigError(
+                f"not plain data of type {kind!r}: {shorten(content)} ({error})"
+            ) from error
 
     return value(data, 0)
 
 
 def canonical_json(plain: Any) -> str:
     """The canonical JSON text of plain data, for digests."""
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 def json_digest(plain: Any) -> str:
@@ -155,12 +173,21 @@ def shorten(value: Any) -> str:
 def _plain_array(value: Any, plain: Callable[[Any], Any]) -> Any:
     array = np.asarray(value)
     if array.dtype == object:
-        return {"objects": {"shape": list(array.shape), "values": [plain(item) for item in array.ravel().tolist()]}}
+        return {
+            "objects": {
+                "shape": list(array.shape),
+                "values": [plain(item) for item in array.ravel().tolist()],
+            }
+        }
     try:
         record = _ARRAYS.encode(np.asarray(array, dtype=array.dtype.newbyteorder("<")))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{shorten(value)} cannot be written as plain data: {error}") from error
-    return {"scalar" if isinstance(value, np.generic) else "array": base64.b64encode(record).decode("ascii")}
+    return {
+        "scalar" if isinstance(value, np.generic) else "array": base64.b64encode(record).decode(
+            "ascii"
+        )
+    }
 
 
 def _scalar(text: Any) -> Any:
@@ -173,7 +200,9 @@ def _scalar(text: Any) -> Any:
 def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
     shape, values = _items(content["shape"]), value(_items(content["values"]))
     # The limit of numpy before 2.0.
-    is_shape = len(shape) <= 32 and all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape)
+    is_shape = len(shape) <= 32 and all(
+        type(extent) is int and 0 <= extent < 1 << 62 for extent in shape
+    )
     if content.keys() != {"shape", "values"} or not is_shape or len(values) != math.prod(shape):
         raise ValueError(f"{len(values)} values do not fit the shape {shorten(shape)}")
     return objects(values).reshape(shape)
@@ -229,7 +258,10 @@ class PythonCodec(Codec):
         try:
             self._check(value)
             return canonical_json(to_plain(value, self._describe)).encode("ascii")
-        except (ValueError, RecursionError) as error:  # ConfigError is one; so is an int of more digits than Python writes
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # ConfigError is one; so is an int of more digits than Python writes
             raise ConfigError(str(error)) from error
 
     def decode(self, record: bytes) -> Any:
@@ -237,7 +269,11 @@ class PythonCodec(Codec):
 
     def _describe(self, value: Any) -> dict[str, Any] | None:
         """A value of a type that plain data lack as an object with one key; None for other values."""
-        return {"complex": [to_plain(value.real), to_plain(value.imag)]} if type(value) is complex else None
+        return (
+            {"complex": [to_plain(value.real), to_plain(value.imag)]}
+            if type(value) is complex
+            else None
+        )
 
     def _makers(self) -> Mapping[str, Callable[[Any], Any]]:
         """The functions that make values of such objects, by key."""
@@ -265,4 +301,6 @@ class PythonCodec(Codec):
                 self._check(value.ravel().tolist())
         elif not self._is_exact(value):
             advice = "map it to numbers, text, bytes, arrays, or lists, tuples and dicts of such"
-            raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written: {value!r:.80}; {advice}")
+            raise ConfigError(
+                f"a {kind.__module__}.{kind.__qualname__} cannot be written: {value!r:.80}; {advice}"
+            )

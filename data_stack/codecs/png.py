@@ -95,7 +95,9 @@ class PngCodec(ImageCodec):
         cv2 = _opencv()  # Pillow cannot write these
         if cv2 is None:
             raise _needs_opencv()
-        _, data = cv2.imencode(".png", _exchange(pixels), [cv2.IMWRITE_PNG_COMPRESSION, self.compress_level])
+        _, data = cv2.imencode(
+            ".png", _exchange(pixels), [cv2.IMWRITE_PNG_COMPRESSION, self.compress_level]
+        )
         return bytes(data)
 
     def _storable(self) -> Mapping[str, tuple[int, ...]]:
@@ -103,7 +105,9 @@ class PngCodec(ImageCodec):
 
 
 def _needs_opencv() -> MissingDependencyError:
-    return MissingDependencyError("a coloured PNG image of 16 bits", "opencv-python-headless", "images")
+    return MissingDependencyError(
+        "a coloured PNG image of 16 bits", "opencv-python-headless", "images"
+    )
 
 
 @functools.cache
@@ -116,7 +120,9 @@ def _opencv() -> Any:
     return cv2
 
 
-def _decode_plain(record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+def _decode_plain(
+    record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> npt.NDArray[Any] | None:
     """Decode a file whose shape and dtype are those of its head; None if Pillow must decode it.
 
     Raises:
@@ -128,7 +134,11 @@ def _decode_plain(record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     is_rgb = shape[2:] == (3,)
     as_rgb = getattr(cv2, "IMREAD_COLOR_RGB", None)  # from OpenCV 4.11 on
     colour = cv2.IMREAD_COLOR if as_rgb is None else as_rgb
-    flags = colour | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION if is_rgb else cv2.IMREAD_UNCHANGED
+    flags = (
+        colour | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION
+        if is_rgb
+        else cv2.IMREAD_UNCHANGED
+    )
     try:
         pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), flags)
     except cv2.error:  # its limits of size
@@ -166,13 +176,17 @@ def _check_chunks(record: bytes) -> bool:
             size, name = _CHUNK.unpack_from(record, offset)
             end = offset + 8 + size
             if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
-                raise ValueError(f"damaged PNG: wrong checksum of the chunk {name!r} at byte {offset}")
+                raise ValueError(
+                    f"damaged PNG: wrong checksum of the chunk {name!r} at byte {offset}"
+                )
             offset = end + 4
             if offset + 12 == n_bytes and record.endswith(b"\x00\x00\x00\x00IEND\xaeB`\x82"):
                 return is_plain and name in _HARMLESS
             is_plain = is_plain and name in _HARMLESS
     except struct.error as error:
-        raise ValueError(f"truncated PNG: its {n_bytes} bytes end within the chunk at byte {min(offset, n_bytes)}") from error
+        raise ValueError(
+            f"truncated PNG: its {n_bytes} bytes end within the chunk at byte {min(offset, n_bytes)}"
+        ) from error
     return False  # bytes after the end
 
 
@@ -184,10 +198,35 @@ def _parse_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     """
     if len(head) < _HEAD_BYTES:
         return None
-    signature, size, name, width, height, depth, colours, compression, filters, interlace, checksum = _HEAD.unpack(head)
-    if (signature, size, name, compression, filters, interlace) != (SIGNATURE, 13, b"IHDR", 0, 0, 0):
+    (
+        signature,
+        size,
+        name,
+        width,
+        height,
+        depth,
+        colours,
+        compression,
+        filters,
+        interlace,
+        checksum,
+    ) = _HEAD.unpack(head)
+    if (signature, size, name, compression, filters, interlace) != (
+        SIGNATURE,
+        13,
+        b"IHDR",
+        0,
+        0,
+        0,
+    ):
         return None
-    if depth not in (8, 16) or colours not in _CHANNELS or not width or not height or zlib.crc32(head[12:29]) != checksum:
+    if (
+        depth not in (8, 16)
+        or colours not in _CHANNELS
+        or not width
+        or not height
+        or zlib.crc32(head[12:29]) != checksum
+    ):
         return None
     channels = _CHANNELS[colours]
     shape = (height, width) if channels == 1 else (height, width, channels)

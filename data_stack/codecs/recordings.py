@@ -12,16 +12,31 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec, value_errors
+from data_stack.codecs.codec import (
+    Codec,
+    check_range,
+    import_optional,
+    register_codec,
+    value_errors,
+)
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
 _MAX_RATE = 2**31 - 1
 #: The dtype of samples by the subtype of libsndfile; 24 bits become the upper bits of int32.
-_DTYPES = {"PCM_U8": "int16", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32", "FLOAT": "float32", "DOUBLE": "float64"}
+_DTYPES = {
+    "PCM_U8": "int16",
+    "PCM_16": "int16",
+    "PCM_24": "int32",
+    "PCM_32": "int32",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+}
 
 
-_soundfile = functools.partial(import_optional, "soundfile", "a column of sound", "soundfile", "audio")
+_soundfile = functools.partial(
+    import_optional, "soundfile", "a column of sound", "soundfile", "audio"
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -61,7 +76,9 @@ class SoundCodec(Codec):
     def decode(self, record: bytes) -> Any:
         errors = value_errors(f"a {self.name} file is damaged", _soundfile().SoundFileError)
         with errors, _soundfile().SoundFile(io.BytesIO(record)) as file:
-            if file.format.removesuffix("EX") != self.name.upper():  # WAVEX: WAV with a longer header
+            if (
+                file.format.removesuffix("EX") != self.name.upper()
+            ):  # WAVEX: WAV with a longer header
                 raise ValueError(f"expected a {self.name} file, got {file.format}")
             samples, rate = self._read(file), int(file.samplerate)
         if self.rate is None:
@@ -75,40 +92,68 @@ class SoundCodec(Codec):
         native, file = np.ascontiguousarray(samples, samples.dtype.newbyteorder("=")), io.BytesIO()
         problem = f"libsndfile cannot write samples of shape {samples.shape} with rate {rate}"
         with value_errors(problem, _soundfile().SoundFileError):
-            _soundfile().write(file, native, rate, format=self.name.upper(), subtype=self._subtypes[native.dtype.name])
+            _soundfile().write(
+                file,
+                native,
+                rate,
+                format=self.name.upper(),
+                subtype=self._subtypes[native.dtype.name],
+            )
         return file.getvalue()
 
     def _read(self, file: Any) -> npt.NDArray[Any]:
         """Read all samples, shape ``(n,)`` or ``(n, channels)``."""
         # FLAC's header has 36 bits for the number of samples; libsndfile reports more if it is missing.
         if file.subtype not in _DTYPES or not 0 <= file.frames < 2**36:
-            raise ValueError(f"cannot read a {self.name} file of {file.subtype} with {file.frames} samples; convert it")
+            raise ValueError(
+                f"cannot read a {self.name} file of {file.subtype} with {file.frames} samples; convert it"
+            )
         dtype = np.dtype(_DTYPES[file.subtype])
         n_bytes = file.frames * file.channels * dtype.itemsize
         if n_bytes > self.max_bytes:
-            raise ValueError(f"sound of more than max_bytes={self.max_bytes}; raise max_bytes if intended")
+            raise ValueError(
+                f"sound of more than max_bytes={self.max_bytes}; raise max_bytes if intended"
+            )
         check_request(n_bytes, f"sound of {n_bytes:,} bytes")
         samples: npt.NDArray[Any] = file.read(dtype=dtype.name)
         if len(samples) < file.frames:
-            raise ValueError(f"a {self.name} file is cut short: it has {len(samples)} of {file.frames} samples")
+            raise ValueError(
+                f"a {self.name} file is cut short: it has {len(samples)} of {file.frames} samples"
+            )
         return samples
 
     def _samples(self, value: Any) -> tuple[npt.NDArray[Any], int]:
         rate: Any = self.rate
         if rate is None:
             if not isinstance(value, (tuple, list)) or len(value) != 2:
-                raise TypeError(f"a column of {self.name} stores (samples, rate), or arrays with {type(self).__name__}(rate=…)")
+                raise TypeError(
+                    f"a column of {self.name} stores (samples, rate), or arrays with {type(self).__name__}(rate=…)"
+                )
             value, rate = value
-            if isinstance(rate, (bool, np.bool_)) or not isinstance(rate, (int, np.integer)) or not 0 < rate <= _MAX_RATE:
+            if (
+                isinstance(rate, (bool, np.bool_))
+                or not isinstance(rate, (int, np.integer))
+                or not 0 < rate <= _MAX_RATE
+            ):
                 raise TypeError(f"rate must be an integer of samples per second, got {rate!r:.60}")
         elif isinstance(value, tuple):
-            raise TypeError(f"a column of {self.name} whose codec has rate={rate} stores samples without a rate")
+            raise TypeError(
+                f"a column of {self.name} whose codec has rate={rate} stores samples without a rate"
+            )
         samples = np.asarray(value)
-        if samples.dtype.newbyteorder("=").name not in self._subtypes or samples.ndim not in (1, 2) or samples.shape[1:] == (0,):
+        if (
+            samples.dtype.newbyteorder("=").name not in self._subtypes
+            or samples.ndim not in (1, 2)
+            or samples.shape[1:] == (0,)
+        ):
             what = f"samples of {', '.join(self._subtypes)} and shape (n,) or (n, channels)"
-            raise TypeError(f"a column of {self.name} stores {what}, not {samples.dtype} of shape {samples.shape}")
+            raise TypeError(
+                f"a column of {self.name} stores {what}, not {samples.dtype} of shape {samples.shape}"
+            )
         if samples.nbytes > self.max_bytes:
-            raise ValueError(f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
+            raise ValueError(
+                f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read"
+            )
         return samples if samples.ndim == 2 else samples[:, None], int(rate)
 
 
@@ -128,7 +173,9 @@ class FlacCodec(SoundCodec):
         if not len(samples):
             raise ValueError("a FLAC file needs at least one sample")
         if samples.dtype.itemsize == 4 and (samples & 0xFF).any():
-            raise ValueError("FLAC stores 24 bits per sample, so the lower 8 bits of int32 must be zero; use wav for 32 bits")
+            raise ValueError(
+                "FLAC stores 24 bits per sample, so the lower 8 bits of int32 must be zero; use wav for 32 bits"
+            )
         return super()._encode(samples, rate)
 
 
@@ -143,7 +190,9 @@ class WavCodec(SoundCodec):
     def decode(self, record: bytes) -> Any:
         # libsndfile accepts truncated files.
         if record[:4] != b"RIFF" or 8 + int.from_bytes(record[4:8], "little") > len(record):
-            raise ValueError(f"not a WAV file, or cut short: {len(record)} bytes that begin with {record[:12]!r}")
+            raise ValueError(
+                f"not a WAV file, or cut short: {len(record)} bytes that begin with {record[:12]!r}"
+            )
         return super().decode(record)
 
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
@@ -192,10 +241,17 @@ class VideoCodec(Codec):
                 return record
         video = np.asarray(value)
         if video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3 or not video.size:
-            raise TypeError(f"a video is uint8 of shape (n_frames, height, width, 3), not {video.dtype} of shape {video.shape}")
+            raise TypeError(
+                f"a video is uint8 of shape (n_frames, height, width, 3), not {video.dtype} of shape {video.shape}"
+            )
         if video.nbytes > self.max_bytes:
-            raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
-        with value_errors(f"{self.codec} cannot encode shape {video.shape} as {self.pixel_format}", _av().FFmpegError):
+            raise ValueError(
+                f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read"
+            )
+        with value_errors(
+            f"{self.codec} cannot encode shape {video.shape} as {self.pixel_format}",
+            _av().FFmpegError,
+        ):
             return self._encode(video)
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
@@ -208,26 +264,37 @@ class VideoCodec(Codec):
                 stream.codec_context.thread_count = 1
                 # Raise an error for damage instead of concealing it.
                 damage = "crccheck+bitstream+buffer+explode"
-                stream.codec_context.options = {"err_detect": damage, "max_pixels": str(self.max_bytes // 3)}
+                stream.codec_context.options = {
+                    "err_detect": damage,
+                    "max_pixels": str(self.max_bytes // 3),
+                }
                 n_stated = stream.frames  # 0 if unknown, as in webm
                 for frame in container.decode(stream):
                     n_bytes += 3 * frame.width * frame.height
                     if n_bytes > self.max_bytes:
-                        raise ValueError(f"a video of more than max_bytes={self.max_bytes}; raise max_bytes if intended")
+                        raise ValueError(
+                            f"a video of more than max_bytes={self.max_bytes}; raise max_bytes if intended"
+                        )
                     check_request(n_bytes, "a video")
                     if frame.is_corrupt:
                         raise ValueError(f"frame {len(frames)} of a video is damaged")
                     frames.append(frame.to_ndarray(format="rgb24"))
             except _av().FFmpegError as error:
-                raise ValueError(f"a {self.name} video is damaged after {len(frames)} frames: {error!s:.300}") from None
+                raise ValueError(
+                    f"a {self.name} video is damaged after {len(frames)} frames: {error!s:.300}"
+                ) from None
         if not frames or len(frames) < n_stated:
-            raise ValueError(f"a {self.name} video is cut short: {len(frames)} frames, its header says {n_stated or 'nothing'}")
+            raise ValueError(
+                f"a {self.name} video is cut short: {len(frames)} frames, its header says {n_stated or 'nothing'}"
+            )
         return np.stack(frames)
 
     def _encode(self, video: npt.NDArray[Any]) -> bytes:
         file = io.BytesIO()
         rate = Fraction(self.fps).limit_denominator(1_001_000)
-        with _av().open(file, mode="w", format=self.name, options={"fflags": "+bitexact"}) as output:
+        with _av().open(
+            file, mode="w", format=self.name, options={"fflags": "+bitexact"}
+        ) as output:
             stream: Any = output.add_stream(self.codec, rate=rate, options=dict(self.options))
             stream.height, stream.width = video.shape[1:3]
             stream.pix_fmt = self.pixel_format
@@ -243,7 +310,10 @@ class VideoCodec(Codec):
         try:
             # Only this format: some others are lists of files to open.
             container = _av().open(io.BytesIO(record), format=self.name)
-        except (_av().FFmpegError, ValueError) as error:  # also what ffmpeg refuses to allocate for a forged header
+        except (
+            _av().FFmpegError,
+            ValueError,
+        ) as error:  # also what ffmpeg refuses to allocate for a forged header
             raise ValueError(f"not a {self.name} video: {error!s:.300}") from None
         if not container.streams.video or container.streams.video[0].codec_context is None:
             container.close()

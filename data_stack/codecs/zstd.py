@@ -54,7 +54,9 @@ class ZstdCodec(Codec):
     def encode(self, value: Any) -> bytes:
         data = self.inner.encode(value)
         if len(data) > self.max_bytes:
-            raise ValueError(f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
+            raise ValueError(
+                f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, so it could not be read"
+            )
         compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
         if self.level not in compressors:
             compressors[self.level] = _zstd().ZstdCompressor(level=self.level, write_checksum=True)
@@ -79,9 +81,13 @@ def _decompress(record: bytes, max_bytes: int) -> bytes:
     try:
         stated = zstandard.frame_content_size(record)  # -1 where a frame does not say
         if stated > max_bytes:
-            raise ValueError(f"a zstd record unpacks to more than max_bytes={max_bytes}; raise max_bytes if intended")
+            raise ValueError(
+                f"a zstd record unpacks to more than max_bytes={max_bytes}; raise max_bytes if intended"
+            )
         check_request(max(0, stated), _WHAT)
         most = min(max_bytes, limit_bytes())
         return bytes(decompressor.decompress(record, max_output_size=most, allow_extra_data=False))
     except zstandard.ZstdError as error:
-        raise ValueError(f"a zstd record is damaged, or larger than its header says: {error}") from error
+        raise ValueError(
+            f"a zstd record is damaged, or larger than its header says: {error}"
+        ) from error

@@ -104,8 +104,12 @@ class DatasetMeta(DatasetMetaIF):
     column_names: tuple[str, ...] | None = None
     column_kinds: tuple[tuple[int | str, str], ...] | None = None
 
-    sample_pos = property(attrgetter("iterator_meta.sample_pos"), doc="Position or key of the sample proper.")
-    target_pos = property(attrgetter("iterator_meta.target_pos"), doc="Position or key of the target.")
+    sample_pos = property(
+        attrgetter("iterator_meta.sample_pos"), doc="Position or key of the sample proper."
+    )
+    target_pos = property(
+        attrgetter("iterator_meta.target_pos"), doc="Position or key of the target."
+    )
     tag_pos = property(attrgetter("iterator_meta.tag_pos"), doc="Position or key of the tag.")
 
 
@@ -113,7 +117,9 @@ class MetaFactory:
     """Makes metas, also from others."""
 
     @staticmethod
-    def get_iterator_meta(sample_pos: int | str = 0, target_pos: int | str = 1, tag_pos: int | str = 2) -> IteratorMeta:
+    def get_iterator_meta(
+        sample_pos: int | str = 0, target_pos: int | str = 1, tag_pos: int | str = 2
+    ) -> IteratorMeta:
         """The layout of a dataset's samples."""
         return IteratorMeta(sample_pos=sample_pos, target_pos=target_pos, tag_pos=tag_pos)
 
@@ -131,8 +137,14 @@ class MetaFactory:
     def copy_dataset_meta(dataset_meta: DatasetMetaIF) -> DatasetMeta:
         """An equal DatasetMeta, also of a meta of another class."""
         # a client's meta need not be one of ours
-        known: dict[str, Any] = {each.name: getattr(dataset_meta, each.name, each.default) for each in fields(DatasetMeta)[1:]}
-        return DatasetMeta(IteratorMeta(dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos), **known)
+        known: dict[str, Any] = {
+            each.name: getattr(dataset_meta, each.name, each.default)
+            for each in fields(DatasetMeta)[1:]
+        }
+        return DatasetMeta(
+            IteratorMeta(dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos),
+            **known,
+        )
 
     @staticmethod
     def get_dataset_meta_from_existing(
@@ -143,7 +155,9 @@ class MetaFactory:
     ) -> DatasetMeta:
         """``dataset_meta`` with changes; None clears a value, missing arguments keep it."""
         given = {"identifier": identifier, "dataset_name": dataset_name, "dataset_tag": dataset_tag}
-        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not NOT_GIVEN}
+        changes: dict[str, Any] = {
+            name: value for name, value in given.items() if value is not NOT_GIVEN
+        }
         return replace(MetaFactory.copy_dataset_meta(dataset_meta), **changes)
 
 
@@ -190,7 +204,9 @@ def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) ->
         raise ConfigError(f"samples have no column {key!r}: {LOST_NAMES}")
     if names and key not in names:
         known = ", ".join(map(repr, names))
-        raise ConfigError(f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {known}")
+        raise ConfigError(
+            f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {known}"
+        )
     return names.index(key) if names else key
 
 
@@ -202,5 +218,7 @@ def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[Colum
     """
     keyed = {column_key(iterator, key): value for key, value in values.items()}
     if len(keyed) < len(values):
-        raise ConfigError(f"a column is named twice, by its name and by its position, among {', '.join(map(repr, values))}")
+        raise ConfigError(
+            f"a column is named twice, by its name and by its position, among {', '.join(map(repr, values))}"
+        )
     return keyed

@@ -56,7 +56,9 @@ class Formula(ComputedPositions):
         function: of a module, so that it can be pickled; it is called with ``arguments`` and the indices.
     """
 
-    def __init__(self, length: int, function: Callable[..., IndexArrayOfInts], *arguments: Any) -> None:
+    def __init__(
+        self, length: int, function: Callable[..., IndexArrayOfInts], *arguments: Any
+    ) -> None:
         self._length, self._function, self._arguments = length, function, arguments
 
     def __len__(self) -> int:
@@ -90,7 +92,9 @@ class _Composed(ComputedPositions):
 def take(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
     """The positions at ``indices``, each in ``[0, len(positions))``."""
     if isinstance(positions, np.ndarray):
-        picked: IndexArrayOfInts = positions[indices]  # take() would copy a slice of positions first
+        picked: IndexArrayOfInts = positions[
+            indices
+        ]  # take() would copy a slice of positions first
         return picked
     if isinstance(positions, range):
         if positions.start == 0 and positions.step == 1:
@@ -111,7 +115,9 @@ def compose(outer: Positions, inner: Positions | None) -> Positions:
             return range(first, first + step * len(outer), step)
         if not isinstance(inner, ComputedPositions):
             stop = outer[-1] + (1 if outer.step > 0 else -1)
-            return inner[outer[0] : stop if stop >= 0 else None : outer.step]  # shares the memory of inner
+            return inner[
+                outer[0] : stop if stop >= 0 else None : outer.step
+            ]  # shares the memory of inner
         return _Composed(outer, inner)
     if isinstance(outer, ComputedPositions):
         return _Composed(outer, inner)
@@ -168,7 +174,12 @@ def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArr
     """
     if isinstance(indices, range):
         indices = np.arange(indices.start, indices.stop, indices.step)
-    if type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1 and indices.size:
+    if (
+        type(indices) is np.ndarray
+        and indices.dtype == np.intp
+        and indices.ndim == 1
+        and indices.size
+    ):
         # one look at what is nearly always given; negative ones are large here, and argmax() takes half the time of max()
         unsigned = indices.view(np.uintp)
         if unsigned.item(unsigned.argmax()) < length:
@@ -178,21 +189,39 @@ def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArr
     try:
         array = np.asarray(indices)
     except ValueError as error:  # a list of lists of different lengths
-        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}") from error
-    if array.dtype == object and array.ndim == 1 and len(array) and all(isinstance(each, (bool, np.bool_)) for each in array):
+        raise TypeError(
+            f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}"
+        ) from error
+    if (
+        array.dtype == object
+        and array.ndim == 1
+        and len(array)
+        and all(isinstance(each, (bool, np.bool_)) for each in array)
+    ):
         array = array.astype(bool)  # a mask of pandas
-    if array.dtype == object and array.ndim == 1 and all(isinstance(each, (int, np.integer)) for each in array):
+    if (
+        array.dtype == object
+        and array.ndim == 1
+        and all(isinstance(each, (int, np.integer)) for each in array)
+    ):
         raise out_of_bounds(max(array, key=abs), length)  # beyond what numpy's integers hold
     if array.ndim == 1 and array.dtype == bool:
         if array.size != length:
-            raise DatasetOutOfBoundsError(f"a mask of {array.size} values cannot select from an iterator of {length} samples")
+            raise DatasetOutOfBoundsError(
+                f"a mask of {array.size} values cannot select from an iterator of {length} samples"
+            )
         return np.flatnonzero(array)
     if array.ndim == 1 and array.size == 0:  # numpy makes floats of an empty list
         return np.empty(0, dtype=np.intp)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         given = f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"
-        raise TypeError(f"indices must be a one-dimensional list or array of integers or bools, got {given}")
-    lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
+        raise TypeError(
+            f"indices must be a one-dimensional list or array of integers or bools, got {given}"
+        )
+    lowest, highest = (
+        int(array.min()),
+        int(array.max()),
+    )  # before the cast, which would wrap large unsigned integers
     if lowest < -length or highest >= length:
         offender = lowest if lowest < -length else highest
         raise out_of_bounds(offender, length, place=int((array == offender).argmax()))
@@ -217,7 +246,9 @@ def check_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range |
     return narrow(check_indices(indices, length), length)
 
 
-def check_integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
+def check_integer(
+    name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None
+) -> int:
     """``value`` as a plain int, for arguments such as counts and seeds.
 
     Raises:
@@ -240,10 +271,14 @@ def out_of_bounds(position: int, length: int, place: int | None = None) -> Datas
     # Python refuses to write out numbers of more than 4,300 digits
     shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
     where = "" if place is None else f", number {place} of the indices"
-    return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")
+    return DatasetOutOfBoundsError(
+        f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}"
+    )
 
 
-def blocks_at(positions: Positions, below: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
+def blocks_at(
+    positions: Positions, below: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64] | None:
     """How many of ``positions`` lie in each block of those of lengths ``below``; None if they are not in ascending order."""
     if below is None or isinstance(positions, ComputedPositions):
         return None

@@ -28,7 +28,11 @@ _1, _27, _30, _31, _32 = (np.uint64(count) for count in (1, 27, 30, 31, 32))
 # SplitMix64: Steele, Lea and Flood, Fast splittable pseudorandom number generators (OOPSLA 2014), with the finalizer that Vigna
 # publishes at https://prng.di.unimi.it/splitmix64.c
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(0x9E3779B97F4A7C15), np.uint64(_MIX_1), np.uint64(_MIX_2)
+_GAMMA_64, _MIX_1_64, _MIX_2_64 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(_MIX_1),
+    np.uint64(_MIX_2),
+)
 
 
 # -------------------------------------------------------------------------------------------------------------- seeds
@@ -67,7 +71,9 @@ class _Key(ISpawnableSeedSequence):
         return self._parent.spawn(n_children)
 
 
-def check_draw(layer: str, seed: Any, epoch: Any, n_samples: Any = None) -> tuple[int, int, int | None, int]:
+def check_draw(
+    layer: str, seed: Any, epoch: Any, n_samples: Any = None
+) -> tuple[int, int, int | None, int]:
     """Seed, epoch and number of samples of a random layer as plain ints, and the key that decides what it draws.
 
     Raises:
@@ -76,7 +82,9 @@ def check_draw(layer: str, seed: Any, epoch: Any, n_samples: Any = None) -> tupl
     checked_seed = check_integer(f"the seed of a {layer} iterator", seed)
     checked_epoch = check_integer(f"the epoch of a {layer} iterator", epoch, at_least=0)
     if n_samples is not None:
-        n_samples = check_integer(f"the n_samples of a {layer} iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        n_samples = check_integer(
+            f"the n_samples of a {layer} iterator", n_samples, at_least=0, at_most=sys.maxsize
+        )
     return checked_seed, checked_epoch, n_samples, derive_seed(layer, checked_seed, checked_epoch)
 
 
@@ -147,7 +155,9 @@ _CHUNK = 1 << 13
 _MAX_TABULATED = 1 << 13
 
 
-def permute_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
+def permute_array(
+    sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any]
+) -> Uint64Array:
     """Where ``indices`` go in the order of ``range(size)`` that a key decides, shape ``(n,)``.
 
     Up to 16 positions are sorted by their hashes, so that every order is equally likely. More go through a :class:`Network`.
@@ -160,7 +170,10 @@ def permute_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: np
     """
     result = indices.astype(np.uint64)
     # below, what is the same for all indices has shape (1,)
-    all_sizes, all_keys = np.atleast_1d(np.asarray(sizes, dtype=np.uint64)), np.atleast_1d(np.asarray(keys, dtype=np.uint64))
+    all_sizes, all_keys = (
+        np.atleast_1d(np.asarray(sizes, dtype=np.uint64)),
+        np.atleast_1d(np.asarray(keys, dtype=np.uint64)),
+    )
     if len(all_sizes) == len(all_keys) == 1 and all_sizes[0] > _MAX_SORTED:
         Network(int(all_sizes[0]), int(all_keys[0])).permute(result)
         return result
@@ -172,7 +185,9 @@ def permute_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: np
 
 def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array) -> None:
     """Replace ``places`` by where they go; sizes of all kinds may be among them."""
-    own_keys = hash_array(keys, sizes)  # so that the orders of different sizes have nothing in common
+    own_keys = hash_array(
+        keys, sizes
+    )  # so that the orders of different sizes have nothing in common
     smallest, largest = int(sizes.min()), int(sizes.max())
     above = 0
     for most, n_rounds in ((_MAX_SORTED, 0), *_ROUNDS):
@@ -180,11 +195,15 @@ def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array) -> None
             places[:] = _permute_alike(sizes, own_keys, places, n_rounds)
         elif above < largest and smallest <= most:
             which = np.flatnonzero((sizes > np.uint64(above)) & (sizes <= np.uint64(most)))
-            places[which] = _permute_alike(sizes[which], _part(own_keys, which), places[which], n_rounds)
+            places[which] = _permute_alike(
+                sizes[which], _part(own_keys, which), places[which], n_rounds
+            )
         above = most
 
 
-def _permute_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int) -> Uint64Array:
+def _permute_alike(
+    sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int
+) -> Uint64Array:
     """Where ``places`` go, in permutations that are all sorted (no rounds) or all networks of that many rounds."""
     if n_rounds == 0:
         return _sort_by_hash(sizes, own_keys, places)
@@ -251,13 +270,21 @@ class Network:
     def permute(self, places: Uint64Array) -> None:
         """Replace many places by where they go."""
         # each of shape (1,)
-        n, width, height, own_key = np.array([self._n, self._width, self._height, self._own_key], np.uint64).reshape(4, 1)
+        n, width, height, own_key = np.array(
+            [self._n, self._width, self._height, self._own_key], np.uint64
+        ).reshape(4, 1)
         self._n_asked += len(places)
-        if not self._tables and self._width <= min(_MAX_TABULATED, self._n_asked // 4):  # else they take longer to make
+        if not self._tables and self._width <= min(
+            _MAX_TABULATED, self._n_asked // 4
+        ):  # else they take longer to make
             self._tables = self._tabulate(width, height)
         for start in range(0, len(places), _CHUNK):
             chunk = places[start : start + _CHUNK]
-            chunk[:] = self._look_up(chunk) if self._tables else _walk_inside(chunk, n, width, height, own_key, len(self._keys))
+            chunk[:] = (
+                self._look_up(chunk)
+                if self._tables
+                else _walk_inside(chunk, n, width, height, own_key, len(self._keys))
+            )
         while len(outside := np.flatnonzero(places >= n)):
             places[outside] = self._look_up(places[outside])
 
@@ -270,16 +297,27 @@ class Network:
         tables = []
         for number, key in enumerate(self._keys):
             other, extent = (columns, height) if number % 2 else (rows, width)
-            tables.append(_hash_round(other, np.uint64(key), extent, np.empty_like(other), np.empty_like(other)))
-        repeats = [1 + (number + 1) // 2 for number in range(len(tables))] + [1 + len(tables) // 2] * 2
-        return [np.tile(table, n).astype(np.intp) for table, n in zip([*tables, rows * width, columns], repeats, strict=True)]
+            tables.append(
+                _hash_round(
+                    other, np.uint64(key), extent, np.empty_like(other), np.empty_like(other)
+                )
+            )
+        repeats = [1 + (number + 1) // 2 for number in range(len(tables))] + [
+            1 + len(tables) // 2
+        ] * 2
+        return [
+            np.tile(table, n).astype(np.intp)
+            for table, n in zip([*tables, rows * width, columns], repeats, strict=True)
+        ]
 
     def _look_up(self, places: Uint64Array) -> npt.NDArray[np.intp]:
         """Places once through the tables."""
         *rounds, of_rows, of_columns = self._tables
         rows = (places // np.uint64(self._width)).view(np.int64)
         columns, spare = places.view(np.int64) - rows * self._width, np.empty(len(places), np.intp)
-        for number, table in enumerate(rounds):  # no index is out of range; without wrap, take() would copy its result
+        for number, table in enumerate(
+            rounds
+        ):  # no index is out of range; without wrap, take() would copy its result
             other, changed = (columns, rows) if number % 2 else (rows, columns)
             changed += table.take(other, out=spare, mode="wrap")
         found: npt.NDArray[np.intp] = of_rows.take(rows)
@@ -288,26 +326,37 @@ class Network:
 
 
 def _walk_inside(
-    places: Uint64Array, sizes: Uint64Array, widths: Uint64Array, heights: Uint64Array, own_keys: Uint64Array, n_rounds: int
+    places: Uint64Array,
+    sizes: Uint64Array,
+    widths: Uint64Array,
+    heights: Uint64Array,
+    own_keys: Uint64Array,
+    n_rounds: int,
 ) -> Uint64Array:
     """Many places through their networks until they are inside of their sizes."""
     places = _walk_array(places, widths, heights, own_keys, n_rounds)
     outside = np.flatnonzero(places >= sizes)
     while len(outside):
         own = _part(own_keys, outside)
-        again = _walk_array(places[outside], _part(widths, outside), _part(heights, outside), own, n_rounds)
+        again = _walk_array(
+            places[outside], _part(widths, outside), _part(heights, outside), own, n_rounds
+        )
         places[outside] = again
         outside = outside[again >= _part(sizes, outside)]
     return places
 
 
-def _walk_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int) -> Uint64Array:
+def _walk_array(
+    places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int
+) -> Uint64Array:
     """Many places once through their networks; written for few temporary arrays."""
     rows = places // widths
     columns = places - rows * widths
     bits, spare = np.empty_like(places), np.empty_like(places)
     for number in range(n_rounds):
-        changed, other, extents = (rows, columns, heights) if number % 2 else (columns, rows, widths)
+        changed, other, extents = (
+            (rows, columns, heights) if number % 2 else (columns, rows, widths)
+        )
         _hash_round(other, own_keys ^ _ROUND_CONSTANTS_64[number], extents, bits, spare)
         # Modulo without a division: of x and what x - extent wraps around to, the smaller one lies in [0, extent).
         changed += bits
@@ -318,7 +367,9 @@ def _walk_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _E
     return rows
 
 
-def _hash_round(other: Uint64Array, keys: _Each, extents: _Each, bits: Uint64Array, spare: Uint64Array) -> Uint64Array:
+def _hash_round(
+    other: Uint64Array, keys: _Each, extents: _Each, bits: Uint64Array, spare: Uint64Array
+) -> Uint64Array:
     """What a round adds to one coordinate, by the other one, below the extent of the first; into ``bits``."""
     np.bitwise_xor(other, keys, out=bits)
     bits *= _MIX_1_64

@@ -53,7 +53,10 @@ class Splitter(SplitterIF):
 class _RatioSplitterImpl(SplitterIF):
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each ratio."""
-        return [DatasetIteratorView(dataset_iterator, part) for part in self.get_indices(dataset_iterator)]
+        return [
+            DatasetIteratorView(dataset_iterator, part)
+            for part in self.get_indices(dataset_iterator)
+        ]
 
 
 class RandomSplitterImpl(_RatioSplitterImpl):
@@ -78,7 +81,9 @@ class RandomSplitterImpl(_RatioSplitterImpl):
         """One list of positions for each ratio; no sample is read."""
         return self._determine_split_indices(len(dataset_iterator), self.ratios)
 
-    def _determine_split_indices(self, dataset_length: int, ratios: Sequence[float]) -> list[list[int]]:
+    def _determine_split_indices(
+        self, dataset_length: int, ratios: Sequence[float]
+    ) -> list[list[int]]:
         """The original's name, which programs override and call: the positions of each part."""
         order = _all_positions(dataset_length)
         # Python's own shuffle, of an array: a list of positions takes ten times the memory and half as long again.
@@ -100,7 +105,9 @@ class StratifiedSplitterImpl(_RatioSplitterImpl):
         MissingDependencyError: when splitting: scikit-learn is not installed.
     """
 
-    def __init__(self, ratios: Sequence[float], seed: int | None = None, target_pos: ColumnKey = 1) -> None:
+    def __init__(
+        self, ratios: Sequence[float], seed: int | None = None, target_pos: ColumnKey = 1
+    ) -> None:
         self.ratios = check_ratios(ratios)
         self.seed = _draw_if_none(seed)
         self.target_pos = target_pos
@@ -126,7 +133,9 @@ class StratifiedSplitterImpl(_RatioSplitterImpl):
                 part, remaining = remaining[:n_wanted], remaining[n_wanted:]
             else:
                 # the same seed each time: so the original drew three and more parts
-                part, remaining = draw_part(remaining, targets[remaining], n_wanted, _random_state(self.seed))
+                part, remaining = draw_part(
+                    remaining, targets[remaining], n_wanted, _random_state(self.seed)
+                )
             parts.append(part)
         return [part.tolist() for part in (*parts, remaining)]
 
@@ -160,14 +169,20 @@ class CVSplitterImpl(SplitterIF):
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each fold."""
-        targets = as_iterator(dataset_iterator).read_column(self.target_pos) if self.stratification else None
+        targets = (
+            as_iterator(dataset_iterator).read_column(self.target_pos)
+            if self.stratification
+            else None
+        )
         random_state = _random_state(self.seed) if self.shuffle else None
         folds = _folds_of(len(dataset_iterator), self.num_folds, targets, random_state)
         return [_view(dataset_iterator, fold) for fold in folds]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each fold, ascending; at most targets are read."""
-        return [list(fold.indices) for fold in self.split(dataset_iterator)]  # of the split, as programs override that
+        return [
+            list(fold.indices) for fold in self.split(dataset_iterator)
+        ]  # of the split, as programs override that
 
 
 class NestedCVSplitterImpl(SplitterIF):
@@ -198,10 +213,15 @@ class NestedCVSplitterImpl(SplitterIF):
     ) -> None:
         self.num_outer_loop_folds = check_n_folds(num_outer_loop_folds)
         self.num_inner_loop_folds = check_n_folds(num_inner_loop_folds)
-        self.inner_stratification, self.outer_stratification = inner_stratification, outer_stratification
+        self.inner_stratification, self.outer_stratification = (
+            inner_stratification,
+            outer_stratification,
+        )
         self.target_pos, self.shuffle, self.seed = target_pos, shuffle, _draw_if_none(seed)
 
-    def split(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[DatasetIteratorView], list[list[DatasetIteratorView]]]:
+    def split(
+        self, dataset_iterator: DatasetIteratorIF
+    ) -> tuple[list[DatasetIteratorView], list[list[DatasetIteratorView]]]:
         """Views of the outer folds; and for each of them, views of its inner folds. All look through ``dataset_iterator``."""
         targets = None
         if self.outer_stratification or self.inner_stratification:
@@ -209,19 +229,29 @@ class NestedCVSplitterImpl(SplitterIF):
         # One generator for all folds, outer ones first: published folds depend on it.
         random_state = _random_state(self.seed) if self.shuffle else None
         outer_targets = targets if self.outer_stratification else None
-        outer_folds = _folds_of(len(dataset_iterator), self.num_outer_loop_folds, outer_targets, random_state)
+        outer_folds = _folds_of(
+            len(dataset_iterator), self.num_outer_loop_folds, outer_targets, random_state
+        )
         inner_folds: list[list[DatasetIteratorView]] = []
         for left_out in range(len(outer_folds)):
-            others = np.concatenate([fold for number, fold in enumerate(outer_folds) if number != left_out])
-            inner_targets = targets[others] if targets is not None and self.inner_stratification else None
+            others = np.concatenate(
+                [fold for number, fold in enumerate(outer_folds) if number != left_out]
+            )
+            inner_targets = (
+                targets[others] if targets is not None and self.inner_stratification else None
+            )
             folds = _folds_of(len(others), self.num_inner_loop_folds, inner_targets, random_state)
             inner_folds.append([_view(dataset_iterator, others[fold]) for fold in folds])
         return [_view(dataset_iterator, fold) for fold in outer_folds], inner_folds
 
-    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[list[int]], list[list[list[int]]]]:
+    def get_indices(
+        self, dataset_iterator: DatasetIteratorIF
+    ) -> tuple[list[list[int]], list[list[list[int]]]]:
         """Positions of the outer folds; and for each of them, those of its inner folds, all in ``dataset_iterator``."""
         outer_folds, inner_folds = self.split(dataset_iterator)  # as programs override that
-        return [list(fold.indices) for fold in outer_folds], [[list(fold.indices) for fold in folds] for folds in inner_folds]
+        return [list(fold.indices) for fold in outer_folds], [
+            [list(fold.indices) for fold in folds] for folds in inner_folds
+        ]
 
 
 def _maker_of(implementation: Callable[_Arguments, SplitterIF]) -> Callable[_Arguments, Splitter]:
@@ -251,7 +281,9 @@ def _random_state(seed: int) -> np.random.RandomState:
     try:
         return np.random.RandomState(seed)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the seed of this splitter must be an integer from 0 to 2**32 - 1, got {seed!r}") from error
+        raise ConfigError(
+            f"the seed of this splitter must be an integer from 0 to 2**32 - 1, got {seed!r}"
+        ) from error
 
 
 def _all_positions(n_samples: int) -> _Positions:
@@ -259,7 +291,10 @@ def _all_positions(n_samples: int) -> _Positions:
 
 
 def _folds_of(
-    n_samples: int, num_folds: int, targets: npt.NDArray[Any] | None, random_state: np.random.RandomState | None
+    n_samples: int,
+    num_folds: int,
+    targets: npt.NDArray[Any] | None,
+    random_state: np.random.RandomState | None,
 ) -> list[_Positions]:
     """The positions in each fold, ascending; ``random_state`` is drawn from and moves on."""
     if n_samples < num_folds:

@@ -15,7 +15,16 @@ from multiprocessing.connection import wait as connection_wait
 from typing import Any
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load, loaded_modules
+from data_stack.processes.child_process import (
+    Channel,
+    ChildProcess,
+    Parcel,
+    dump,
+    dump_error,
+    end_all,
+    load,
+    loaded_modules,
+)
 from data_stack.processes.engine import PreparationEngine, Result
 from data_stack.processes.fork_server import hold, is_readable
 from data_stack.util.executor import n_processors
@@ -74,7 +83,9 @@ class ProcessEngine(PreparationEngine):
                         failures[task] += 1
                         if failures[task] >= self.attempts:
                             raise failure.error(task, failures[task])
-                        logger.warning("%s: attempt %d %s; trying again", task, failures[task], failure.problem)
+                        logger.warning(
+                            "%s: attempt %d %s; trying again", task, failures[task], failure.problem
+                        )
                         waiting.append(task)
                     elif task is not None:
                         yield task, result
@@ -98,13 +109,23 @@ class _TaskProcess(ChildProcess):
             return None, None, None
         task, self.task = self.task, None
         if message is None or message[1] is None:
-            return task, None, Failure(f"ended because its process {self.pid} {self.describe_end()}")
+            return (
+                task,
+                None,
+                Failure(f"ended because its process {self.pid} {self.describe_end()}"),
+            )
         if message[0]:
             hold(message[0])  # a process that is started later need not import it
         try:
             return task, *message[1]()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
-            return task, None, Failure(f"returned a result that cannot be unpickled: {type(error).__name__}: {error}")
+            return (
+                task,
+                None,
+                Failure(
+                    f"returned a result that cannot be unpickled: {type(error).__name__}: {error}"
+                ),
+            )
 
 
 @dataclass(frozen=True)
@@ -164,7 +185,9 @@ def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
     try:
         dump(result)
     except Exception as error:  # noqa: BLE001  # an object cannot be pickled
-        return None, Failure(f"returned a result that cannot be pickled: {type(error).__name__}: {error}")
+        return None, Failure(
+            f"returned a result that cannot be pickled: {type(error).__name__}: {error}"
+        )
     return result, None
 
 

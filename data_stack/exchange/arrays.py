@@ -7,7 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.iterator.contract import ColumnKey, as_iterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
@@ -15,7 +19,9 @@ from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.util.suggestions import did_you_mean
 
 
-def from_numpy(*arrays: Any, target: ColumnKey | None = None, class_names: Sequence[str] | None = None) -> DatasetIteratorIF:
+def from_numpy(
+    *arrays: Any, target: ColumnKey | None = None, class_names: Sequence[str] | None = None
+) -> DatasetIteratorIF:
     """The rows of arrays as samples, without a copy; a memory-mapped array is read row by row.
 
     ::
@@ -34,9 +40,15 @@ def from_numpy(*arrays: Any, target: ColumnKey | None = None, class_names: Seque
         ConfigError: there are no arrays, their lengths differ, or the target does not exist.
     """
     given: Any = arrays[0] if len(arrays) == 1 else dict(enumerate(arrays))
-    names = given.keys() if isinstance(given, Mapping) else getattr(getattr(given, "dtype", None), "names", None)
+    names = (
+        given.keys()
+        if isinstance(given, Mapping)
+        else getattr(getattr(given, "dtype", None), "names", None)
+    )
     columns = {0: given} if names is None else {name: given[name] for name in names}
-    iterator: DatasetIteratorIF = SequenceDatasetIterator([_check_array(array) for array in columns.values()])
+    iterator: DatasetIteratorIF = SequenceDatasetIterator(
+        [_check_array(array) for array in columns.values()]
+    )
     if names is not None and len(arrays) == 1:
         iterator = iterator.as_dict(*names)
     return with_target(iterator, "numpy", list(columns), target, class_names)
@@ -54,16 +66,24 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
         ConfigError: the dataset has no random access, or the target does not exist.
     """
     tensors = dataset.tensors if type(dataset).__name__ == "TensorDataset" else None
-    iterator: DatasetIteratorIF = as_iterator(dataset) if tensors is None else SequenceDatasetIterator(tensors)
+    iterator: DatasetIteratorIF = (
+        as_iterator(dataset) if tensors is None else SequenceDatasetIterator(tensors)
+    )
     classes = getattr(dataset, "classes", None)
-    class_names = classes if isinstance(classes, (list, tuple)) and all(isinstance(each, str) for each in classes) else None
+    class_names = (
+        classes
+        if isinstance(classes, (list, tuple)) and all(isinstance(each, str) for each in classes)
+        else None
+    )
     target = 1 if target is None and class_names else target
     sample = iterator[0] if target is not None and len(iterator) else ()
     keys = list(sample) if isinstance(sample, Mapping) else list(range(len(sample)))
     return with_target(iterator, "torch", keys or [0, target], target, class_names)
 
 
-def from_folder(folder: Any, *, target: str | None = None, on_error: Literal["raise", "skip"] = "raise") -> DatasetIteratorIF:
+def from_folder(
+    folder: Any, *, target: str | None = None, on_error: Literal["raise", "skip"] = "raise"
+) -> DatasetIteratorIF:
     """The images of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
 
     Each image is an array in its own type, of a palette the indices: see :mod:`data_stack.codecs.images`. See
@@ -81,11 +101,23 @@ def from_folder(folder: Any, *, target: str | None = None, on_error: Literal["ra
     """
     iterator = ImageFolderIterator(folder, on_error=on_error)
     target = "label" if target is None and iterator.class_names else target
-    return with_target(iterator, "folder", iterator.fields, target, iterator.class_names if target == "label" else (), "image")
+    return with_target(
+        iterator,
+        "folder",
+        iterator.fields,
+        target,
+        iterator.class_names if target == "label" else (),
+        "image",
+    )
 
 
 def with_target(
-    iterator: DatasetIteratorIF, source: str, columns: Sequence[Any], target: Any, class_names: Any = None, sample: Any = None
+    iterator: DatasetIteratorIF,
+    source: str,
+    columns: Sequence[Any],
+    target: Any,
+    class_names: Any = None,
+    sample: Any = None,
 ) -> DatasetIteratorIF:
     """The iterator with a meta that says which column is the target.
 
@@ -104,11 +136,15 @@ def with_target(
         return iterator
     if target not in columns:
         near = did_you_mean(target, [name for name in columns if isinstance(name, str)])
-        raise ConfigError(f"target {target!r:.80} is not a column{near}; the columns are {', '.join(map(repr, columns))}")
+        raise ConfigError(
+            f"target {target!r:.80} is not a column{near}; the columns are {', '.join(map(repr, columns))}"
+        )
     others = [column for column in columns if column != target]
     position = sample or (others[0] if len(others) == 1 else "sample")  # not the name of a column
     layout, names = IteratorMeta(position, target, "tag"), tuple(class_names or ()) or None
-    meta = DatasetMeta(layout, source, source, target_kind="label" if names else None, class_names=names)
+    meta = DatasetMeta(
+        layout, source, source, target_kind="label" if names else None, class_names=names
+    )
     return InformedDatasetIterator(iterator, meta)
 
 

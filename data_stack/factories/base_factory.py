@@ -92,28 +92,47 @@ class InformedDatasetFactory:
     """Derives iterators from iterators and adds their meta, as the original DataStack did."""
 
     @staticmethod
-    def get_dataset_iterator(iterator: DatasetIteratorIF, meta: DatasetMetaIF) -> InformedDatasetIterator:
+    def get_dataset_iterator(
+        iterator: DatasetIteratorIF, meta: DatasetMetaIF
+    ) -> InformedDatasetIterator:
         """``iterator`` with its meta."""
         return InformedDatasetIterator(iterator, meta)
 
     @staticmethod
-    def get_combined_dataset_iterator(iterators: Sequence[DatasetIteratorIF], meta: DatasetMetaIF) -> InformedDatasetIterator:
+    def get_combined_dataset_iterator(
+        iterators: Sequence[DatasetIteratorIF], meta: DatasetMetaIF
+    ) -> InformedDatasetIterator:
         """The iterators one after the other."""
-        return InformedDatasetIterator(HigherOrderDatasetFactory.get_combined_dataset_iterator(iterators), meta)
+        return InformedDatasetIterator(
+            HigherOrderDatasetFactory.get_combined_dataset_iterator(iterators), meta
+        )
 
     @staticmethod
     def get_dataset_iterator_view(
-        iterator: DatasetIteratorIF, meta: DatasetMetaIF, indices: IndexArray, view_tags: Mapping[str, Any] | None = None
+        iterator: DatasetIteratorIF,
+        meta: DatasetMetaIF,
+        indices: IndexArray,
+        view_tags: Mapping[str, Any] | None = None,
     ) -> InformedDatasetIterator:
         """The samples at ``indices``."""
-        return InformedDatasetIterator(HigherOrderDatasetFactory.get_dataset_iterator_view(iterator, indices, view_tags), meta)
+        return InformedDatasetIterator(
+            HigherOrderDatasetFactory.get_dataset_iterator_view(iterator, indices, view_tags), meta
+        )
 
     @staticmethod
-    def get_in_memory_dataset_iterator(iterator: DatasetIteratorIF, meta: DatasetMetaIF) -> InformedDatasetIterator:
+    def get_in_memory_dataset_iterator(
+        iterator: DatasetIteratorIF, meta: DatasetMetaIF
+    ) -> InformedDatasetIterator:
         """All samples, read now and kept in memory."""
-        return InformedDatasetIterator(HigherOrderDatasetFactory.get_in_memory_dataset_iterator(iterator), meta)
+        return InformedDatasetIterator(
+            HigherOrderDatasetFactory.get_in_memory_dataset_iterator(iterator), meta
+        )
 
     @staticmethod
-    def get_shuffled_dataset_iterator(iterator: DatasetIteratorIF, meta: DatasetMetaIF, seed: int) -> InformedDatasetIterator:
+    def get_shuffled_dataset_iterator(
+        iterator: DatasetIteratorIF, meta: DatasetMetaIF, seed: int
+    ) -> InformedDatasetIterator:
         """All samples in the original's order for ``seed``: Python's shuffle of all positions."""
-        return InformedDatasetIterator(HigherOrderDatasetFactory.get_shuffled_dataset_iterator(iterator, seed), meta)
+        return InformedDatasetIterator(
+            HigherOrderDatasetFactory.get_shuffled_dataset_iterator(iterator, seed), meta
+        )

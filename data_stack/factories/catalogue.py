@@ -16,7 +16,10 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 
 # The version may also come last: so a version is added to a name that has a part. No URL is such a name.
-_NAME = re.compile(r"(?![^@]*@[^@]*@)([a-z][a-z0-9-]*):((?!/)[^@#]+)(?:@([^@#]+))?(?:#([^@#]+))?(?:@([^@#]+))?", re.ASCII)
+_NAME = re.compile(
+    r"(?![^@]*@[^@]*@)([a-z][a-z0-9-]*):((?!/)[^@#]+)(?:@([^@#]+))?(?:#([^@#]+))?(?:@([^@#]+))?",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,11 @@ class CatalogueName:
         Raises:
             MalformedIdentifierError: no folder of a store can have that name: it is too long, or ends with a dot.
         """
-        written = quote(self.plain, safe=":/#", errors="surrogatepass").replace("%", "=").replace("~", "=7E")
+        written = (
+            quote(self.plain, safe=":/#", errors="surrogatepass")
+            .replace("%", "=")
+            .replace("~", "=7E")
+        )
         return check_identifier(written.translate(str.maketrans(":/#", "++,")))
 
     def __str__(self) -> str:
@@ -99,7 +106,9 @@ class Catalogue(ABC):
     """
 
     @abstractmethod
-    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> BaseDatasetFactory:
+    def find(
+        self, name: CatalogueName, store: StorageConnector | None = None
+    ) -> BaseDatasetFactory:
         """The factory of a dataset, e.g. a :class:`CatalogueDataset`: what is known of it before anything of it is retrieved.
 
         Its ``card.version`` is exact: the same version always means the same bytes. A name with such a version must find it
@@ -139,7 +148,9 @@ class Catalogue(ABC):
         Raises:
             CatalogueError: as for :meth:`find`; also where the catalogue has no files by paths.
         """
-        raise CatalogueError(f"the catalogue of {name.scheme}: does not list the files of {name}: update its package")
+        raise CatalogueError(
+            f"the catalogue of {name.scheme}: does not list the files of {name}: update its package"
+        )
 
 
 class CatalogueDataset(DatasetFactory):
@@ -155,7 +166,13 @@ class CatalogueDataset(DatasetFactory):
     _is_base_of_authors = True
 
     def __init__(
-        self, card: DatasetCard, splits: Sequence[str], sources: Sequence[ResourceDefinition] = (), description: str = ""
+        self,
+        card: DatasetCard,
+        splits: Sequence[str],
+        sources: Sequence[ResourceDefinition] = (),
+        description: str = "",
     ) -> None:
         super().__init__(None)
-        vars(self).update(card=card, splits=tuple(splits), sources=tuple(sources), __doc__=description)
+        vars(self).update(
+            card=card, splits=tuple(splits), sources=tuple(sources), __doc__=description
+        )

@@ -7,7 +7,13 @@ from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+)
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
@@ -20,7 +26,14 @@ from data_stack.io.integrity import Fault
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.program_lines import brief_errors
 
-__all__ = ["DatasetCard", "DatasetFactory", "PreparationReport", "PreparedResources", "Readiness", "Resources"]
+__all__ = [
+    "DatasetCard",
+    "DatasetFactory",
+    "PreparationReport",
+    "PreparedResources",
+    "Readiness",
+    "Resources",
+]
 
 _LEASE_TIMEOUT_SECONDS = 600.0
 
@@ -150,7 +163,9 @@ class DatasetFactory(BaseDatasetFactory):
 
     # ------------------------------------------------------------------ the user's part
 
-    def get_dataset_iterator(self, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+    def get_dataset_iterator(
+        self, config: Mapping[str, Any] | None = None
+    ) -> tuple[DatasetIteratorIF, IteratorMeta]:
         """The samples of one split; the dataset is prepared first if it is not ready.
 
         Args:
@@ -179,7 +194,9 @@ class DatasetFactory(BaseDatasetFactory):
             try:
                 iterator = definition.open_split(self, split, resources, options)
             except (ResourceChangedError, ResourceNotFoundError):
-                if not attempts_left or (self._is_current(stored, manifest) and stored.damage(manifest) is None):
+                if not attempts_left or (
+                    self._is_current(stored, manifest) and stored.damage(manifest) is None
+                ):
                     raise
             except DatasetFileCorruptError as error:
                 if not attempts_left or (damage := stored.damage_behind(error)) is None:
@@ -228,7 +245,9 @@ class DatasetFactory(BaseDatasetFactory):
             engine = engine_called(engine)
         if stored is None:
             return PreparationReport((), adopted=False, already_ready=True)
-        return Preparation(stored, self, engine, again, keep_steps, offline, progress).run(lease_timeout_seconds)[1]
+        return Preparation(stored, self, engine, again, keep_steps, offline, progress).run(
+            lease_timeout_seconds
+        )[1]
 
     def is_ready(self) -> bool:
         """Whether the dataset can be used without preparing it.
@@ -254,7 +273,10 @@ class DatasetFactory(BaseDatasetFactory):
             return []
         manifest = stored.manifest()
         if manifest is None:
-            problem = stored.readiness(lambda: code_digest(self)).reason or "the dataset is not prepared: it has no manifest"
+            problem = (
+                stored.readiness(lambda: code_digest(self)).reason
+                or "the dataset is not prepared: it has no manifest"
+            )
             return [Fault(stored.identifier(MANIFEST), problem)]
         return stored.verify(manifest)
 

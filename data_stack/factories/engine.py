@@ -46,7 +46,9 @@ def engine_called(name: str, address: str | None = None) -> PreparationEngine:
         return engines[name](address, attempts=3)
     known, missing = ["processes", *sorted(engines)], sorted(_OF_EXTRAS - engines.keys())
     problem = f"unknown engine {name!r:.60}{did_you_mean(name, [*known, *missing])}; known engines: {', '.join(known)}"
-    raise ConfigError(problem + "".join(f"; {each} needs {install_command(each)}" for each in missing))
+    raise ConfigError(
+        problem + "".join(f"; {each} needs {install_command(each)}" for each in missing)
+    )
 
 
 def prepare_in_turn(factory: Any, raw: Resources, prepared: PreparedResources) -> None:
@@ -57,7 +59,9 @@ def prepare_in_turn(factory: Any, raw: Resources, prepared: PreparedResources) -
     _finish(factory, raw, prepared)
 
 
-def prepare_by(engine: PreparationEngine, factory: Any, raw: Resources, prepared: PreparedResources) -> None:
+def prepare_by(
+    engine: PreparationEngine, factory: Any, raw: Resources, prepared: PreparedResources
+) -> None:
     """Prepare all shards that are not done as tasks of an engine; all resources are published together.
 
     A dataset without shards is one task.
@@ -70,9 +74,18 @@ def prepare_by(engine: PreparationEngine, factory: Any, raw: Resources, prepared
     has_shards, name = stored.definition.has_shards, stored.definition.card.name
     shards = _list_shards(factory, raw) if has_shards else {"preprocess()": None}
     opening = stored.open_shards(prepared.journal.attempt)
-    left = {each: (each, value) for each, value in shards.items() if prepared.step_that_made(each) is None}
+    left = {
+        each: (each, value)
+        for each, value in shards.items()
+        if prepared.step_that_made(each) is None
+    }
     work = _ShardWork(factory, raw, opening, module_digests(factory))
-    bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": len(shards) - len(left)}
+    bar = {
+        "desc": f"{name}: preparing",
+        "unit": "shard",
+        "total": len(shards),
+        "initial": len(shards) - len(left),
+    }
     running: Any = contextlib.nullcontext(())  # an engine is not started for no tasks
     if left:
         running = contextlib.closing(engine.run(work, left, title=f"preparing {name}"))
@@ -86,7 +99,9 @@ def prepare_by(engine: PreparationEngine, factory: Any, raw: Resources, prepared
                 if not stored.wants_shards(opening):
                     raise Superseded  # another process has prepared the dataset
                 advice = "must reach the same store by the same name: a shared folder, MongoDB or an object store"
-                problem = f"the resources of {task} of {stored.folder!r} are not in {stored.connector!r}"
+                problem = (
+                    f"the resources of {task} of {stored.folder!r} are not in {stored.connector!r}"
+                )
                 raise ConfigError(f"{problem}. All machines that run tasks {advice}")
     except (Exception, KeyboardInterrupt):
         stored.write_journal(prepared.journal)
@@ -112,7 +127,10 @@ def _list_shards(factory: Any, raw: Resources) -> dict[str, Any]:
     Raises:
         ConfigError: it is not a list, or a value is not plain JSON data, or occurs twice.
     """
-    who, values = f"preparation_shards() of {type(factory).__qualname__}", factory.preparation_shards(raw)
+    who, values = (
+        f"preparation_shards() of {type(factory).__qualname__}",
+        factory.preparation_shards(raw),
+    )
     if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
         raise ConfigError(f"{who} must return a list of plain JSON values, got {values!r:.80}")
     shards: dict[str, Any] = {}
@@ -120,8 +138,14 @@ def _list_shards(factory: Any, raw: Resources) -> dict[str, Any]:
         try:
             text = json.dumps(value, sort_keys=True, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise ConfigError(f"{who} must return plain JSON values ({error}): {value!r:.80}") from error
-        shown = text if len(text) <= 60 else f"{text[:60]}... ({hashlib.sha256(text.encode('ascii')).hexdigest()[:8]})"
+            raise ConfigError(
+                f"{who} must return plain JSON values ({error}): {value!r:.80}"
+            ) from error
+        shown = (
+            text
+            if len(text) <= 60
+            else f"{text[:60]}... ({hashlib.sha256(text.encode('ascii')).hexdigest()[:8]})"
+        )
         if f"shard {shown}" in shards:
             raise ConfigError(f"{who} returned one shard twice: {text:.200}")
         shards[f"shard {shown}"] = json.loads(text)
@@ -166,7 +190,10 @@ class _ShardWork:
         Raises:
             ConfigError: this process has other code.
         """
-        if self.opening not in _compared and (changed := find_changed_module(self.digests)) is not None:
+        if (
+            self.opening not in _compared
+            and (changed := find_changed_module(self.digests)) is not None
+        ):
             advice = "install the same code everywhere, and prepare the dataset again"
             raise ConfigError(
                 f"module {changed!r} differs between this process and the one that started the preparation; {advice}"
@@ -177,7 +204,9 @@ class _ShardWork:
             return None
         name, value = shard
         # An interrupted attempt starts over; the leading process publishes what a complete one made.
-        prepared = PreparedResources(stored, Journal(""), hold=True, progress=False, opening=self.opening)
+        prepared = PreparedResources(
+            stored, Journal(""), hold=True, progress=False, opening=self.opening
+        )
         try:
             if stored.definition.has_shards:
                 self.factory.prepare_shard(value, self.raw, prepared)

@@ -44,11 +44,19 @@ class ResourceNames:
         # Windows and macOS fold case.
         folded = name.casefold()
         if folded.startswith(STAGED):
-            raise ConfigError(f"dataset {self._dataset!r} cannot have the resource {name!r}: the prefix {STAGED!r} is reserved")
+            raise ConfigError(
+                f"dataset {self._dataset!r} cannot have the resource {name!r}: the prefix {STAGED!r} is reserved"
+            )
         folders = _folders_of(folded)
-        other = self._files.get(folded) or self._folders.get(folded) or next(filter(None, map(self._files.get, folders)), None)
+        other = (
+            self._files.get(folded)
+            or self._folders.get(folded)
+            or next(filter(None, map(self._files.get, folders)), None)
+        )
         if other is not None:
-            raise ConfigError(f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} needs its file or folder")
+            raise ConfigError(
+                f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} needs its file or folder"
+            )
         self._files[folded] = name
         for folder in folders:
             self._folders.setdefault(folder, name)
@@ -56,7 +64,9 @@ class ResourceNames:
     def give_back(self, name: str) -> None:
         """Free a reserved name."""
         del self._files[name.casefold()]
-        self._folders = {folder: user for user in self._files.values() for folder in _folders_of(user.casefold())}
+        self._folders = {
+            folder: user for user in self._files.values() for folder in _folders_of(user.casefold())
+        }
 
 
 def _folders_of(name: str) -> list[str]:
@@ -138,7 +148,10 @@ class Manifest:
 
     def digests(self) -> dict[str, str] | None:
         """The SHA-256 of the prepared resources by name, sorted; None if there are none or one has no digest."""
-        found = {each.identifier: each.sha256 or "" for each in sorted(self.prepared, key=lambda each: each.identifier)}
+        found = {
+            each.identifier: each.sha256 or ""
+            for each in sorted(self.prepared, key=lambda each: each.identifier)
+        }
         return found if found and all(found.values()) else None
 
     def to_json(self) -> bytes:
@@ -154,9 +167,17 @@ class Manifest:
         """
         fields = JsonObject.unseal(data, "manifest")
         number = fields.known_format(1, _FORMAT)
-        sources, prepared = map(_source, fields.objects("sources")), map(_resource, fields.objects("prepared"))
+        sources, prepared = (
+            map(_source, fields.objects("sources")),
+            map(_resource, fields.objects("prepared")),
+        )
         manifest = cls(
-            *(fields.text("name"), fields.text("version"), fields.text("factory"), fields.optional(fields.text, "distribution")),
+            *(
+                fields.text("name"),
+                fields.text("version"),
+                fields.text("factory"),
+                fields.optional(fields.text, "distribution"),
+            ),
             *(tuple(sources), tuple(prepared), fields.flag("adopted"), fields.text("created")),
             framework=fields.optional(fields.text, "framework") if number >= _FORMAT else None,
             seconds=fields.optional(fields.seconds, "seconds") if number >= _FORMAT else None,
@@ -165,7 +186,9 @@ class Manifest:
         try:
             datetime.datetime.fromisoformat(manifest.created)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"manifest is damaged: {manifest.created[:60]!r} is not a time") from error
+            raise DatasetFileCorruptError(
+                f"manifest is damaged: {manifest.created[:60]!r} is not a time"
+            ) from error
         for records in (manifest.sources, manifest.prepared):
             _check_names(manifest.name, (record.identifier for record in records))
         return manifest
@@ -173,7 +196,9 @@ class Manifest:
 
 def _resource(fields: JsonObject) -> ResourceRecord:
     """Read one record of a stored manifest or journal."""
-    record = ResourceRecord(fields.text("identifier"), fields.size("size"), fields.hexadecimal("sha256", 64))
+    record = ResourceRecord(
+        fields.text("identifier"), fields.size("size"), fields.hexadecimal("sha256", 64)
+    )
     fields.done()
     return record
 
@@ -192,8 +217,16 @@ def _check_names(dataset: str, names: Iterable[str]) -> None:
 
 
 def _source(fields: JsonObject) -> SourceRecord:
-    digests = (fields.optional(fields.hexadecimal, "sha256", 64), fields.optional(fields.hexadecimal, "md5_sum", 32))
-    facts = (fields.text("identifier"), fields.optional(fields.size, "size"), *digests, fields.flag("verified"))
+    digests = (
+        fields.optional(fields.hexadecimal, "sha256", 64),
+        fields.optional(fields.hexadecimal, "md5_sum", 32),
+    )
+    facts = (
+        fields.text("identifier"),
+        fields.optional(fields.size, "size"),
+        *digests,
+        fields.flag("verified"),
+    )
     record = SourceRecord(*facts, fields.optional(fields.text, "origin"))
     fields.done()
     return record
@@ -238,16 +271,30 @@ class Journal:
     @property
     def attempt(self) -> str:
         """Names a preparation and its first code: 64 hex digits that stay when it is resumed."""
-        return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
+        return hashlib.sha256(
+            "".join([self.fingerprint, *self.codes[:1]]).encode("ascii")
+        ).hexdigest()
 
     def to_json(self) -> bytes:
         """The journal as it is stored."""
         steps = []
         for step in self.steps:
             pairs = zip(step.resources, step.staged, strict=True)
-            steps.append({"name": step.name, "resources": [{**asdict(record), "staged": staged} for record, staged in pairs]})
+            steps.append(
+                {
+                    "name": step.name,
+                    "resources": [{**asdict(record), "staged": staged} for record, staged in pairs],
+                }
+            )
         codes = [{"sha256": code} for code in self.codes]
-        return seal_json({"format": _JOURNAL_FORMAT, "fingerprint": self.fingerprint, "steps": steps, "codes": codes})
+        return seal_json(
+            {
+                "format": _JOURNAL_FORMAT,
+                "fingerprint": self.fingerprint,
+                "steps": steps,
+                "codes": codes,
+            }
+        )
 
     @classmethod
     def from_json(cls, data: bytes, dataset: str) -> Journal:
@@ -273,7 +320,9 @@ class Journal:
         waiting = [staged for step in steps for staged in step.staged if staged is not None]
         _check_names(dataset, waiting)
         if not all(staged.startswith(STAGED) for staged in waiting):
-            raise DatasetFileCorruptError("the journal is damaged: a resource has an invalid temporary name")
+            raise DatasetFileCorruptError(
+                "the journal is damaged: a resource has an invalid temporary name"
+            )
         return cls(fingerprint, tuple(steps), tuple(codes))
 
 

@@ -28,7 +28,15 @@ from data_stack.exception import (
 )
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.engine import PreparationEngine, prepare_by
-from data_stack.factories.manifest import MANIFEST, WHOLE, Journal, Manifest, ResourceRecord, SourceRecord, fingerprint
+from data_stack.factories.manifest import (
+    MANIFEST,
+    WHOLE,
+    Journal,
+    Manifest,
+    ResourceRecord,
+    SourceRecord,
+    fingerprint,
+)
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.retriever import retrieve
@@ -90,10 +98,18 @@ class Preparation:
     def __post_init__(self) -> None:
         self._definition, self._connector = self.stored.definition, self.stored.connector
         self._name = self._definition.card.name
-        if self.engine is not None and self.engine.leaves_process and isinstance(self._connector, InMemoryStorageConnector):
-            problem = f"which cannot reach a store in the memory of this process ({self._connector!r})"
+        if (
+            self.engine is not None
+            and self.engine.leaves_process
+            and isinstance(self._connector, InMemoryStorageConnector)
+        ):
+            problem = (
+                f"which cannot reach a store in the memory of this process ({self._connector!r})"
+            )
             advice = "use a folder or a server, or no engine"
-            raise ConfigError(f"{type(self.engine).__name__} prepares in other processes, {problem}: {advice}")
+            raise ConfigError(
+                f"{type(self.engine).__name__} prepares in other processes, {problem}: {advice}"
+            )
         self._timings: list[tuple[str, float]] = []
 
     def run(self, lease_timeout_seconds: float) -> tuple[Manifest, PreparationReport]:
@@ -117,10 +133,15 @@ class Preparation:
             if manifest is not None:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._connector.remove_abandoned(f"{self._definition.folder}/")
-            readiness = self.stored.readiness(None if self.keep_steps else lambda: code_digest(self.factory))
+            readiness = self.stored.readiness(
+                None if self.keep_steps else lambda: code_digest(self.factory)
+            )
             self._was_damaged = readiness.is_damaged  # then the sources may be damaged, too
             if readiness.reason is not None and not readiness.resumes:
-                copy = "; if that fails, bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE " + self._name
+                copy = (
+                    "; if that fails, bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE "
+                    + self._name
+                )
                 why = readiness.reason + copy * readiness.is_damaged
                 logger.warning("dataset %r is prepared again: %s", self._name, why)
             wait = 0.0
@@ -131,11 +152,17 @@ class Preparation:
                 time.sleep(wait)
                 manifest = self.stored.ready_manifest() or self._adopt() or self._prepare()
                 if manifest is not None and self.stored.damage(manifest) is None:
-                    return manifest, PreparationReport(tuple(self._timings), manifest.adopted, False, readiness.reason)
-                wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
+                    return manifest, PreparationReport(
+                        tuple(self._timings), manifest.adopted, False, readiness.reason
+                    )
+                wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (
+                    time.monotonic() - started - wait
+                )
         advice = f"stop other writers below {self._definition.folder!r}, and prepare it again"
         problem = f"but each time another process replaced a part of it in {self._connector!r}"
-        raise PreparationError(f"dataset {self._name!r} was prepared {_ATTEMPTS} times, {problem}; {advice}")
+        raise PreparationError(
+            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, {problem}; {advice}"
+        )
 
     def _tidy_up(self, manifest: Manifest) -> None:
         """Clean up after a preparation that died between its last two operations, the manifest and the end of the journal."""
@@ -159,7 +186,9 @@ class Preparation:
             if lease.acquire() or self.stored.ready_manifest() is not None:
                 break
         else:
-            logger.warning("dataset %r: another process prepares it for too long; preparing it too", self._name)
+            logger.warning(
+                "dataset %r: another process prepares it for too long; preparing it too", self._name
+            )
         return self.stored.ready_manifest()
 
     # ------------------------------------------------------------------ adoption
@@ -171,13 +200,19 @@ class Preparation:
         started = time.perf_counter()
         try:
             found = [(name, self.stored.stat(name)) for name in self._definition.prepared_resources]
-            records = [ResourceRecord(name, info.size, info.sha256) for name, info in found if info is not None]
+            records = [
+                ResourceRecord(name, info.size, info.sha256)
+                for name, info in found
+                if info is not None
+            ]
             if len(records) < len(found):
                 return None
             manifest = self._describe_adopted(records)
         except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
             why = f"({type(error).__name__}: {error}); preparing it again"
-            logger.warning("dataset %r: complete but damaged in %r %s", self._name, self._connector, why)
+            logger.warning(
+                "dataset %r: complete but damaged in %r %s", self._name, self._connector, why
+            )
             return None
         self._timings.append(("adopt", time.perf_counter() - started))
         return manifest
@@ -186,7 +221,16 @@ class Preparation:
         sources = []
         for source in self._definition.sources:
             size = None if (info := self.stored.stat(source.identifier)) is None else info.size
-            sources.append(SourceRecord(source.identifier, size, source.sha256, source.md5_sum, verified=False, origin=None))
+            sources.append(
+                SourceRecord(
+                    source.identifier,
+                    size,
+                    source.sha256,
+                    source.md5_sum,
+                    verified=False,
+                    origin=None,
+                )
+            )
         for split in self._definition.splits:
             self._read_ends(split, records)
         manifest = self._manifest(sources, records, adopted=True)
@@ -194,17 +238,29 @@ class Preparation:
             with self._connector.create(self.stored.identifier(MANIFEST)) as file:
                 manifest = replace(manifest, prepared=tuple(self._verify(records)))
                 file.write(manifest.to_json())
-            logger.info("dataset %r: adopted, as it is complete without a manifest in %r", self._name, self._connector)
+            logger.info(
+                "dataset %r: adopted, as it is complete without a manifest in %r",
+                self._name,
+                self._connector,
+            )
         except StorageError as error:
-            logger.info("dataset %r: complete without a manifest; used without one: %s", self._name, error)
+            logger.info(
+                "dataset %r: complete without a manifest; used without one: %s", self._name, error
+            )
         return manifest
 
     def _verify(self, records: list[ResourceRecord]) -> Iterator[ResourceRecord]:
         """The records with digests of what is stored."""
-        for record in with_bar(records, self.progress, desc=f"{self._name}: computing checksums", unit="resource"):
+        for record in with_bar(
+            records, self.progress, desc=f"{self._name}: computing checksums", unit="resource"
+        ):
             try:
-                info = self._connector.verify_resource(self.stored.identifier(record.identifier), record.sha256)
-            except StorageError as error:  # a read error must not look like a store that cannot be written
+                info = self._connector.verify_resource(
+                    self.stored.identifier(record.identifier), record.sha256
+                )
+            except (
+                StorageError
+            ) as error:  # a read error must not look like a store that cannot be written
                 raise DatasetFileCorruptError(str(error)) from error
             yield ResourceRecord(record.identifier, info.size, info.sha256)
 
@@ -216,13 +272,19 @@ class Preparation:
             self.stored.invalidate()  # open() reads the sources, which are about to be replaced
         journal = None if self.stored.outdated is not None else self.stored.journal()
         sources = self._retrieve()
-        raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
+        raw = [
+            ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources
+        ]
         try:
             if self._definition.has_preprocess:
                 raw = self._run_preprocess(sources, raw, journal)
             elif not raw:
-                problem = f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
-                raise PreparationError(f"could not prepare dataset {self._name!r} of {self._definition.factory}: {problem}")
+                problem = (
+                    f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
+                )
+                raise PreparationError(
+                    f"could not prepare dataset {self._name!r} of {self._definition.factory}: {problem}"
+                )
             self._check_opens(raw)
             manifest = self.stored.ready_manifest()
             is_superseded = manifest is not None
@@ -246,13 +308,26 @@ class Preparation:
             return []
         started = time.perf_counter()
         self.stored.take_over_sources()
-        how: dict[str, Any] = {"offline": self.offline, "progress": self.progress, "verify_stored": self._was_damaged}
+        how: dict[str, Any] = {
+            "offline": self.offline,
+            "progress": self.progress,
+            "verify_stored": self._was_damaged,
+        }
         arrived = retrieve(self._definition.retrieval_jobs, self._connector, **how)
         self._timings.append(("retrieve", time.perf_counter() - started))
         sources = []
         for declared, got in zip(self._definition.sources, arrived, strict=True):
             sha256 = got.sha256 or self._connector.verify_resource(got.identifier).sha256
-            sources.append(SourceRecord(declared.identifier, got.size, sha256, declared.md5_sum, got.verified, got.source))
+            sources.append(
+                SourceRecord(
+                    declared.identifier,
+                    got.size,
+                    sha256,
+                    declared.md5_sum,
+                    got.verified,
+                    got.source,
+                )
+            )
         return sources
 
     def _run_preprocess(
@@ -260,15 +335,27 @@ class Preparation:
     ) -> list[ResourceRecord]:
         journal = self._resume(sources, journal)
         earlier = self.stored.manifest()
-        in_use = earlier is not None and self.stored.difference(earlier) is not None and self.stored.damage(earlier) is None
+        in_use = (
+            earlier is not None
+            and self.stored.difference(earlier) is not None
+            and self.stored.damage(earlier) is None
+        )
         prepared = PreparedResources(self.stored, journal, hold=in_use, progress=self.progress)
         made = prepared.step_that_made(WHOLE)
-        if made is not None and not any(made.staged) and self._incompleteness(list(made.resources)) is None:
+        if (
+            made is not None
+            and not any(made.staged)
+            and self._incompleteness(list(made.resources)) is None
+        ):
             logger.info("dataset %r: all resources were prepared before", self._name)
             return list(made.resources)
         started = time.perf_counter()
         try:
-            preprocess = self.factory.preprocess if self.engine is None else partial(prepare_by, self.engine, self.factory)
+            preprocess = (
+                self.factory.preprocess
+                if self.engine is None
+                else partial(prepare_by, self.engine, self.factory)
+            )
             preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
             prepared.publish()
             if (problem := self._incompleteness(list(prepared.records()))) is not None:
@@ -288,13 +375,20 @@ class Preparation:
         finally:
             prepared.discard(keep_steps=True)
             elapsed = time.perf_counter() - started
-            self._timings += [*prepared.timings, ("preprocess", elapsed - sum(seconds for _, seconds in prepared.timings))]
+            self._timings += [
+                *prepared.timings,
+                ("preprocess", elapsed - sum(seconds for _, seconds in prepared.timings)),
+            ]
         return list(prepared.records())
 
     def _resume(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
         """The journal to continue: the stored one if the same code began it, otherwise a new one."""
         own, code = self._fingerprint(sources), code_digest(self.factory)
-        if journal is None or journal.fingerprint != own or (journal.codes != (code,) and not self.keep_steps):
+        if (
+            journal is None
+            or journal.fingerprint != own
+            or (journal.codes != (code,) and not self.keep_steps)
+        ):
             if self.stored.was_begun():
                 self.stored.remove_staged()  # shards of another preparation, while its journal still lists them
             journal = Journal(own)
@@ -309,9 +403,14 @@ class Preparation:
             self.stored.write_journal(journal)
         return journal
 
-    def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
+    def _failure(
+        self, prepared: PreparedResources, error: Exception, *, has_died: bool = False
+    ) -> PreparationError:
         """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
-        step, keeps = f" in step {prepared.current_step!r}" if prepared.current_step else "", has_died or self.keep_steps
+        step, keeps = (
+            f" in step {prepared.current_step!r}" if prepared.current_step else "",
+            has_died or self.keep_steps,
+        )
         if keeps:
             with contextlib.suppress(StorageError):
                 self.stored.write_journal(prepared.journal)  # steps that were not recorded yet
@@ -340,9 +439,15 @@ class Preparation:
     def _incompleteness(self, made: list[ResourceRecord]) -> str | None:
         """Which resources are missing that ``preprocess()`` should have made, if any."""
         names = {record.identifier for record in made}
-        if missing := [name for name in self._definition.prepared_resources or () if name not in names]:
+        if missing := [
+            name for name in self._definition.prepared_resources or () if name not in names
+        ]:
             return f"preprocess() has not created {', '.join(missing)}, which prepared_resources declares"
-        return None if made else "preprocess() has created nothing; store what open() reads with prepared.create()"
+        return (
+            None
+            if made
+            else "preprocess() has created nothing; store what open() reads with prepared.create()"
+        )
 
     def _check_opens(self, made: list[ResourceRecord]) -> None:
         """Open each split before the dataset counts as ready."""
@@ -350,7 +455,9 @@ class Preparation:
             try:
                 self._read_ends(split, made)
             except MissingDependencyError as error:  # other machines may have it
-                logger.warning("dataset %r: could not check that split %r opens: %s", self._name, split, error)
+                logger.warning(
+                    "dataset %r: could not check that split %r opens: %s", self._name, split, error
+                )
             except Exception as error:
                 if not all(self.stored.holds(record) for record in made):
                     raise Superseded from error  # another process that works without a lease is replacing it
@@ -373,9 +480,13 @@ class Preparation:
     # ------------------------------------------------------------------ provenance
 
     def _fingerprint(self, sources: list[SourceRecord] | tuple[SourceRecord, ...]) -> str:
-        return fingerprint(self._name, self._definition.card.version, self._definition.factory, sources)
+        return fingerprint(
+            self._name, self._definition.card.version, self._definition.factory, sources
+        )
 
-    def _manifest(self, sources: list[SourceRecord], prepared: list[ResourceRecord], *, adopted: bool) -> Manifest:
+    def _manifest(
+        self, sources: list[SourceRecord], prepared: list[ResourceRecord], *, adopted: bool
+    ) -> Manifest:
         version, factory = self._definition.card.version, self._definition.factory
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         seconds = None if adopted else round(sum(seconds for _, seconds in self._timings), 3)

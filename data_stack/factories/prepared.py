@@ -17,7 +17,14 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.manifest import STAGED, WHOLE, Journal, ResourceNames, ResourceRecord, Step
+from data_stack.factories.manifest import (
+    STAGED,
+    WHOLE,
+    Journal,
+    ResourceNames,
+    ResourceRecord,
+    Step,
+)
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
@@ -41,7 +48,12 @@ class Resources(Mapping[str, StreamedResource]):
         records: the resources as they were stored.
     """
 
-    def __init__(self, storage_connector: StorageConnector | None, dataset: str, records: Iterable[ResourceRecord]) -> None:
+    def __init__(
+        self,
+        storage_connector: StorageConnector | None,
+        dataset: str,
+        records: Iterable[ResourceRecord],
+    ) -> None:
         self._connector: Any = storage_connector
         self._dataset = dataset
         self._records = {record.identifier: record for record in records}
@@ -112,7 +124,9 @@ class Resources(Mapping[str, StreamedResource]):
     def _identifier(self, name: str) -> str:
         if name not in self:
             hint = f"{did_you_mean(name, self)}; it has: {', '.join(self) or 'none'}"
-            raise ResourceNotFoundError(f"dataset {self._dataset!r} has no resource {name!r:.80}{hint}")
+            raise ResourceNotFoundError(
+                f"dataset {self._dataset!r} has no resource {name!r:.80}{hint}"
+            )
         return f"{self._dataset}/{name}"
 
 
@@ -147,12 +161,20 @@ class PreparedResources(Resources):
     """
 
     def __init__(
-        self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None, opening: str | None = None
+        self,
+        stored: StoredDataset,
+        journal: Journal,
+        *,
+        hold: bool,
+        progress: bool | None,
+        opening: str | None = None,
     ) -> None:
         super().__init__(stored.connector, stored.definition.folder, ())
         self.stored, self._journal, self._opening = stored, journal, opening
         self._steps = {step.name: step for step in journal.steps}
-        self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
+        self._names = ResourceNames(
+            self._dataset, (source.identifier for source in stored.definition.sources)
+        )
         self._staged: dict[str, str] = {}  # temporary names of resources
         self._hold = hold
         self.shows_progress = shows_progress(progress)
@@ -202,9 +224,16 @@ class PreparedResources(Resources):
             ConfigError: a name occurs twice, or is not a string.
         """
         given: Iterable[Any] = [None] if isinstance(names, str) else names
-        for name in with_bar(given, self.shows_progress, desc=f"{self.stored.definition.card.name}: preparing", unit="step"):
+        for name in with_bar(
+            given,
+            self.shows_progress,
+            desc=f"{self.stored.definition.card.name}: preparing",
+            unit="step",
+        ):
             if not isinstance(name, str) or name in self._seen_steps or name == WHOLE:
-                raise ConfigError(f'steps of {self._dataset!r} need distinct names such as ("train", "test"), got {names!r:.80}')
+                raise ConfigError(
+                    f'steps of {self._dataset!r} need distinct names such as ("train", "test"), got {names!r:.80}'
+                )
             self._seen_steps.add(name)
             if self.take_over(name):
                 logger.info("dataset %r: step %r was finished before", self._dataset, name)
@@ -236,7 +265,9 @@ class PreparedResources(Resources):
         where: list[str | None] = []
         for record, staged in zip(done.resources, done.staged, strict=True):
             is_staged = staged is not None and self.stored.holds(record, staged)
-            if not is_staged and not self.stored.holds(record):  # it may have been renamed before the interruption
+            if not is_staged and not self.stored.holds(
+                record
+            ):  # it may have been renamed before the interruption
                 return None
             where.append(staged if is_staged else None)
         return replace(done, staged=tuple(where))
@@ -270,7 +301,10 @@ class PreparedResources(Resources):
 
     def is_whole(self) -> bool:
         """Whether all resources are still there."""
-        return all(self.stored.holds(record, self._staged.get(name)) for name, record in self._records.items())
+        return all(
+            self.stored.holds(record, self._staged.get(name))
+            for name, record in self._records.items()
+        )
 
     def publish(self) -> None:
         """Rename resources from their temporary names."""
@@ -288,7 +322,11 @@ class PreparedResources(Resources):
         Args:
             keep_steps: keep those of finished steps.
         """
-        kept = {staged for step in self._steps.values() for staged in step.staged} if keep_steps else set()
+        kept = (
+            {staged for step in self._steps.values() for staged in step.staged}
+            if keep_steps
+            else set()
+        )
         while self._staged:
             if (staged := self._staged.popitem()[1]) not in kept:
                 with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
@@ -301,7 +339,11 @@ class PreparedResources(Resources):
     # ------------------------------------------------------------------ inside
 
     def _identifier(self, name: str) -> str:
-        return f"{self._dataset}/{self._staged[name]}" if name in self._staged else super()._identifier(name)
+        return (
+            f"{self._dataset}/{self._staged[name]}"
+            if name in self._staged
+            else super()._identifier(name)
+        )
 
     def check_wanted(self) -> None:
         """Called before a resource is stored; without temporary names it is about to replace an older one."""
@@ -319,7 +361,9 @@ class PreparedResources(Resources):
     def _move(self, name: str, staged: str) -> None:
         try:
             with contextlib.suppress(UnsupportedStorageOperationError):  # copied, but not deleted
-                self._connector.move_resource(self.stored.identifier(staged), self.stored.identifier(name))
+                self._connector.move_resource(
+                    self.stored.identifier(staged), self.stored.identifier(name)
+                )
         except ResourceNotFoundError:
             if not self.stored.holds(self._records[name]):
                 raise Superseded from None  # another process has finished and cleaned up
@@ -332,4 +376,6 @@ class PreparedResources(Resources):
     def step_of(self, name: str, made: Iterable[str]) -> Step:
         """A finished step with these resources."""
         names = list(made)
-        return Step(name, tuple(self._records[each] for each in names), tuple(map(self._staged.get, names)))
+        return Step(
+            name, tuple(self._records[each] for each in names), tuple(map(self._staged.get, names))
+        )

@@ -17,7 +17,14 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.manifest import JOURNAL, MANIFEST, STAGED, Journal, Manifest, ResourceRecord
+from data_stack.factories.manifest import (
+    JOURNAL,
+    MANIFEST,
+    STAGED,
+    Journal,
+    Manifest,
+    ResourceRecord,
+)
 from data_stack.io.integrity import Fault
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
@@ -67,7 +74,11 @@ class StoredDataset:
     def ready_manifest(self) -> Manifest | None:
         """The manifest, if it is valid: then the dataset is ready."""
         manifest = self.manifest()
-        return manifest if manifest is not None and (self.difference(manifest) or self.damage(manifest)) is None else None
+        return (
+            manifest
+            if manifest is not None and (self.difference(manifest) or self.damage(manifest)) is None
+            else None
+        )
 
     def readiness(self, code: Callable[[], str] | None) -> Readiness:
         """Whether the dataset is ready, and if not, why; may read the journal and list other versions.
@@ -82,11 +93,16 @@ class StoredDataset:
         if manifest is not None:
             difference = self.difference(manifest)
             reason = difference or self.damage(manifest)
-            is_damaged = reason is not None and (difference is None or difference == self.why_outdated)
+            is_damaged = reason is not None and (
+                difference is None or difference == self.why_outdated
+            )
             return Readiness(manifest if reason is None else None, reason, is_damaged=is_damaged)
         if (journal := self.journal()) is not None:
             is_of_others = bool(journal.steps) and code is not None and code() not in journal.codes
-            begun = "its preparation has not finished" + "; its steps were done by other code" * is_of_others
+            begun = (
+                "its preparation has not finished"
+                + "; its steps were done by other code" * is_of_others
+            )
             return Readiness(reason=begun, resumes=not is_of_others)
         card = self.definition.card
         parts = [each.split("/") for each in self._list(f"{card.name}/")]
@@ -110,18 +126,28 @@ class StoredDataset:
         if manifest == self.outdated:
             return self.why_outdated or "it must be prepared again"
         if (manifest.name, manifest.version) != (card.name, card.version):
-            return f"stored: {manifest.name} {manifest.version}; required: {card.name} {card.version}"
+            return (
+                f"stored: {manifest.name} {manifest.version}; required: {card.name} {card.version}"
+            )
         recorded = {source.identifier: source for source in manifest.sources}
         if recorded.keys() != {source.identifier for source in self.definition.sources}:
             return "it was prepared from other sources"
         for source in self.definition.sources:
             record = recorded[source.identifier]
-            promised, found = (source.sha256, record.sha256) if source.sha256 else (source.md5_sum, record.md5_sum)
-            if promised not in (None, found) or (None not in (source.size, record.size) and source.size != record.size):
+            promised, found = (
+                (source.sha256, record.sha256)
+                if source.sha256
+                else (source.md5_sum, record.md5_sum)
+            )
+            if promised not in (None, found) or (
+                None not in (source.size, record.size) and source.size != record.size
+            ):
                 return f"it was prepared from another {source.identifier!r}"
         if not self.definition.has_preprocess and self.definition.sources:
             return None
-        missing = set(self.definition.prepared_resources or ()) - {record.identifier for record in manifest.prepared}
+        missing = set(self.definition.prepared_resources or ()) - {
+            record.identifier for record in manifest.prepared
+        }
         return f"{min(missing)!r} was not prepared" if missing else None
 
     # ------------------------------------------------------------------ manifest
@@ -145,7 +171,9 @@ class StoredDataset:
             data = self.read(JOURNAL, MAX_BYTES)
             return None if data is None else Journal.from_json(data, self.definition.folder)
         except DatasetFileCorruptError as error:
-            logger.info("the preparation of dataset %r starts over: %s", self.definition.card.name, error)
+            logger.info(
+                "the preparation of dataset %r starts over: %s", self.definition.card.name, error
+            )
             return None
 
     def was_begun(self) -> bool:
@@ -183,7 +211,9 @@ class StoredDataset:
         with contextlib.suppress(UnsupportedStorageOperationError):
             self.delete(_MARK)
             staged = self.connector.list_resources(self.identifier(STAGED))
-            self.delete(_MARK)  # a process without a lease may have opened again; its tasks notice before they lose anything
+            self.delete(
+                _MARK
+            )  # a process without a lease may have opened again; its tasks notice before they lose anything
             for identifier in staged:
                 with contextlib.suppress(ResourceNotFoundError, StorageError):
                     self.connector.delete_resource(identifier)
@@ -195,29 +225,45 @@ class StoredDataset:
 
         Reads only resources without a digest in a store that records digests: other programs have changed them.
         """
-        return next((fault.problem for fault in self._changes(manifest.prepared, read_touched=True)), None)
+        return next(
+            (fault.problem for fault in self._changes(manifest.prepared, read_touched=True)), None
+        )
 
     def damage_behind(self, error: BaseException | None) -> str | None:
         """The damage of a stored resource that an error, or one of its causes, names; else None."""
         while error is not None:
-            if isinstance(error, ChecksumMismatchError) and error.identifier.startswith(self.identifier("")):
+            if isinstance(error, ChecksumMismatchError) and error.identifier.startswith(
+                self.identifier("")
+            ):
                 return _describe_damage(error)
             error = error.__cause__ or error.__context__
         return None
 
     def take_over_sources(self) -> None:
         """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
-        wanted = [job for job in self.definition.retrieval_jobs if job.sha256 and not self.connector.has_resource(job.identifier)]
+        wanted = [
+            job
+            for job in self.definition.retrieval_jobs
+            if job.sha256 and not self.connector.has_resource(job.identifier)
+        ]
         listed = self._list(f"{self.definition.card.name}/") if wanted else []
         for job in wanted:
             end = job.identifier.removeprefix(self.definition.folder)
             for identifier in listed:
                 with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
-                    if not identifier.endswith(end) or self.connector.stat(identifier).sha256 != job.sha256:
+                    if (
+                        not identifier.endswith(end)
+                        or self.connector.stat(identifier).sha256 != job.sha256
+                    ):
                         continue
                     with self.connector.get_resource(identifier) as resource:
                         self.connector.set_resource(job.identifier, resource)
-                    logger.info("dataset %r: copied %r from %r", self.definition.card.name, job.identifier, identifier)
+                    logger.info(
+                        "dataset %r: copied %r from %r",
+                        self.definition.card.name,
+                        job.identifier,
+                        identifier,
+                    )
                     break
 
     def holds(self, record: ResourceRecord, name: str | None = None) -> bool:
@@ -253,9 +299,14 @@ class StoredDataset:
         """Compare the definition and every byte of the store with a manifest; sources need not be kept."""
         difference = self.difference(manifest)
         faults = [] if difference is None else [Fault(self.identifier(MANIFEST), difference)]
-        opened, records = {record.identifier for record in manifest.prepared}, list(manifest.prepared)
+        opened, records = (
+            {record.identifier for record in manifest.prepared},
+            list(manifest.prepared),
+        )
         for source in manifest.sources:
-            is_kept = source.identifier not in opened and self.connector.has_resource(self.identifier(source.identifier))
+            is_kept = source.identifier not in opened and self.connector.has_resource(
+                self.identifier(source.identifier)
+            )
             if is_kept and source.size is not None:
                 records.append(ResourceRecord(source.identifier, source.size, source.sha256))
         faults += self._changes(records)
@@ -300,7 +351,9 @@ class StoredDataset:
             with contextlib.suppress(ResourceNotFoundError):  # another process was faster
                 self.connector.delete_resource(self.identifier(name))
 
-    def _changes(self, records: Iterable[ResourceRecord], *, read_touched: bool = False) -> Iterator[Fault]:
+    def _changes(
+        self, records: Iterable[ResourceRecord], *, read_touched: bool = False
+    ) -> Iterator[Fault]:
         for record in records:
             identifier = self.identifier(record.identifier)
             try:
@@ -311,8 +364,15 @@ class StoredDataset:
             problem = "is missing" if info is None else _difference(record, info)
             if problem is not None:
                 yield Fault(identifier, f"{identifier!r} {problem}")
-            elif read_touched and self.connector.knows_digests and info is not None and info.sha256 is None:
-                logger.info("%r has no recorded digest; reading its %d bytes once", identifier, record.size)
+            elif (
+                read_touched
+                and self.connector.knows_digests
+                and info is not None
+                and info.sha256 is None
+            ):
+                logger.info(
+                    "%r has no recorded digest; reading its %d bytes once", identifier, record.size
+                )
                 yield from self._check_bytes(identifier, record.sha256)
 
     def _check_bytes(self, identifier: str, sha256: str | None) -> Iterator[Fault]:

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    Batch,
+    ColumnKey,
+    Sample,
+    SampleAccess,
+    SourceAccess,
+)
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -111,7 +118,13 @@ class StoredRowsColumn(Column):
     """
 
     def __init__(
-        self, file: PositionalFile, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], *, mapped: bool = False
+        self,
+        file: PositionalFile,
+        offset: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        mapped: bool = False,
     ) -> None:
         self._file, self._offset, self._length = file, offset, shape[0]
         self._row_shape, self._dtype = shape[1:], dtype
@@ -132,7 +145,9 @@ class StoredRowsColumn(Column):
     remote_bytes = property(lambda self: self._row_bytes if self._file.resource.prefetches else 0)
 
     def fetch(self, places: range) -> None:
-        self._file.resource.prefetch([(self._offset + places.start * self._row_bytes, len(places) * self._row_bytes)])
+        self._file.resource.prefetch(
+            [(self._offset + places.start * self._row_bytes, len(places) * self._row_bytes)]
+        )
 
     def value(self, index: int) -> Any:
         row = self._run(index, 1)[0]
@@ -179,11 +194,15 @@ class StoredRowsColumn(Column):
         for start in range(0, n_runs if n_bytes else 0, n_at_once):
             begins = self._offset + firsts[start : start + n_at_once] * self._row_bytes
             data = b"".join(read_together(self._file, begins, begins + n_bytes))
-            rows[start : start + n_at_once] = np.ndarray((len(begins), *rows.shape[1:]), self._dtype, data)
+            rows[start : start + n_at_once] = np.ndarray(
+                (len(begins), *rows.shape[1:]), self._dtype, data
+            )
         return rows
 
 
-def read_together(file: PositionalFile, starts: IndexArrayOfInts, ends: IndexArrayOfInts) -> list[bytes]:
+def read_together(
+    file: PositionalFile, starts: IndexArrayOfInts, ends: IndexArrayOfInts
+) -> list[bytes]:
     """The bytes of some ranges of a file, in one request if the store supports it; what lies close together is one range of it.
 
     Raises:
@@ -205,7 +224,9 @@ def read_together(file: PositionalFile, starts: IndexArrayOfInts, ends: IndexArr
 
 
 def _cut_short(file: PositionalFile, start: int, end: int) -> DatasetFileCorruptError:
-    return DatasetFileCorruptError(f"{file.name!r} is cut short: it ends within the bytes {start:,} to {end:,}")
+    return DatasetFileCorruptError(
+        f"{file.name!r} is cut short: it ends within the bytes {start:,} to {end:,}"
+    )
 
 
 class ColumnsDatasetIterator(AccessedDatasetIterator):
@@ -239,10 +260,14 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         if not sources:
             raise ConfigError("a dataset needs at least one column")
         is_named = isinstance(columns, Mapping)
-        self._form = SampleForm("dict", tuple(columns)) if is_named else SampleForm.tuples(len(sources))
+        self._form = (
+            SampleForm("dict", tuple(columns)) if is_named else SampleForm.tuples(len(sources))
+        )
         keys = [os.fspath(source) if is_path(source) else id(source) for source in sources]
         files = {
-            key: PositionalFile(source) if self._columns_are_files or hasattr(source, "read") else source
+            key: PositionalFile(source)
+            if self._columns_are_files or hasattr(source, "read")
+            else source
             for key, source in dict(zip(keys, sources, strict=True)).items()
         }
         self._sources = tuple(files[key] for key in keys)
@@ -272,7 +297,10 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
             if self._opened is None or self._opened is opened:  # no other thread was faster
                 columns = self._open_columns()
                 if len({len(column) for column in columns}) > 1:
-                    lengths = ", ".join(f"{name}: {len(each)}" for name, each in zip(self._form.keys, columns, strict=True))
+                    lengths = ", ".join(
+                        f"{name}: {len(each)}"
+                        for name, each in zip(self._form.keys, columns, strict=True)
+                    )
                     raise DatasetFileCorruptError(f"the columns differ in length: {lengths}")
                 self._opened = (os.getpid(), columns)
             return self._opened[1]
@@ -283,9 +311,15 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
 
     def _content_of_files(self) -> list[str]:
         """What identifies the content of each file."""
-        files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
+        files = [
+            each
+            for each in (*self._sources, *vars(self).values())
+            if isinstance(each, PositionalFile)
+        ]
         distinct = list(dict.fromkeys(files))
-        contents = contents_of_resources([functools.partial[Any](nullcontext, file.resource) for file in distinct])
+        contents = contents_of_resources(
+            [functools.partial[Any](nullcontext, file.resource) for file in distinct]
+        )
         known = dict(zip(distinct, contents, strict=True))
         return [known[file] for file in files]
 
@@ -294,7 +328,9 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         self._lock = fork_lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock")}
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -326,7 +362,9 @@ class _ColumnsAccess(RemoteAccess):
             values.append(column.read(_wide(positions)) if first == i else values[first].copy())
         return self.source._form.make(values)  # type: ignore[no-any-return]  # a batch
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[npt.NDArray[Any]]:
         wide = None if positions is None else _wide(positions)
         return [column.read(wide) for column in self._columns_of(keys)]
 
@@ -335,15 +373,25 @@ class _ColumnsAccess(RemoteAccess):
         declared = self.declare_columns()
         return declared is not None and all(each.is_fixed for each in declared.values())
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
-        wanted, wide = self.source._columns() if keys is None else self._columns_of(keys), _wide(starts)
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
+    ) -> Batch | None:
+        wanted, wide = (
+            self.source._columns() if keys is None else self._columns_of(keys),
+            _wide(starts),
+        )
         found = all_columns(column.runs(wide, length) for column in wanted)
         return found if found is None or keys is not None else self.source._form.make(found)
 
     def remote_bytes(self) -> float:
-        return sum(column.remote_bytes for column in {id(each): each for each in self.source._columns()}.values())
+        return sum(
+            column.remote_bytes
+            for column in {id(each): each for each in self.source._columns()}.values()
+        )
 
-    def fetches(self, places: range, keys: Sequence[ColumnKey] | None = None) -> list[Callable[[], object]]:
+    def fetches(
+        self, places: range, keys: Sequence[ColumnKey] | None = None
+    ) -> list[Callable[[], object]]:
         distinct = {id(each): each for each in self.source._columns() if each.remote_bytes}
         return [functools.partial(column.fetch, places) for column in distinct.values()]
 
@@ -351,7 +399,11 @@ class _ColumnsAccess(RemoteAccess):
         declared = [column.declare() for column in self.source._columns()]
         known = [each for each in declared if each is not None]
         form = self.source._form
-        return None if form.kind == "tuple" or len(known) < len(declared) else dict(zip(form.keys, known, strict=True))
+        return (
+            None
+            if form.kind == "tuple" or len(known) < len(declared)
+            else dict(zip(form.keys, known, strict=True))
+        )
 
     def content_fingerprint(self) -> list[str] | None:
         is_of_files_only = getattr(type(self.source)._open_columns, "is_of_files_only", False)
@@ -389,13 +441,18 @@ def by_name(sample: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
         return sample
     values = sample if isinstance(sample, (tuple, list)) else (sample,)
     if names is None or isinstance(names, str) or len(names) != len(values):
-        raise ConfigError(f"writing samples of {len(values)} unnamed columns needs names=[…], one for each; got {names!r:.80}")
+        raise ConfigError(
+            f"writing samples of {len(values)} unnamed columns needs names=[…], one for each; got {names!r:.80}"
+        )
     return dict(zip(names, values, strict=True))
 
 
 def samples_at_once(sample: Mapping[str, Any]) -> int:
     """The number of samples like this one to read together."""
-    sizes = (len(each) if isinstance(each, (str, bytes)) else int(getattr(each, "nbytes", 64)) for each in sample.values())
+    sizes = (
+        len(each) if isinstance(each, (str, bytes)) else int(getattr(each, "nbytes", 64))
+        for each in sample.values()
+    )
     return max(1, min(4096, (8 << 20) // max(1, sum(sizes))))
 
 
@@ -410,8 +467,12 @@ class FieldsAccess(SourceAccess):
     def values(self, field: str, positions: Sequence[int]) -> list[Any]:
         """The values of a field, in one request."""
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[npt.NDArray[Any]]:
         rows = range(self.n_samples) if positions is None else positions.tolist()
         wanted = map(SampleForm("dict", tuple(self.fields())).find, keys)
-        columns = [stack_values(self.values(key, rows or range(min(1, self.n_samples)))) for key in wanted]
+        columns = [
+            stack_values(self.values(key, rows or range(min(1, self.n_samples)))) for key in wanted
+        ]
         return columns if rows else [column[:0] for column in columns]

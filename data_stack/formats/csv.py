@@ -61,7 +61,12 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         self._dtype, self._target_dtype = np.dtype(dtype), np.dtype(target_dtype)
         if isinstance(resource, StreamedTextResource):
             encoding = resource.encoding
-        dialect = {"header": header, "skip_lines": skip_lines, "delimiter": delimiter, "encoding": encoding}
+        dialect = {
+            "header": header,
+            "skip_lines": skip_lines,
+            "delimiter": delimiter,
+            "encoding": encoding,
+        }
         self._dialect: dict[str, Any] = {**dialect, "missing": frozenset(missing)}
 
     def _arguments(self) -> dict[str, Any]:
@@ -71,13 +76,22 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
     @of_files_only
     def _open_columns(self) -> list[Column]:
         table = Table(self._file.open_buffered(), self._file.name, **self._dialect)
-        target = None if self._target is None or not table.names else table.position_of(self._target)
+        target = (
+            None if self._target is None or not table.names else table.position_of(self._target)
+        )
         features = [place for place in range(len(table.names)) if place != target]
-        columns = table.columns(dict.fromkeys(features, self._dtype) | ({} if target is None else {target: self._target_dtype}))
+        columns = table.columns(
+            dict.fromkeys(features, self._dtype)
+            | ({} if target is None else {target: self._target_dtype})
+        )
         found = [columns[place] for place in features]
-        opened: list[Column] = [ArrayColumn(np.stack(found, axis=1) if found else np.empty((0, 0), self._dtype))]
+        opened: list[Column] = [
+            ArrayColumn(np.stack(found, axis=1) if found else np.empty((0, 0), self._dtype))
+        ]
         if self._target is not None:
-            opened += [ArrayColumn(np.empty(0, self._target_dtype) if target is None else columns[target])] * 2
+            opened += [
+                ArrayColumn(np.empty(0, self._target_dtype) if target is None else columns[target])
+            ] * 2
         return opened
 
 
@@ -110,10 +124,17 @@ def read_csv(
     with lend_or_open(file) as opened:
         table = Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
         if not table.names:
-            return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
+            return {
+                name: np.empty(0, dtype if dtype.kind != "U" else object)
+                for name, dtype in wanted.items()
+            }
         if not header and len(table.names) != len(wanted):
-            raise DatasetFileCorruptError(f"{table.name!r} has {len(table.names)} columns, but {len(wanted)} were named")
-        places = [table.position_of(name) for name in wanted] if header else list(range(len(wanted)))
+            raise DatasetFileCorruptError(
+                f"{table.name!r} has {len(table.names)} columns, but {len(wanted)} were named"
+            )
+        places = (
+            [table.position_of(name) for name in wanted] if header else list(range(len(wanted)))
+        )
         read = table.columns(dict(zip(places, wanted.values(), strict=True)))
     return {name: read[place] for name, place in zip(wanted, places, strict=True)}
 
@@ -152,13 +173,22 @@ class Table:
     """
 
     def __init__(
-        self, file: Any, name: str, header: bool, skip_lines: int, delimiter: str, encoding: str, missing: Collection[str]
+        self,
+        file: Any,
+        name: str,
+        header: bool,
+        skip_lines: int,
+        delimiter: str,
+        encoding: str,
+        missing: Collection[str],
     ) -> None:
         self.name, self._header, self._missing, self._line = name, header, missing, 0
         self._rows = self._read_rows(file, skip_lines, delimiter, encoding)
         first = next(self._rows, None)
         if first is None and header:
-            raise DatasetFileCorruptError(f"{name!r} is empty; expected a header in line {skip_lines + 1}")
+            raise DatasetFileCorruptError(
+                f"{name!r} is empty; expected a header in line {skip_lines + 1}"
+            )
         self.names = [] if first is None else first[1]
         if first is not None and not header:
             self._rows = itertools.chain([first], self._rows)
@@ -174,11 +204,17 @@ class Table:
         if isinstance(column, int):
             if -len(names) <= column < len(names):
                 return column % len(names)
-            raise ConfigError(f"{self.name!r} has {len(names)} columns; column {column} is out of range")
+            raise ConfigError(
+                f"{self.name!r} has {len(names)} columns; column {column} is out of range"
+            )
         if not self._header:
-            raise ConfigError(f"column {column!r} of {self.name!r} is a name, but the file has no header")
+            raise ConfigError(
+                f"column {column!r} of {self.name!r} is a name, but the file has no header"
+            )
         if names.count(column) != 1:
-            raise DatasetFileCorruptError(f"{self.name!r} has {names.count(column)} columns named {column!r} in {names[:20]}")
+            raise DatasetFileCorruptError(
+                f"{self.name!r} has {names.count(column)} columns named {column!r} in {names[:20]}"
+            )
         return names.index(column)
 
     def columns(self, dtypes: Mapping[int, np.dtype[Any]]) -> dict[int, npt.NDArray[Any]]:
@@ -189,14 +225,24 @@ class Table:
             block = list(itertools.islice(self._rows, _BLOCK_ROWS))
             for line, row in block:
                 if len(row) != len(self.names):
-                    raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {len(row)} columns, expected {len(self.names)}")
+                    raise DatasetFileCorruptError(
+                        f"{self.name!r}, line {line}: {len(row)} columns, expected {len(self.names)}"
+                    )
             for place, dtype in dtypes.items():
-                parts[place].append(self._convert([(line, row[place]) for line, row in block], dtype, place))
+                parts[place].append(
+                    self._convert([(line, row[place]) for line, row in block], dtype, place)
+                )
         return {place: np.concatenate(arrays) for place, arrays in parts.items()}
 
-    def _read_rows(self, file: Any, skip_lines: int, delimiter: str, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    def _read_rows(
+        self, file: Any, skip_lines: int, delimiter: str, encoding: str
+    ) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of each row that is not empty."""
-        text = file if isinstance(file, io.TextIOBase) else io.TextIOWrapper(file, encoding, newline="")
+        text = (
+            file
+            if isinstance(file, io.TextIOBase)
+            else io.TextIOWrapper(file, encoding, newline="")
+        )
         try:
             with reading(self.name, f"CSV file in {encoding}"):
                 lines = itertools.islice(self._read_lines(text), skip_lines, None)
@@ -205,20 +251,30 @@ class Table:
                         if row:
                             yield self._line, row
                 except csv.Error as error:
-                    raise DatasetFileCorruptError(f"{self.name!r}, line {self._line}: {error}") from error
+                    raise DatasetFileCorruptError(
+                        f"{self.name!r}, line {self._line}: {error}"
+                    ) from error
         finally:
             if text is not file:
-                with contextlib.suppress(ValueError):  # after an error the file may be closed already
+                with contextlib.suppress(
+                    ValueError
+                ):  # after an error the file may be closed already
                     text.detach()  # otherwise the wrapper would close the caller's stream
 
     def _read_lines(self, text: Any) -> Iterator[str]:
         while line := text.readline(_MAX_LINE_CHARACTERS):
             self._line += 1
             if len(line) == _MAX_LINE_CHARACTERS:
-                raise DatasetFileCorruptError(f"{self.name!r}, line {self._line}: longer than {_MAX_LINE_CHARACTERS} characters")
-            yield line.removeprefix("\ufeff") if self._line == 1 else line  # the byte order mark that spreadsheets write
+                raise DatasetFileCorruptError(
+                    f"{self.name!r}, line {self._line}: longer than {_MAX_LINE_CHARACTERS} characters"
+                )
+            yield (
+                line.removeprefix("\ufeff") if self._line == 1 else line
+            )  # the byte order mark that spreadsheets write
 
-    def _convert(self, cells: list[tuple[int, str]], dtype: np.dtype[Any], column: int) -> npt.NDArray[Any]:
+    def _convert(
+        self, cells: list[tuple[int, str]], dtype: np.dtype[Any], column: int
+    ) -> npt.NDArray[Any]:
         """The values of cells, given as pairs of line number and text."""
         if dtype.kind == "U":
             strings = np.empty(len(cells), object)  # numpy's strings would lose trailing NULs
@@ -229,7 +285,9 @@ class Table:
         values = []
         for line, text in cells:
             try:
-                values.append(np.nan if dtype.kind == "f" and text in self._missing else _number(text, dtype))
+                values.append(
+                    np.nan if dtype.kind == "f" and text in self._missing else _number(text, dtype)
+                )
             except (ValueError, KeyError, OverflowError) as error:
                 problem = f"{self.name!r}, line {line}, column {column + 1}: invalid {dtype}: {shorten(text)}"
                 raise DatasetFileCorruptError(problem) from error

@@ -17,10 +17,27 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
-from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
+from data_stack.formats.columns import (
+    Column,
+    ColumnsDatasetIterator,
+    StoredRowsColumn,
+    of_files_only,
+)
+from data_stack.io.positional import (
+    MAX_EXPANSION,
+    PositionalFile,
+    check_apart,
+    check_expansion,
+    reading,
+)
 from data_stack.io.resources import StreamedResource
-from data_stack.util.request_limit import Request, check_request, current_request, decoding_for, limit_bytes
+from data_stack.util.request_limit import (
+    Request,
+    check_request,
+    current_request,
+    decoding_for,
+    limit_bytes,
+)
 from data_stack.values.stacked_values import python_values
 from data_stack.values.stacking import take_runs
 
@@ -31,7 +48,12 @@ _MAX_KEYS = 10_000
 _MAX_BYTES_AT_ONCE = 64 << 20
 _N_ROWS_SAMPLED = 32
 #: Filters with simple, well-tested code, by their numbers in the format.
-_SIMPLE_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF}
+_SIMPLE_FILTERS = {
+    h5py.h5z.FILTER_DEFLATE,
+    h5py.h5z.FILTER_SHUFFLE,
+    h5py.h5z.FILTER_FLETCHER32,
+    h5py.h5z.FILTER_LZF,
+}
 _SLOWEST_BYTES_PER_SECOND = 20 << 20
 
 
@@ -60,7 +82,11 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
     _opens_in_each_process = True
 
     def __init__(
-        self, resource: Any, keys: Sequence[str] | Mapping[str, str], *, max_expansion: float | None = MAX_EXPANSION
+        self,
+        resource: Any,
+        keys: Sequence[str] | Mapping[str, str],
+        *,
+        max_expansion: float | None = MAX_EXPANSION,
     ) -> None:
         super().__init__(keys)
         self._resource, self._max_expansion = PositionalFile(resource), max_expansion
@@ -80,7 +106,9 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
             return self._open_each(open_column)
 
 
-def _parse_apart(file: PositionalFile, keys: Sequence[str] | None, max_expansion: float | None) -> None:
+def _parse_apart(
+    file: PositionalFile, keys: Sequence[str] | None, max_expansion: float | None
+) -> None:
     """Parse the file in another process first if no digest covers it, as libhdf5 may crash or hang."""
     seconds = 10 + min(file.size, _MAX_CHUNK_BYTES) / _SLOWEST_BYTES_PER_SECOND
     check_apart(file, f"{__name__}:_look_through", [keys, max_expansion], seconds=seconds)
@@ -102,9 +130,15 @@ def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: floa
             if dataset.chunks is not None:
                 dataset.id.chunk_iter(lambda chunk: None)
             filters = dataset.id.get_create_plist()
-            is_plain = h5py.check_string_dtype(dataset.dtype) is None and dataset.dtype.kind in "biufc"
+            is_plain = (
+                h5py.check_string_dtype(dataset.dtype) is None and dataset.dtype.kind in "biufc"
+            )
             kinds = {filters.get_filter(number)[0] for number in range(filters.get_nfilters())}
-        if is_plain and kinds <= _SIMPLE_FILTERS and dataset.size * dataset.dtype.itemsize > _MAX_BYTES_AT_ONCE:
+        if (
+            is_plain
+            and kinds <= _SIMPLE_FILTERS
+            and dataset.size * dataset.dtype.itemsize > _MAX_BYTES_AT_ONCE
+        ):
             rows = np.unique(np.linspace(0, len(column) - 1, _N_ROWS_SAMPLED).astype(np.int64))
         else:
             rows = np.arange(len(column))
@@ -154,11 +188,18 @@ def _column(file: _File, dataset: Any) -> Column:
     if (
         stored.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
         and stored.get_storage_size() == dataset.size * dataset.dtype.itemsize > 0
-        and stored.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED  # the offset of unwritten data is arbitrary
+        and stored.get_space_status()
+        == h5py.h5d.SPACE_STATUS_ALLOCATED  # the offset of unwritten data is arbitrary
         and dataset.dtype.kind in "iuf"
         and stored.get_type() == h5py.h5t.py_create(dataset.dtype)
     ):
-        return StoredRowsColumn(PositionalFile(file.resource), stored.get_offset(), dataset.shape, dataset.dtype, mapped=True)
+        return StoredRowsColumn(
+            PositionalFile(file.resource),
+            stored.get_offset(),
+            dataset.shape,
+            dataset.dtype,
+            mapped=True,
+        )
     return _DatasetColumn(file, dataset)
 
 
@@ -197,9 +238,14 @@ class _DatasetColumn(Column):
         self._length, self._name, self._dtype = len(dataset), dataset.name, dataset.dtype
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
-        current_request().reserve(self._row_bytes * self._is_compressed, f"a sample with dataset {self._name!r} of {file.name!r}")
+        current_request().reserve(
+            self._row_bytes * self._is_compressed,
+            f"a sample with dataset {self._name!r} of {file.name!r}",
+        )
         #: Each value of variable length may be as long as the file, and all may be the same bytes.
-        self.rows_at_once = max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
+        self.rows_at_once = (
+            max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
+        )
 
     def __len__(self) -> int:
         return self._length
@@ -227,8 +273,13 @@ class _DatasetColumn(Column):
     def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any] | None:
         if self._dtype.hasobject:
             return None
-        found: npt.NDArray[Any] = np.empty((len(starts), length, *self._dataset.shape[1:]), self._dtype)
-        check_request(found.nbytes if self._is_compressed else 0, f"rows of dataset {self._name!r} of {self._file.name!r}")
+        found: npt.NDArray[Any] = np.empty(
+            (len(starts), length, *self._dataset.shape[1:]), self._dtype
+        )
+        check_request(
+            found.nbytes if self._is_compressed else 0,
+            f"rows of dataset {self._name!r} of {self._file.name!r}",
+        )
         order = np.argsort(starts, kind="stable")
         # runs that overlap or follow each other are read together, a chunk of them but once
         breaks = np.flatnonzero(np.diff(starts[order]) > length) + 1
@@ -249,7 +300,9 @@ class _DatasetColumn(Column):
             rows, places = np.unique(indices, return_inverse=True)
             # Reading a slice is much faster than reading a list.
             is_run = rows[-1] - rows[0] == len(rows) - 1
-            return np.asarray((self._dataset[rows[0] : rows[-1] + 1] if is_run else self._dataset[rows])[places])
+            return np.asarray(
+                (self._dataset[rows[0] : rows[-1] + 1] if is_run else self._dataset[rows])[places]
+            )
 
 
 def dataset_keys(resource: Any) -> list[str]:
@@ -285,18 +338,28 @@ def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         ConfigError: the name or dtype of a column is invalid in HDF5, or ``columns`` is no mapping.
     """
     if not isinstance(columns, Mapping):
-        raise ConfigError(f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator")
+        raise ConfigError(
+            f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator"
+        )
     memory = io.BytesIO()
     with h5py.File(memory, "w") as root:
         for name, values in columns.items():
             if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
-                raise ConfigError(f"{name!r} cannot be the path of an HDF5 dataset; rename the column")
+                raise ConfigError(
+                    f"{name!r} cannot be the path of an HDF5 dataset; rename the column"
+                )
             if values.dtype.kind not in "biufcO":
-                raise ConfigError(f"column {name!r} of dtype {values.dtype} cannot be stored in HDF5; leave it out")
+                raise ConfigError(
+                    f"column {name!r} of dtype {values.dtype} cannot be stored in HDF5; leave it out"
+                )
             dtype = h5py.string_dtype() if values.dtype.kind == "O" else values.dtype
             try:
                 root.create_dataset(name, data=values, dtype=dtype)
-            except (ValueError, TypeError, OSError) as error:  # for example a path through another dataset
+            except (
+                ValueError,
+                TypeError,
+                OSError,
+            ) as error:  # for example a path through another dataset
                 raise ConfigError(f"HDF5 cannot store a dataset {name!r}: {error}") from error
     file.write(memory.getbuffer())
 
@@ -309,16 +372,30 @@ def _dataset_at(file: _File, key: str) -> Any:
         where = "/".join([*walked, component])
         # `component in item` would follow the link and open another file.
         if not isinstance(item, h5py.Group) or not item.id.links.exists(component.encode()):
-            known = ", ".join(map(repr, list(item)[:20])) if isinstance(item, h5py.Group) else "no group"
-            raise DatasetFileCorruptError(f"{file.name!r} has no {where!r}; {'/'.join(walked) or '/'!r} holds {known}")
+            known = (
+                ", ".join(map(repr, list(item)[:20]))
+                if isinstance(item, h5py.Group)
+                else "no group"
+            )
+            raise DatasetFileCorruptError(
+                f"{file.name!r} has no {where!r}; {'/'.join(walked) or '/'!r} holds {known}"
+            )
         link = item.get(component, getlink=True)
         if not isinstance(link, h5py.HardLink):
-            to = f"{link.path!r:.200}; name that path" if isinstance(link, h5py.SoftLink) else "another file"
-            raise DatasetFileCorruptError(f"{file.name!r}: {where!r} links to {to}. Links are refused")
+            to = (
+                f"{link.path!r:.200}; name that path"
+                if isinstance(link, h5py.SoftLink)
+                else "another file"
+            )
+            raise DatasetFileCorruptError(
+                f"{file.name!r}: {where!r} links to {to}. Links are refused"
+            )
         item = item[component]
         walked.append(component)
     if not isinstance(item, h5py.Dataset):
-        raise DatasetFileCorruptError(f"{file.name!r}: {key!r} is a {type(item).__name__.lower()}, not a dataset")
+        raise DatasetFileCorruptError(
+            f"{file.name!r}: {key!r} is a {type(item).__name__.lower()}, not a dataset"
+        )
     return item
 
 
@@ -335,6 +412,10 @@ def _check_dataset(dataset: Any, file: _File, max_expansion: float | None) -> No
     # HDF5 visits each chunk to compute the stored size: 36 MiB of requests for a file of 256 MiB in a remote store.
     is_scattered = dataset.chunks is not None and file.resource.prefetches
     stored_bytes = file.resource.size if is_scattered else dataset.id.get_storage_size()
-    check_expansion(f"{name}:{dataset.name}", dataset.size * dataset.dtype.itemsize, stored_bytes, max_expansion)
+    check_expansion(
+        f"{name}:{dataset.name}", dataset.size * dataset.dtype.itemsize, stored_bytes, max_expansion
+    )
     if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > _MAX_CHUNK_BYTES:
-        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} has chunks of more than {_MAX_CHUNK_BYTES} bytes")
+        raise DatasetFileCorruptError(
+            f"{name!r}: {dataset.name!r} has chunks of more than {_MAX_CHUNK_BYTES} bytes"
+        )

@@ -39,7 +39,9 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         data = _read(opened, math.prod(shape) * dtype.itemsize, what)
         with reading(name_of(opened), "IDX file"):
             if opened.read(1):
-                raise DatasetFileCorruptError(f"{name_of(opened)!r} has bytes after its {what} that its header does not declare")
+                raise DatasetFileCorruptError(
+                    f"{name_of(opened)!r} has bytes after its {what} that its header does not declare"
+                )
     array: npt.NDArray[Any] = np.ndarray(shape, dtype, data)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
@@ -58,14 +60,20 @@ def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """
     head = _read(file, 4, "header")
     if head[:2] != b"\0\0" or head[2] not in _DTYPES:
-        raise DatasetFileCorruptError(f"{name_of(file)!r} is not an IDX file: it begins with {head.hex(' ')}")
+        raise DatasetFileCorruptError(
+            f"{name_of(file)!r} is not an IDX file: it begins with {head.hex(' ')}"
+        )
     dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
     if head[3] > _MAX_DIMENSIONS:
-        raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; the maximum is {_MAX_DIMENSIONS}")
+        raise DatasetFileCorruptError(
+            f"{name_of(file)!r} claims {head[3]} dimensions; the maximum is {_MAX_DIMENSIONS}"
+        )
     sizes = _read(file, 4 * head[3], "header")
     shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
     if math.prod(max(1, size) for size in shape) * dtype.itemsize >= 1 << 63:
-        raise DatasetFileCorruptError(f"{name_of(file)!r} claims the shape {shape}, which is too large")
+        raise DatasetFileCorruptError(
+            f"{name_of(file)!r} claims the shape {shape}, which is too large"
+        )
     return dtype, shape
 
 
@@ -76,7 +84,9 @@ def _read(file: Readable, n_bytes: int, what: str) -> bytearray:
         while len(data) < n_bytes:
             piece = file.read(min(n_bytes - len(data), _BLOCK_BYTES))
             if not piece:
-                raise DatasetFileCorruptError(f"{name_of(file)!r} ends within its {what}: {len(data)} of {n_bytes} bytes")
+                raise DatasetFileCorruptError(
+                    f"{name_of(file)!r} ends within its {what}: {len(data)} of {n_bytes} bytes"
+                )
             data += piece
             check_unpacked(file, len(data))
     return data

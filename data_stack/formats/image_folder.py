@@ -18,10 +18,22 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from data_stack.codecs.codec import Codecs, Column, codec_of, decode_file, type_of_bytes, types_by_extension
+from data_stack.codecs.codec import (
+    Codecs,
+    Column,
+    codec_of,
+    decode_file,
+    type_of_bytes,
+    types_by_extension,
+)
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    MaliciousFilePathError,
+    ResourceNotFoundError,
+)
 from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
@@ -136,7 +148,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self._index()
         return dict(self._broken or {})
 
-    _noted = property(lambda self: f" without {len(self._broken):,} broken images" if self._broken else "")
+    _noted = property(
+        lambda self: f" without {len(self._broken):,} broken images" if self._broken else ""
+    )
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -151,7 +165,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
             data = resource.read()
         if not decodes:
             return data
-        return decode_file(codec_of(_type_of(path), self._given_codecs), data, self._folder.full_name(path))
+        return decode_file(
+            codec_of(_type_of(path), self._given_codecs), data, self._folder.full_name(path)
+        )
 
     def _arguments(self) -> dict[str, Any]:
         return {"decode": self._decodes, "codecs": self._given_codecs}
@@ -166,16 +182,28 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _without_broken(self, index: _Index) -> _Index:
         if self._broken is None:
             found = computing.map(self._why_broken, index.paths, at_once=64)
-            reasons = with_bar(found, None, desc=f"decoding {self._folder.name}", total=len(index.paths), unit=" images")
-            self._broken = {path: why for path, why in zip(index.paths, reasons, strict=True) if why is not None}
+            reasons = with_bar(
+                found,
+                None,
+                desc=f"decoding {self._folder.name}",
+                total=len(index.paths),
+                unit=" images",
+            )
+            self._broken = {
+                path: why for path, why in zip(index.paths, reasons, strict=True) if why is not None
+            }
             if self._broken:
                 shown = "; ".join([*self._broken.values()][:5] + ["…"] * (len(self._broken) > 5))
                 told = (self._folder.name, len(self._broken), len(index.paths), shown)
-                logger.warning("%s: %d of %d images are broken and left out, see `.broken`: %s", *told)
+                logger.warning(
+                    "%s: %d of %d images are broken and left out, see `.broken`: %s", *told
+                )
         if not self._broken:
             return index
         kept = [number for number, path in enumerate(index.paths) if path not in self._broken]
-        columns = {name: [values[number] for number in kept] for name, values in index.columns.items()}
+        columns = {
+            name: [values[number] for number in kept] for name, values in index.columns.items()
+        }
         return _Index([index.paths[number] for number in kept], columns, index.class_names)
 
     def _why_broken(self, path: str) -> str | None:
@@ -189,9 +217,13 @@ class ImageFolderIterator(AccessedDatasetIterator):
         root = self._folder.path
         if root is not None and not root.is_dir():
             raise ResourceNotFoundError(str(root))
-        names = [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == _PART]  # none that is hidden
+        names = [
+            name for name in self._folder.list_files() if "/." not in f"/{name}" or name == _PART
+        ]  # none that is hidden
         if _PART in names:
-            raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {_PART}")
+            raise DatasetFileCorruptError(
+                f"{self._folder.name} is unfinished; write it again, or remove {_PART}"
+            )
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]
         metadata = next((name for name in _METADATA if name in names), None)
@@ -199,14 +231,20 @@ class ImageFolderIterator(AccessedDatasetIterator):
             return self._by_metadata(metadata, images)
         in_root = [path for path in images if "/" not in path]
         if in_root and len(in_root) < len(images):
-            raise ConfigError(f"{self._folder.name} contains images, such as {in_root[0]!r}, and folders of images")
+            raise ConfigError(
+                f"{self._folder.name} contains images, such as {in_root[0]!r}, and folders of images"
+            )
         if in_root:
             return _Index(sorted(in_root), {"path": sorted(in_root)}, ())
         images.sort(key=lambda path: (path.partition("/")[0], *path.rpartition("/")[::2]))
         classes = tuple(sorted({name.partition("/")[0] for name in names if "/" in name}))
         labels = {name: label for label, name in enumerate(classes)}
         of_images = [path.partition("/")[0] for path in images]
-        columns: dict[str, list[Any]] = {"label": [labels[each] for each in of_images], "class": of_images, "path": images}
+        columns: dict[str, list[Any]] = {
+            "label": [labels[each] for each in of_images],
+            "class": of_images,
+            "path": images,
+        }
         return _Index(images, columns, classes)
 
     def _by_metadata(self, metadata: str, images: list[str]) -> _Index:
@@ -215,21 +253,35 @@ class ImageFolderIterator(AccessedDatasetIterator):
             data = resource.read(_MAX_METADATA_BYTES + 1)
         if len(data) > _MAX_METADATA_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
-        columns = _jsonl_columns(data, what) if metadata.endswith(".jsonl") else _csv_columns(data, what)
+        columns = (
+            _jsonl_columns(data, what) if metadata.endswith(".jsonl") else _csv_columns(data, what)
+        )
         paths, known = columns.pop(_FILE_NAME, [None]), set(images)
         for line, path in enumerate(paths):
             if not isinstance(path, str) or path not in known:
-                raise DatasetFileCorruptError(f"{what}, row {line}: image {path!r:.200} does not exist")
+                raise DatasetFileCorruptError(
+                    f"{what}, row {line}: image {path!r:.200} does not exist"
+                )
         if not_listed := known.difference(paths):
-            raise DatasetFileCorruptError(f"{what} does not list {min(not_listed)!r}; metadata=False ignores the file")
+            raise DatasetFileCorruptError(
+                f"{what} does not list {min(not_listed)!r}; metadata=False ignores the file"
+            )
         if "image" in columns:
-            raise DatasetFileCorruptError(f"{what} has a column 'image', a name that is reserved for the images")
+            raise DatasetFileCorruptError(
+                f"{what} has a column 'image', a name that is reserved for the images"
+            )
         return _Index(paths, columns, ())
 
     def _open(self, path: str) -> StreamedResource:
         root = self._folder.path
-        if root is not None and (root / path).is_symlink() and not (root / path).resolve().is_relative_to(root.resolve()):
-            raise MaliciousFilePathError(f"{path!r} is a link to a file outside the folder of images {self._folder.name!r}")
+        if (
+            root is not None
+            and (root / path).is_symlink()
+            and not (root / path).resolve().is_relative_to(root.resolve())
+        ):
+            raise MaliciousFilePathError(
+                f"{path!r} is a link to a file outside the folder of images {self._folder.name!r}"
+            )
         return self._folder.open(path)
 
 
@@ -245,7 +297,10 @@ class _ImagesAccess(FieldsAccess):
     def sample(self, position: int) -> Sample:
         index = self.source._index()
         image = self.source._read(index.paths[position], self.source._decodes)
-        return {"image": image, **{name: values[position] for name, values in index.columns.items()}}
+        return {
+            "image": image,
+            **{name: values[position] for name, values in index.columns.items()},
+        }
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         with decoding_for(current_request()):
@@ -259,18 +314,27 @@ class _ImagesAccess(FieldsAccess):
         if field != "image":
             return [index.columns[field][position] for position in positions]
         with decoding_for(current_request()):
-            return [self.source._read(index.paths[position], self.source._decodes) for position in positions]
+            return [
+                self.source._read(index.paths[position], self.source._decodes)
+                for position in positions
+            ]
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         paths, decodes = self.source._index().paths, self.source._decodes
-        return (self.source._read(paths[place], decodes) for place in positions.tolist()) if key == "image" and decodes else None
+        return (
+            (self.source._read(paths[place], decodes) for place in positions.tolist())
+            if key == "image" and decodes
+            else None
+        )
 
     def locate(self, position: int) -> str:
         return self.source._folder.full_name(self.source._index().paths[position])
 
     def content_fingerprint(self) -> dict[str, Any]:
         found = self.source._index()
-        images = contents_of_resources([functools.partial(self.source._open, path) for path in found.paths])
+        images = contents_of_resources(
+            [functools.partial(self.source._open, path) for path in found.paths]
+        )
         return {"columns": dict(found.columns), "images": images}
 
 
@@ -284,9 +348,13 @@ def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
         try:
             row = parse_json(line, max_bytes=None)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"{what}, line {number}: invalid JSON: {str(error)[:200]}") from error
+            raise DatasetFileCorruptError(
+                f"{what}, line {number}: invalid JSON: {str(error)[:200]}"
+            ) from error
         if not isinstance(row, dict):
-            raise DatasetFileCorruptError(f"{what}, line {number}: expected an object with a {_FILE_NAME!r}")
+            raise DatasetFileCorruptError(
+                f"{what}, line {number}: expected an object with a {_FILE_NAME!r}"
+            )
         rows.append(row)
     names = dict.fromkeys([_FILE_NAME, *(name for row in rows for name in row)])
     return {name: [row.get(name) for row in rows] for name in names}
@@ -308,7 +376,9 @@ def _csv_columns(data: bytes, what: str) -> dict[str, list[Any]]:
 # ---------------------------------------------------------------------- writing
 
 
-def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, prefix: str = "") -> int:
+def write_image_folder(
+    target: Any, samples: Iterable[Mapping[str, Any]], *, prefix: str = ""
+) -> int:
     """Write images into a folder for each class, and ``metadata.jsonl`` with all other columns; return their number.
 
     ::
@@ -332,7 +402,9 @@ def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, pre
     if root is not None:
         names = folder.list_names()
         if names:
-            raise ConfigError(f"{folder.name!r} is not empty, it contains {names[0]!r}; choose another folder")
+            raise ConfigError(
+                f"{folder.name!r} is not empty, it contains {names[0]!r}; choose another folder"
+            )
         with errors():
             root.mkdir(parents=True, exist_ok=True)
             (root / _PART).touch()
@@ -340,12 +412,21 @@ def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, pre
     for position, sample in enumerate(samples):
         data, ending = _encode(sample, position)
         class_folder = _class_folder(sample, position)
-        path = f"{class_folder}/{position:06d}.{ending}" if class_folder else f"{position:06d}.{ending}"
+        path = (
+            f"{class_folder}/{position:06d}.{ending}"
+            if class_folder
+            else f"{position:06d}.{ending}"
+        )
         try:
-            row = {_FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}
+            row = {
+                _FILE_NAME: path,
+                **{name: value for name, value in sample.items() if name != "image"},
+            }
             rows.append(codec_of("json").encode(row) + b"\n")
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"JSON cannot hold the metadata of sample {position}: {error!s:.200}") from error
+            raise ConfigError(
+                f"JSON cannot hold the metadata of sample {position}: {error!s:.200}"
+            ) from error
         if root is None:
             with folder.create(path) as file:
                 file.write(data)
@@ -368,12 +449,16 @@ def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
     if isinstance(value, (bytes, bytearray, memoryview)):
         kind = type_of_bytes(bytes(value[:16]))
         if kind is None or kind not in types_by_extension("image").values():
-            raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, which is not a known image format")
+            raise ConfigError(
+                f"the image of sample {position} is {bytes(value[:8])!r}…, which is not a known image format"
+            )
         return bytes(value), kind
     try:
         return codec_of("png").encode(value), "png"
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the image of sample {position} cannot be stored as PNG: {error}") from error
+        raise ConfigError(
+            f"the image of sample {position} cannot be stored as PNG: {error}"
+        ) from error
 
 
 def _class_folder(sample: Mapping[str, Any], position: int) -> str:
@@ -384,9 +469,13 @@ def _class_folder(sample: Mapping[str, Any], position: int) -> str:
         label = sample.get("label")
         if not isinstance(label, (int, np.integer)):
             return ""
-        name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # identifiers of stores must not begin with "-"
+        name = (
+            f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"
+        )  # identifiers of stores must not begin with "-"
     if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
-        raise ConfigError(f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder")
+        raise ConfigError(
+            f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder"
+        )
     return name
 
 
@@ -400,7 +489,9 @@ class ImagesFormat(ConvertibleFormat):
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
         folders = [name for name in names if "." not in name][:3]
-        return _holds_images(names) or any(_holds_images(folder.subfolder(name).list_names()) for name in folders)
+        return _holds_images(names) or any(
+            _holds_images(folder.subfolder(name).list_names()) for name in folders
+        )
 
     def open(self, location: Location) -> Source:
         values = ImageFolderIterator(location.as_folder())
@@ -416,15 +507,36 @@ class ImagesFormat(ConvertibleFormat):
         super().check(source, location, shardlen)
         column = source.schema.get("image")
         if column is None:
-            raise ConfigError(f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…")
-        if conversion.plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
-            raise ConfigError(f"column 'image' is of type {column.type!r}, which is not an image type")
+            raise ConfigError(
+                f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…"
+            )
+        if conversion.plain_type(column.type) not in {
+            *types_by_extension("image").values(),
+            "array",
+            "npy",
+        }:
+            raise ConfigError(
+                f"column 'image' is of type {column.type!r}, which is not an image type"
+            )
         for name, other in source.schema.items():
-            if name != "image" and conversion.plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
-                raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
+            if name != "image" and conversion.plain_type(other.type) not in (
+                "utf8",
+                "i64",
+                "u64",
+                "int",
+                "json",
+                "array",
+            ):
+                raise ConfigError(
+                    f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …"
+                )
 
-    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
-        samples = conversion.samples_of_batches(batches, {column: column for column in source.schema})
+    def write(
+        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
+    ) -> None:
+        samples = conversion.samples_of_batches(
+            batches, {column: column for column in source.schema}
+        )
         write_image_folder(place.as_folder(), _check_images(samples))
 
 
@@ -432,5 +544,7 @@ def _check_images(samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]
     for sample in samples:
         shape = np.shape(sample["image"])
         if len(shape) == 3 and shape[2] == 1:
-            raise ConfigError(f"an image has the shape {shape}, but PNG would lose its last axis; remove it with .map()")
+            raise ConfigError(
+                f"an image has the shape {shape}, but PNG would lose its last axis; remove it with .map()"
+            )
         yield sample

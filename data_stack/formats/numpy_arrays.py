@@ -15,7 +15,13 @@ import numpy.typing as npt
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
+from data_stack.formats.columns import (
+    ArrayColumn,
+    Column,
+    ColumnsDatasetIterator,
+    StoredRowsColumn,
+    of_files_only,
+)
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
 from data_stack.util.request_limit import check_request
 
@@ -58,7 +64,9 @@ def _open_column(file: PositionalFile) -> Column:
     header = read_npy_header(stream)
     stored = file.size - header.offset
     if stored != header.n_bytes:
-        raise DatasetFileCorruptError(f"{file.name!r} holds {stored} bytes of values, but its header says {header.n_bytes}")
+        raise DatasetFileCorruptError(
+            f"{file.name!r} holds {stored} bytes of values, but its header says {header.n_bytes}"
+        )
     if not header.shape:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single value, not a column")
     if header.fortran_order:
@@ -88,14 +96,20 @@ class RawDatasetIterator(ColumnsDatasetIterator):
 
     _columns_are_files = True
 
-    def __init__(self, columns: Sequence[Any] | Mapping[str, Any], dtype: Any, *, header_bytes: int = 0) -> None:
+    def __init__(
+        self, columns: Sequence[Any] | Mapping[str, Any], dtype: Any, *, header_bytes: int = 0
+    ) -> None:
         self._header_bytes = check_integer("header_bytes", header_bytes, at_least=0)
         try:
             self._dtype: np.dtype[Any] = np.dtype(object if dtype is None else dtype)
         except (TypeError, ValueError, SyntaxError) as error:
-            raise ConfigError(f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as dtype='uint16'") from error
+            raise ConfigError(
+                f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as dtype='uint16'"
+            ) from error
         if self._dtype.hasobject or not self._dtype.itemsize:
-            raise ConfigError(f"values of dtype {dtype!r:.80} have no size in a file; pass dtype=, e.g. dtype='uint16'")
+            raise ConfigError(
+                f"values of dtype {dtype!r:.80} have no size in a file; pass dtype=, e.g. dtype='uint16'"
+            )
         if self._dtype.byteorder == "=":
             self._dtype = self._dtype.newbyteorder("<")
         super().__init__(columns)
@@ -109,12 +123,18 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         if stored < 0 or stored % item_bytes:
             after = f" after its header of {self._header_bytes:,}" if self._header_bytes else ""
             problem = f"{file.name!r} has {stored:,} bytes{after}, which is not a multiple of the {item_bytes:,} of {self._dtype}"
-            raise DatasetFileCorruptError(f"{problem}. Pass another dtype= or header_bytes=, or restore the file from a copy")
+            raise DatasetFileCorruptError(
+                f"{problem}. Pass another dtype= or header_bytes=, or restore the file from a copy"
+            )
         shape, dtype = (stored // item_bytes, *self._dtype.shape), self._dtype.base
         return StoredRowsColumn(file, self._header_bytes, shape, dtype, mapped=True)
 
     def _arguments(self) -> dict[str, Any]:
-        return {**super()._arguments(), "dtype": str(self._dtype), "header_bytes": self._header_bytes}
+        return {
+            **super()._arguments(),
+            "dtype": str(self._dtype),
+            "header_bytes": self._header_bytes,
+        }
 
 
 class NpzDatasetIterator(ColumnsDatasetIterator):
@@ -131,26 +151,37 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
     """
 
     def __init__(
-        self, resource: Any, keys: Sequence[str] | Mapping[str, str], *, max_expansion: float | None = MAX_EXPANSION
+        self,
+        resource: Any,
+        keys: Sequence[str] | Mapping[str, str],
+        *,
+        max_expansion: float | None = MAX_EXPANSION,
     ) -> None:
         super().__init__(keys)
         self._file, self._max_expansion = PositionalFile(resource), max_expansion
 
     @of_files_only
     def _open_columns(self) -> list[Column]:
-        arrays = read_npz(self._file, keys=set(map(str, self._sources)), max_expansion=self._max_expansion)
+        arrays = read_npz(
+            self._file, keys=set(map(str, self._sources)), max_expansion=self._max_expansion
+        )
 
         def open_column(key: str) -> Column:
             if key not in arrays or not arrays[key].ndim:
                 there = ", ".join(map(repr, npz_keys(self._file)[:20]))
-                raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {there}")
+                raise DatasetFileCorruptError(
+                    f"{self._file.name!r} has no column {key!r}; it has {there}"
+                )
             return ArrayColumn(arrays[key])
 
         return self._open_each(open_column)
 
 
 def read_npz(
-    resource: Any, *, keys: Collection[str] | None = None, max_expansion: float | None = MAX_EXPANSION
+    resource: Any,
+    *,
+    keys: Collection[str] | None = None,
+    max_expansion: float | None = MAX_EXPANSION,
 ) -> dict[str, npt.NDArray[Any]]:
     """Read arrays of an ``.npz`` file.
 
@@ -168,7 +199,9 @@ def read_npz(
     n_bytes = 0
     with reading(file.name, ".npz file"), zipfile.ZipFile(file.open_buffered()) as archive:
         members = archive.infolist()
-        check_expansion(file.name, sum(member.file_size for member in members), file.size, max_expansion)
+        check_expansion(
+            file.name, sum(member.file_size for member in members), file.size, max_expansion
+        )
         for member in members:
             name = member.filename.removesuffix(".npy")
             if keys is not None and name not in keys:
@@ -181,7 +214,9 @@ def read_npz(
             with archive.open(member) as stream:
                 arrays[name] = read_npy(stream)
                 if stream.read(1):  # zipfile checks the CRC at the end
-                    raise DatasetFileCorruptError(f"{file.name!r}: {member.filename!r} has bytes after its array")
+                    raise DatasetFileCorruptError(
+                        f"{file.name!r}: {member.filename!r} has bytes after its array"
+                    )
     return arrays
 
 
@@ -217,7 +252,9 @@ def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> No
         ConfigError: the dtype of an array holds Python objects, or ``columns`` is no mapping.
     """
     if not isinstance(columns, Mapping):
-        raise ConfigError(f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator")
+        raise ConfigError(
+            f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator"
+        )
     with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
         for name, array in columns.items():
             # ZipInfo's time is constant; open() by name would use the current time.

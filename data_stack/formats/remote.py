@@ -19,7 +19,9 @@ from data_stack.util.executor import Executor
 #: Reads blocks that are needed soon; as many at once as a fast line over a long way takes.
 _ahead = Executor("data_stack-ahead", lambda: 16, grace_seconds=0.5)
 #: The last blocks that an access has prefetched, by number, with what fetches them, and the process.
-_expected: WeakKeyDictionary[RemoteAccess, tuple[int, dict[int, list[Future[object]]]]] = WeakKeyDictionary()
+_expected: WeakKeyDictionary[RemoteAccess, tuple[int, dict[int, list[Future[object]]]]] = (
+    WeakKeyDictionary()
+)
 _MAX_EXPECTED = 128
 
 
@@ -30,14 +32,20 @@ class RemoteAccess(SourceAccess):
     def remote_bytes(self) -> float:
         """Size of a sample in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
 
-    releases_gil = property(lambda self: self.remote_bytes() > 0)  # worker processes would each fetch the same blocks
-    prefers_blocks = property(lambda self: self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES)
+    releases_gil = property(
+        lambda self: self.remote_bytes() > 0
+    )  # worker processes would each fetch the same blocks
+    prefers_blocks = property(
+        lambda self: self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES
+    )
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         n_bytes = self.remote_bytes()
         return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None
+    ) -> None:
         process, expected = _expected.get(self, (0, {}))
         if process != os.getpid():
             _expected[self] = os.getpid(), (expected := {})
@@ -65,5 +73,7 @@ class RemoteAccess(SourceAccess):
                 yield block, range(int(ends[block] - lengths[block]), int(ends[block]))
 
     @abstractmethod
-    def fetches(self, places: range, keys: Sequence[ColumnKey] | None = None) -> list[Callable[[], object]]:
+    def fetches(
+        self, places: range, keys: Sequence[ColumnKey] | None = None
+    ) -> list[Callable[[], object]]:
         """Calls that fetch neighbouring samples from their store into its cache, one for each column (of ``keys``)."""

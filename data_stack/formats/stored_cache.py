@@ -89,7 +89,9 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
     ) -> None:
         storage = store_at(storage)
         if not isinstance(storage, StorageConnector):
-            raise ConfigError(f"a stored cache needs a store: a path, a URL or a StorageConnector, not {storage!r:.80}")
+            raise ConfigError(
+                f"a stored cache needs a store: a path, a URL or a StorageConnector, not {storage!r:.80}"
+            )
         if version is None:
             reason = instability_reason(as_iterator(dataset_iterator))
             if reason is not None:
@@ -102,7 +104,11 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         self._given_identifier = None if identifier is None else check_identifier(identifier)
 
     def make_access(self) -> _StoredCacheAccess:
-        return _StoredCacheAccess(as_iterator(self._dataset_iterator), identifier=self._given_identifier, **self._made_with)
+        return _StoredCacheAccess(
+            as_iterator(self._dataset_iterator),
+            identifier=self._given_identifier,
+            **self._made_with,
+        )
 
     def fill(self) -> str:
         """Read and store all samples, unless that is done already.
@@ -128,10 +134,20 @@ class _StoredCacheAccess(KeepingAccess):
     n_samples = 0  # as many as there were when this was made
 
     def __init__(
-        self, source: DatasetIteratorIF, *, storage: StorageConnector, identifier: str | None, version: str | None
+        self,
+        source: DatasetIteratorIF,
+        *,
+        storage: StorageConnector,
+        identifier: str | None,
+        version: str | None,
     ) -> None:
         super().__init__(access_to(source))
-        self._source, self._storage, self._folder, self._version = source, storage, identifier or "caches", version
+        self._source, self._storage, self._folder, self._version = (
+            source,
+            storage,
+            identifier or "caches",
+            version,
+        )
         self.n_samples = self.below.n_samples
         self._stored: SampleAccess | None = None
         self._opening = fork_lock()
@@ -145,20 +161,32 @@ class _StoredCacheAccess(KeepingAccess):
         return (self._stored or self.open_stored()).sample(position)[_SAMPLE]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return [each[_SAMPLE] for each in self.open_stored().samples(positions)] if len(positions) else []
+        return (
+            [each[_SAMPLE] for each in self.open_stored().samples(positions)]
+            if len(positions)
+            else []
+        )
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return (each[_SAMPLE] for each in self.open_stored().iterate(start, stop))
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         """Nothing: what is stored is not read below again."""
 
     @cached_property
     def fingerprint(self) -> str:
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
-        found: str = fingerprint(self._source)  # as an operation: a client's class may have a member of that name
+        found: str = fingerprint(
+            self._source
+        )  # as an operation: a client's class may have a member of that name
         also = [code_digest(self._source), self._version]
-        return hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest() if any(also) else found
+        return (
+            hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest()
+            if any(also)
+            else found
+        )
 
     def open_stored(self) -> SampleAccess:
         """Access to the records, which are written now if need be."""
@@ -186,15 +214,23 @@ class _StoredCacheAccess(KeepingAccess):
                     break
             found = found or self._find()  # another process may have been faster
             if found is None:
-                logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
-                with RecordWriter(self._storage, {_SAMPLE: _SAMPLE}, prefix=identifier, codecs=_CODECS) as writer:
+                logger.info(
+                    "storing %d samples as %r in %r", self.n_samples, identifier, self._storage
+                )
+                with RecordWriter(
+                    self._storage, {_SAMPLE: _SAMPLE}, prefix=identifier, codecs=_CODECS
+                ) as writer:
                     for sample in self.below.iterate(0, self.n_samples):
                         writer.append({_SAMPLE: sample})
                     if len(writer) != self.n_samples:
-                        raise ConfigError(f"the iterator to store has {self.n_samples} samples, but returned {len(writer)}")
+                        raise ConfigError(
+                            f"the iterator to store has {self.n_samples} samples, but returned {len(writer)}"
+                        )
                 found = self._find()
         if found is None:
-            raise ConfigError(f"the cache {identifier!r} in {self._storage!r} was deleted at once; cache again")
+            raise ConfigError(
+                f"the cache {identifier!r} in {self._storage!r} was deleted at once; cache again"
+            )
         return found
 
 
@@ -213,7 +249,11 @@ class _SampleCodec(PythonCodec):
                 dtype, shape, data = value.dtype.str, list(value.shape), value.tobytes()
             elif is_plain_tensor(value):
                 values = value.resolve_conj().resolve_neg().contiguous().reshape(-1)
-                dtype, shape, data = str(value.dtype), list(value.shape), values.view(_torch().uint8).numpy().tobytes()
+                dtype, shape, data = (
+                    str(value.dtype),
+                    list(value.shape),
+                    values.view(_torch().uint8).numpy().tobytes(),
+                )
             else:
                 return None
             found = {"part": {"dtype": dtype, "shape": shape, "offset": sum(map(len, parts))}}
@@ -241,15 +281,21 @@ class _SampleCodec(PythonCodec):
             kind = getattr(torch, dtype.removeprefix("torch."))
             if not isinstance(kind, torch.dtype):
                 raise ValueError(f"no dtype {dtype!r:.40}")
-            data = bytearray(memoryview(record)[start_of_part : start_of_part + n_values * kind.itemsize])
+            data = bytearray(
+                memoryview(record)[start_of_part : start_of_part + n_values * kind.itemsize]
+            )
             values = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
             return values.reshape(shape)
 
-        return from_plain(json.loads(record[_LENGTH.size : start]), {**self._makers(), "part": part})
+        return from_plain(
+            json.loads(record[_LENGTH.size : start]), {**self._makers(), "part": part}
+        )
 
     def _is_exact(self, value: Any) -> bool:
         return super()._is_exact(value) or is_plain_tensor(value)
 
 
 _CODECS = {_SAMPLE: _SampleCodec()}
-_torch = partial(import_optional, "torch", "reading kept samples that are tensors", "torch", "torch")
+_torch = partial(
+    import_optional, "torch", "reading kept samples that are tensors", "torch", "torch"
+)

@@ -72,7 +72,9 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
 
         def open_column(key: str | int) -> Column:
             if key not in tensors:
-                raise DatasetFileCorruptError(f"{self._file.name!r} has no tensor {key!r} with rows; it has {list(tensors)}")
+                raise DatasetFileCorruptError(
+                    f"{self._file.name!r} has no tensor {key!r} with rows; it has {list(tensors)}"
+                )
             return _TensorColumn(tensors[key])
 
         return self._open_each(open_column)
@@ -86,10 +88,22 @@ def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
     """
     if isinstance(loaded, torch.Tensor):
         loaded = [loaded]
-    pairs = loaded.items() if isinstance(loaded, Mapping) else enumerate(loaded) if isinstance(loaded, (list, tuple)) else ()
-    tensors = {key: _with_rows(value, name) for key, value in pairs if isinstance(value, torch.Tensor) and value.dim()}
+    pairs = (
+        loaded.items()
+        if isinstance(loaded, Mapping)
+        else enumerate(loaded)
+        if isinstance(loaded, (list, tuple))
+        else ()
+    )
+    tensors = {
+        key: _with_rows(value, name)
+        for key, value in pairs
+        if isinstance(value, torch.Tensor) and value.dim()
+    }
     if not tensors:
-        raise DatasetFileCorruptError(f"{name!r} holds a {type(loaded).__name__} without tensors that have one row a sample")
+        raise DatasetFileCorruptError(
+            f"{name!r} holds a {type(loaded).__name__} without tensors that have one row a sample"
+        )
     return tensors
 
 
@@ -101,7 +115,9 @@ def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """
     if tensor.layout is not torch.strided:
         kind = str(tensor.layout).removeprefix("torch.").replace("_", " ")
-        raise DatasetFileCorruptError(f"{name!r} holds a {kind} tensor, which has no rows; save tensor.to_dense()")
+        raise DatasetFileCorruptError(
+            f"{name!r} holds a {kind} tensor, which has no rows; save tensor.to_dense()"
+        )
     return tensor.detach()
 
 
@@ -145,7 +161,9 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
     """
     file = PositionalFile(resource)
     if file.read_at(0, 4) != _ZIP_MAGIC:
-        raise DatasetFileCorruptError(f"{file.name!r} is not a file of torch.save() of torch 1.6 and later; save it again")
+        raise DatasetFileCorruptError(
+            f"{file.name!r} is not a file of torch.save() of torch 1.6 and later; save it again"
+        )
     with reading(file.name, "file of torch.save()"):
         if not _holds_plain_tensors(file):
             check_apart(file, f"{__name__}:_look_through", [])
@@ -180,7 +198,9 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
     # by torch's reader, so that both read the same bytes
     pickled = torch._C.PyTorchFileReader(file.open_buffered()).get_record("data.pkl")
     if len(pickled) > _MAX_PICKLE_BYTES:
-        raise DatasetFileCorruptError(f"{file.name!r} has a pickle of {len(pickled)} bytes; at most {_MAX_PICKLE_BYTES} are read")
+        raise DatasetFileCorruptError(
+            f"{file.name!r} has a pickle of {len(pickled)} bytes; at most {_MAX_PICKLE_BYTES} are read"
+        )
     is_plain, names_storage, before = True, False, ""
     tuples: set[int] = set()
     argument: Any
@@ -189,12 +209,23 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
             is_plain = False
             names_storage = names_storage or argument == _STORAGE
             if argument.endswith("_qtensor"):
-                raise DatasetFileCorruptError(f"{file.name!r} holds a quantized tensor; save tensor.dequantize() instead")
+                raise DatasetFileCorruptError(
+                    f"{file.name!r} holds a quantized tensor; save tensor.dequantize() instead"
+                )
             if _OTHER_NAMES.fullmatch(argument) is None:
-                raise DatasetFileCorruptError(f"{file.name!r} holds a {argument.replace(' ', '.')!s:.80}, not only tensors")
-        elif names_storage and isinstance(argument, int) and argument > file.size and not operation.name.endswith(("PUT", "GET")):
+                raise DatasetFileCorruptError(
+                    f"{file.name!r} holds a {argument.replace(' ', '.')!s:.80}, not only tensors"
+                )
+        elif (
+            names_storage
+            and isinstance(argument, int)
+            and argument > file.size
+            and not operation.name.endswith(("PUT", "GET"))
+        ):
             # Tensors of rare dtypes name it; calling it allocates any number of bytes.
-            raise DatasetFileCorruptError(f"{file.name!r} has {file.size} bytes and names an UntypedStorage of {argument}")
+            raise DatasetFileCorruptError(
+                f"{file.name!r} has {file.size} bytes and names an UntypedStorage of {argument}"
+            )
         elif operation.name in ("BINPUT", "LONG_BINPUT") and before.startswith("TUPLE"):
             tuples.add(argument)
         elif operation.name in ("BINGET", "LONG_BINGET"):
@@ -215,7 +246,9 @@ def _check_storages(loaded: Any, name: str) -> None:
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             claimed = value.numel() * value.element_size()
             if claimed > value.untyped_storage().nbytes():
-                raise DatasetFileCorruptError(f"{name!r} holds a tensor of {claimed} bytes on fewer; save tensor.contiguous()")
+                raise DatasetFileCorruptError(
+                    f"{name!r} holds a tensor of {claimed} bytes on fewer; save tensor.contiguous()"
+                )
         elif isinstance(value, (Mapping, list, tuple)):
             waiting += value.values() if isinstance(value, Mapping) else value
 
@@ -228,7 +261,9 @@ def tensor_of(array: npt.NDArray[Any], dtype: str) -> torch.Tensor:
     """
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype) or not isinstance(array, np.ndarray):
-        raise TypeError(f"expected an array and a dtype of torch, got {type(array).__name__} and {dtype!r:.40}")
+        raise TypeError(
+            f"expected an array and a dtype of torch, got {type(array).__name__} and {dtype!r:.40}"
+        )
     return torch.from_numpy(array).to(torch_dtype)
 
 
@@ -252,7 +287,14 @@ class _Tensor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         strides = torch.empty(self._shape, device="meta").stride()
-        return torch._utils._rebuild_tensor_v2, (self._storage, 0, self._shape, strides, False, OrderedDict())
+        return torch._utils._rebuild_tensor_v2, (
+            self._storage,
+            0,
+            self._shape,
+            strides,
+            False,
+            OrderedDict(),
+        )
 
 
 class _Pickler(pickle.Pickler):
@@ -260,7 +302,9 @@ class _Pickler(pickle.Pickler):
         return obj.persistent_id if isinstance(obj, _Storage) else None
 
 
-def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
+def write_tensor(
+    file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike
+) -> None:
     """Write one tensor from blocks of rows, without holding all of it in memory; ``torch.load`` reads it.
 
     Args:
@@ -278,7 +322,9 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
         storage = kind.removeprefix("torch.").replace("Tensor", "Storage")
         _Storage(storage, 0)
     except (TypeError, AttributeError) as error:
-        raise ConfigError(f"torch.save() cannot store a tensor of dtype {stored_dtype} in this layout") from error
+        raise ConfigError(
+            f"torch.save() cannot store a tensor of dtype {stored_dtype} in this layout"
+        ) from error
     whole, n_written = tuple(map(int, shape)), 0
     n_elements, pickled = math.prod(whole), io.BytesIO()
     _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(storage, n_elements), whole))
@@ -291,5 +337,7 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
                 n_written += array.size
                 stream.write(array.tobytes())
         if n_written != n_elements:
-            raise ConfigError(f"the blocks have {n_written} elements, but shape {whole} has {n_elements}")
+            raise ConfigError(
+                f"the blocks have {n_written} elements, but shape {whole} has {n_elements}"
+            )
         archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")

@@ -21,7 +21,13 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, FunctionCodec, codec_of, decode_file, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
+from data_stack.exception import (
+    ArchiveError,
+    ConfigError,
+    DatasetFileCorruptError,
+    RequestLimitError,
+    UnsafeArchiveError,
+)
 from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.streams import ArchiveLimits, window
@@ -39,7 +45,9 @@ KEY: Final = "__key__"
 #: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
 SHARD_INDEX: Final = "shardindex.json"
 
-FieldType = Union[str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None]
+FieldType = Union[
+    str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None
+]
 
 
 def _decimal(value: Any) -> bytes:
@@ -69,7 +77,9 @@ def shard_names(folder: Folder) -> list[str]:
     Raises:
         DatasetFileCorruptError: the list is damaged, or a shard is missing.
     """
-    names = [name for name in folder.list_names() if name.endswith(".tar") and not name.startswith(".")]
+    names = [
+        name for name in folder.list_names() if name.endswith(".tar") and not name.startswith(".")
+    ]
     if not folder.has_file(SHARD_INDEX):
         return names
     what, data = folder.full_name(SHARD_INDEX), folder.read(SHARD_INDEX)
@@ -77,7 +87,9 @@ def shard_names(folder: Folder) -> list[str]:
         index = parse_json(data)
         listed = [str(shard["url"]) for shard in index["shardlist"]]
     except (ValueError, LookupError, TypeError) as error:
-        raise DatasetFileCorruptError(f"{what} is damaged: it lists no shards ({str(error)[:200]})") from error
+        raise DatasetFileCorruptError(
+            f"{what} is damaged: it lists no shards ({str(error)[:200]})"
+        ) from error
     missing = sorted({*listed} - {*names})
     if missing:
         raise DatasetFileCorruptError(f"{what} lists {missing[0]!r:.80}, which is missing")
@@ -143,14 +155,22 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     _index: _Index | None
 
-    def __init__(self, shards: Any, *, fields: Sequence[str] | None = None, types: Mapping[str, FieldType] | None = None) -> None:
+    def __init__(
+        self,
+        shards: Any,
+        *,
+        fields: Sequence[str] | None = None,
+        types: Mapping[str, FieldType] | None = None,
+    ) -> None:
         is_one = isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
         given = [shards] if is_one else list(shards)
         self._shards = [location_of(shard) for shard in given]
         if not self._shards:
             raise ConfigError("a WebDataset needs at least one shard")
         if isinstance(fields, str):
-            raise ConfigError(f"fields must be a list of names such as ['jpg', 'cls'], got {fields!r}")
+            raise ConfigError(
+                f"fields must be a list of names such as ['jpg', 'cls'], got {fields!r}"
+            )
         self._fields = None if fields is None else tuple(fields)
         self._types = dict(types or {})
         self._start_afresh()
@@ -176,7 +196,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def _read(self, positions: Sequence[int], field: str | None = None) -> list[dict[str, Any]]:
         """The samples at ``positions`` with their keys and fields, or with one field, which is then required."""
         index, request = self._get_index(), current_request()
-        names, required = (self.fields, self._fields is not None) if field is None else ((field,), True)
+        names, required = (
+            (self.fields, self._fields is not None) if field is None else ((field,), True)
+        )
         samples: list[dict[str, Any]] = []
         wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
         for position in positions:
@@ -190,7 +212,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
             samples.append(sample)
             wanted.setdefault(number, []).extend((sample, name, *places[name]) for name in chosen)
         for number, parts in wanted.items():
-            spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64).reshape(-1, 2)
+            spans = np.array(
+                [(offset, offset + size) for _, _, offset, size in parts], np.int64
+            ).reshape(-1, 2)
             found = self._open(number).read_many(spans[:, 0], spans[:, 1])
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
@@ -227,15 +251,25 @@ class WebDatasetIterator(AccessedDatasetIterator):
             keys += rows
             if len(twice):
                 row, number = table[twice[0], :2].tolist()
-                raise UnsafeArchiveError(f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}")
+                raise UnsafeArchiveError(
+                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}"
+                )
             tables.append(table)
             starts.append(len(keys))
         for name in fields if self._fields is None else self._fields:
             if name not in fields and keys:
-                raise ConfigError(f"no sample has a field {name!r}{did_you_mean(name, fields)}; they have {', '.join(fields)}")
+                raise ConfigError(
+                    f"no sample has a field {name!r}{did_you_mean(name, fields)}; they have {', '.join(fields)}"
+                )
             self._codec(name)
         members = np.concatenate(tables)
-        return _Index(keys, starts, list(fields), members, np.searchsorted(members[:, 0], np.arange(len(keys) + 1)))
+        return _Index(
+            keys,
+            starts,
+            list(fields),
+            members,
+            np.searchsorted(members[:, 0], np.arange(len(keys) + 1)),
+        )
 
     def _arguments(self) -> dict[str, Any]:
         return {"fields": self._fields, "types": self._types}
@@ -244,7 +278,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
         shards, types = self._shards, self._types
         self._index, self._lock = None, fork_lock()
         self._codec = functools.cache(lambda field: codec_of_field(field, types))
-        self._open = functools.lru_cache(_MAX_OPEN)(lambda number: StoredFile(shards[number].folder, shards[number].name, None))
+        self._open = functools.lru_cache(_MAX_OPEN)(
+            lambda number: StoredFile(shards[number].folder, shards[number].name, None)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}
@@ -278,7 +314,9 @@ class _ShardsAccess(FieldsAccess):
 
     def locate(self, position: int) -> str:
         source = self.source
-        return f"{source.keys[position]!r} of {source._shards[source._shard_of(position)].full_name}"
+        return (
+            f"{source.keys[position]!r} of {source._shards[source._shard_of(position)].full_name}"
+        )
 
     def content_fingerprint(self) -> list[str]:
         return contents_of_resources([shard.open for shard in self.source._shards])
@@ -300,7 +338,9 @@ def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
     """
     ending = field.rpartition(".")[2]
     if ending in _PICKLES and ending not in types:
-        raise ConfigError(f"field {field!r} is a pickle, which could run any code; types={{{ending!r}: None}} returns its bytes")
+        raise ConfigError(
+            f"field {field!r} is a pickle, which could run any code; types={{{ending!r}: None}} returns its bytes"
+        )
     given: Any = types[ending] if ending in types else type_of_field(ending)
     if given in ("i64", "u64", "int"):  # as decimal text in WebDataset
         return FunctionCodec(_decimal, int)
@@ -320,12 +360,16 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
     with shard.open() as file:
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
-            raise DatasetFileCorruptError(f"{name!r} is not a tar; decompress it, as a compressed one has no random access")
+            raise DatasetFileCorruptError(
+                f"{name!r} is not a tar; decompress it, as a compressed one has no random access"
+            )
         archive = TarArchive(name, lambda: window(file, block_bytes=1 << 12), file, _LIMITS)
         try:
             for member in archive:
                 if member.offset + member.size > file.size:
-                    raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")
+                    raise DatasetFileCorruptError(
+                        f"{name!r} is cut short: {member.name!r} ends after the file"
+                    )
                 base = member.name.rpartition("/")[2]
                 # As in WebDataset, files without a dot, or with a leading dot, do not belong to a sample.
                 if not member.is_folder and "." in base and not base.startswith("."):

@@ -67,7 +67,9 @@ class WebDatasetWriter(DatasetWriter):
         self._full: list[tuple[str, int]] = []
         self._length = 0
         if self._folder.has_file(self._shard(0)):
-            raise ConfigError(f"{self._folder.full_name(self._shard(0))} exists already; choose another folder or name")
+            raise ConfigError(
+                f"{self._folder.full_name(self._shard(0))} exists already; choose another folder or name"
+            )
         self._tar: _TarWriter | None = None
         self._is_closed = False
 
@@ -87,7 +89,9 @@ class WebDatasetWriter(DatasetWriter):
                 sample was written.
         """
         if self._is_closed:
-            raise ConfigError(f"the writer of shards in {self._folder.name!r} is closed; open another one")
+            raise ConfigError(
+                f"the writer of shards in {self._folder.name!r} is closed; open another one"
+            )
         position = self._length
         key = str(sample.get(webdataset.KEY, f"{position:09d}"))
         parts = self._parts(sample, key)
@@ -122,7 +126,12 @@ class WebDatasetWriter(DatasetWriter):
 
     def _list_shards(self) -> None:
         shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
-        index = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "name": self._name, "shardlist": shards}
+        index = {
+            "__kind__": "wids-shard-index-v1",
+            "wids_version": 1,
+            "name": self._name,
+            "shardlist": shards,
+        }
         with self._folder.create(webdataset.SHARD_INDEX) as file:
             file.write(json.dumps(index, indent=1).encode())
 
@@ -143,7 +152,9 @@ class WebDatasetWriter(DatasetWriter):
             try:
                 parts.append((path, codec.encode(value)))
             except (TypeError, ValueError, OverflowError) as error:
-                raise ConfigError(f"field {field!r} of sample {self._length} cannot be stored: {error}") from error
+                raise ConfigError(
+                    f"field {field!r} of sample {self._length} cannot be stored: {error}"
+                ) from error
         if not parts:
             raise ConfigError(f"sample {self._length} has no fields to write")
         return parts
@@ -169,12 +180,16 @@ class _TarWriter:
         self.name, self.n_samples = name, 0
         self._stack = contextlib.ExitStack()
         file = self._stack.enter_context(folder.create(name))
-        self._tar = tarfile.TarFile(fileobj=file, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8")
+        self._tar = tarfile.TarFile(
+            fileobj=file, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8"
+        )
         self._keys: set[str] = set()
 
     def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
         if key in self._keys:
-            raise ConfigError(f"two samples of {self.name} have the key {key!r}; keys must be unique in a shard")
+            raise ConfigError(
+                f"two samples of {self.name} have the key {key!r}; keys must be unique in a shard"
+            )
         self._keys.add(key)
         for path, data in parts:
             info = tarfile.TarInfo(path)
@@ -188,7 +203,9 @@ class _TarWriter:
         self._stack.close()
 
     def abandon(self) -> None:
-        self._stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the context from publishing
+        self._stack.__exit__(
+            GeneratorExit, GeneratorExit(), None
+        )  # an exception keeps the context from publishing
 
 
 def _path(key: str, field: str) -> str:
@@ -198,14 +215,22 @@ def _path(key: str, field: str) -> str:
         ConfigError: the key or field cannot be part of a file's name.
     """
     if not field or "/" in field or field.startswith(".") or field != field.lower():
-        raise ConfigError(f"invalid field {field!r}: a field must be lower-case, without '/', and must not begin with a dot")
+        raise ConfigError(
+            f"invalid field {field!r}: a field must be lower-case, without '/', and must not begin with a dot"
+        )
     path = f"{key}.{field}"
     try:
         is_name = check_name(path, "a shard") == path
     except UnsafeArchiveError as error:
         raise ConfigError(f"invalid key {key!r:.80}: {error}") from error
-    if not is_name or webdataset.key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):
-        raise ConfigError(f"invalid key {key!r:.80}: a key must be a relative path without a dot in its last part")
+    if (
+        not is_name
+        or webdataset.key_and_field(path) != (key, field)
+        or path.rpartition("/")[2].startswith(".")
+    ):
+        raise ConfigError(
+            f"invalid key {key!r:.80}: a key must be a relative path without a dot in its last part"
+        )
     return path
 
 
@@ -225,37 +250,61 @@ class WebDatasetFormat(ConvertibleFormat):
 
     def open(self, location: Location) -> Source:
         folder = location.as_folder()
-        shards = [location] if location.is_file() else [Location(folder, name) for name in webdataset.shard_names(folder)]
+        shards = (
+            [location]
+            if location.is_file()
+            else [Location(folder, name) for name in webdataset.shard_names(folder)]
+        )
         if not shards:
             raise ConfigError(f"{location.full_name} contains no .tar file")
         values = webdataset.WebDatasetIterator(shards)
         columns = [_column_of_field(each) for each in values.fields]
         pairs = zip(columns, values.fields, strict=True)
-        keys: dict[str, ColumnKey] = {column if columns.count(column) == 1 else each: each for column, each in pairs}
-        schema = {column: Column(webdataset.type_of_field(str(each))) for column, each in keys.items()}
+        keys: dict[str, ColumnKey] = {
+            column if columns.count(column) == 1 else each: each for column, each in pairs
+        }
+        schema = {
+            column: Column(webdataset.type_of_field(str(each))) for column, each in keys.items()
+        }
         for column, each in keys.items():
             if schema[column].type == "npy" and len(values):
                 schema[column] = conversion.infer_column([values.read_column(each, [0])[0]], column)
         stored = None
         if conversion.holds_files(schema):
             endings = {str(each).rpartition(".")[2] for each in keys.values()}
-            files = {ending: None for ending in endings if webdataset.type_of_field(ending) in media_types()}
+            files = {
+                ending: None
+                for ending in endings
+                if webdataset.type_of_field(ending) in media_types()
+            }
             stored = webdataset.WebDatasetIterator(shards, types=files)
         if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
             schema = {webdataset.KEY: Column("utf8"), **schema}
-        return Source(location.full_name, values, schema, {webdataset.KEY: webdataset.KEY, **keys}, stored)
+        return Source(
+            location.full_name, values, schema, {webdataset.KEY: webdataset.KEY, **keys}, stored
+        )
 
     def check(self, source: Source, location: Location, shardlen: int | None) -> None:
         super().check(source, location, shardlen)
         if shardlen is not None and not self.is_folder(location):
-            raise ConfigError(f"{location.name!r} is one file; give a folder for shards: {location.name[:-4]!r}")
+            raise ConfigError(
+                f"{location.name!r} is one file; give a folder for shards: {location.name[:-4]!r}"
+            )
         fields = _fields(source)
         if len({field.lower() for field in fields.values()}) < len(fields):
-            raise ConfigError(f"two columns would be one file in a shard: {', '.join(sorted(fields.values()))}; rename one")
+            raise ConfigError(
+                f"two columns would be one file in a shard: {', '.join(sorted(fields.values()))}; rename one"
+            )
 
-    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+    def write(
+        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
+    ) -> None:
         shardlen = shardlen or _DEFAULT_SHARDLEN
-        shards = WebDatasetWriter(place.as_folder(), name=name, shardlen=shardlen) if self.is_folder(place) else _OneShard(place)
+        shards = (
+            WebDatasetWriter(place.as_folder(), name=name, shardlen=shardlen)
+            if self.is_folder(place)
+            else _OneShard(place)
+        )
         with shards as writer:
             for sample in conversion.samples_of_batches(batches, _fields(source)):
                 writer.append(sample)
@@ -267,20 +316,37 @@ def _field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records
     Raises:
         ConfigError: shards have no files of the type.
     """
-    extensions = (_STORED_AS[type],) if type in _STORED_AS else () if type.endswith(")") else codec_of(type).extensions
+    extensions = (
+        (_STORED_AS[type],)
+        if type in _STORED_AS
+        else ()
+        if type.endswith(")")
+        else codec_of(type).extensions
+    )
     if not extensions:
-        raise ConfigError(f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out")
-    is_extension = "." not in column and webdataset.type_of_field(column) == webdataset.type_of_field(extensions[0])
+        raise ConfigError(
+            f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out"
+        )
+    is_extension = "." not in column and webdataset.type_of_field(
+        column
+    ) == webdataset.type_of_field(extensions[0])
     return column if is_extension else f"{column}.{extensions[0]}"
 
 
 def _column_of_field(field: str) -> str:
     """The inverse of :func:`_field_of_column`."""
     stem, _, ending = field.rpartition(".")
-    return stem if stem and (ending in webdataset.INTEGERS or type_of_extension(ending) is not None) else field
+    return (
+        stem
+        if stem and (ending in webdataset.INTEGERS or type_of_extension(ending) is not None)
+        else field
+    )
 
 
 def _fields(source: Source) -> dict[str, str]:
     """The name of the file in a sample by column."""
     types = {name: conversion.plain_type(column.type) for name, column in source.schema.items()}
-    return {name: name if name == webdataset.KEY else _field_of_column(name, kind) for name, kind in types.items()}
+    return {
+        name: name if name == webdataset.KEY else _field_of_column(name, kind)
+        for name, kind in types.items()
+    }

@@ -108,7 +108,9 @@ class LazySource(ByteSource):
         with self._lock:
             if self._opened is None:
                 self._opened = self._open_source()
-                vars(self)["readinto_at"] = self._opened.readinto_at  # one call less: small reads of a file are that fast
+                vars(self)["readinto_at"] = (
+                    self._opened.readinto_at
+                )  # one call less: small reads of a file are that fast
             return self._opened
 
 

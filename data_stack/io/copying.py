@@ -112,7 +112,9 @@ class Parcel:
     mark: tuple[str, bytes] = ("", b"")
 
 
-def copy_parcels(source: StorageConnector, target: StorageConnector, parcels: Sequence[Parcel], **how: Any) -> CopyReport:
+def copy_parcels(
+    source: StorageConnector, target: StorageConnector, parcels: Sequence[Parcel], **how: Any
+) -> CopyReport:
     """Copy parcels; resources that the target has already are skipped unread.
 
     A resource is published at the target only if it has the expected digest (of its parcel, or else of the source), and is then
@@ -148,7 +150,9 @@ def check_apart(source: StorageConnector, target: StorageConnector) -> None:
     elif type(source) is type(target) and type(source).__module__.startswith("data_stack."):
         is_same = is_same or (repr(source) == repr(target) and not repr(source).startswith("<"))
     if is_same:
-        raise ConfigError(f"the target {target!r} is the source {source!r}, or inside of it; choose another store")
+        raise ConfigError(
+            f"the target {target!r} is the source {source!r}, or inside of it; choose another store"
+        )
 
 
 @dataclass
@@ -183,8 +187,21 @@ class _Copy:
                 self._bring(parcel, lambda: draw(self.n_bytes, self.all_bytes))
         done = tuple(sorted(self.done, key=lambda each: each.identifier))
         faults = tuple(sorted(self.found, key=lambda each: each.identifier))
-        seconds, complete, skipped = time.perf_counter() - started, tuple(sorted(self.complete)), tuple(self.skipped)
-        return CopyReport(repr(self.source), repr(self.target), complete, done, skipped, faults, seconds, self.dry_run)
+        seconds, complete, skipped = (
+            time.perf_counter() - started,
+            tuple(sorted(self.complete)),
+            tuple(self.skipped),
+        )
+        return CopyReport(
+            repr(self.source),
+            repr(self.target),
+            complete,
+            done,
+            skipped,
+            faults,
+            seconds,
+            self.dry_run,
+        )
 
     def _bring(self, parcel: Parcel, look: Callable[[], None]) -> None:
         """Copy the missing resources of a parcel, then its seal if all succeeded."""
@@ -192,24 +209,37 @@ class _Copy:
         self._in_threads(parcel.resources, self._compare, look)
         with contextlib.ExitStack() as held:
             if self.dry_run:
-                self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking]
+                self.done += [
+                    Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking
+                ]
             elif self.lacking:
                 if parcel.seal is not None:
                     if not held.enter_context(self.target.lease(parcel.seal[0])).acquire():
-                        logger.warning("another process prepares %r in %r; copying beside it", parcel.name, self.target)
+                        logger.warning(
+                            "another process prepares %r in %r; copying beside it",
+                            parcel.name,
+                            self.target,
+                        )
                     self._break(*parcel.seal, parcel.mark)
                 self._in_threads(self.lacking, self._send, look)
             if parcel.seal is not None and len(self.found) == n_faults:
                 self._seal(*parcel.seal, parcel.mark)
                 self.complete.append(parcel.name)
 
-    def _in_threads(self, resources: Sequence[Wanted], work: Callable[[Wanted], None], look: Callable[[], None]) -> None:
+    def _in_threads(
+        self, resources: Sequence[Wanted], work: Callable[[Wanted], None], look: Callable[[], None]
+    ) -> None:
         """Call ``work`` for resources, and collect faults."""
 
         def attempt(wanted: Wanted) -> None:
             try:
                 work(wanted)
-            except (DatasetFileCorruptError, ResourceNotFoundError, StorageConflictError, _UnreadableError) as error:
+            except (
+                DatasetFileCorruptError,
+                ResourceNotFoundError,
+                StorageConflictError,
+                _UnreadableError,
+            ) as error:
                 self.found.append(Fault(wanted.identifier, str(error)))
 
         if resources:
@@ -302,7 +332,9 @@ class _Copy:
             _check_same(sent, self.target, self.target.stat(identifier))
         # Also the mark of an earlier copy that was killed between its last two writes.
         if self._holds(*mark):
-            with contextlib.suppress(UnsupportedStorageOperationError, ReadOnlyStorageError, ResourceNotFoundError):
+            with contextlib.suppress(
+                UnsupportedStorageOperationError, ReadOnlyStorageError, ResourceNotFoundError
+            ):
                 self.target.delete_resource(mark[0])
 
     def _holds(self, identifier: str, data: bytes) -> bool | None:
@@ -323,7 +355,9 @@ def _check_same(wanted: Wanted, store: StorageConnector, found: ResourceInfo | D
     for algorithm in ("size", "sha256"):
         expected, actual = getattr(wanted, algorithm), getattr(found, algorithm)
         if None not in (expected, actual) and expected != actual:
-            raise ChecksumMismatchError(wanted.identifier, repr(store), str(expected), str(actual), algorithm)
+            raise ChecksumMismatchError(
+                wanted.identifier, repr(store), str(expected), str(actual), algorithm
+            )
 
 
 class _UnreadableError(Exception):

@@ -50,11 +50,18 @@ def open_local_file(path: str) -> OpenedFile:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             raise MissingFileError(path) from None
-    file = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}", path=path))
+    file = OpenedFile(
+        handle, functools.partial(storage_error, f"could not read {path!r}", path=path)
+    )
     if not stat.S_ISREG(file.status.st_mode):
         file.close()
         is_folder = stat.S_ISDIR(file.status.st_mode)
-        raise MissingFileError(path, "it is a folder; give the path of a file in it" if is_folder else "it is not a regular file")
+        raise MissingFileError(
+            path,
+            "it is a folder; give the path of a file in it"
+            if is_folder
+            else "it is not a regular file",
+        )
     return file
 
 
@@ -123,7 +130,11 @@ class Folder:
             UnsupportedStorageOperationError: the store cannot list.
         """
         start = self.full_name("")
-        return sorted(name[len(start) :] for name in self._ask("list", "list_resources", start) if name.startswith(start))
+        return sorted(
+            name[len(start) :]
+            for name in self._ask("list", "list_resources", start)
+            if name.startswith(start)
+        )
 
     def subfolder(self, name: str) -> Folder:
         """A folder in it, which need not exist.
@@ -167,7 +178,9 @@ class Folder:
 
     def describe(self, file: str) -> str:
         """The name of a file and its store in messages, without credentials."""
-        return self.full_name(file) + (f" in {self._store!r}" if isinstance(self._store, StorageConnector) else "")
+        return self.full_name(file) + (
+            f" in {self._store!r}" if isinstance(self._store, StorageConnector) else ""
+        )
 
     def read(self, file: str) -> bytes:
         """The content of a small file.
@@ -183,7 +196,9 @@ class Folder:
         """The content of an opened small file; raises as :meth:`read`."""
         data = resource.read(_MAX_SMALL_BYTES + 1)
         if len(data) > _MAX_SMALL_BYTES:
-            raise DatasetFileCorruptError(f"{resource.identifier} is damaged: it has more than {_MAX_SMALL_BYTES:,} bytes")
+            raise DatasetFileCorruptError(
+                f"{resource.identifier} is damaged: it has more than {_MAX_SMALL_BYTES:,} bytes"
+            )
         return data
 
     def get_resource(self, identifier: str) -> StreamedResource:
@@ -195,7 +210,9 @@ class Folder:
 
     def _ask(self, action: str, method: str, name: str) -> Any:
         if not hasattr(self._store, method):
-            raise UnsupportedStorageOperationError(f"cannot {action} {name!r}: {type(self._store).__name__} is for reading")
+            raise UnsupportedStorageOperationError(
+                f"cannot {action} {name!r}: {type(self._store).__name__} is for reading"
+            )
         return getattr(self._store, method)(name)
 
 
@@ -214,7 +231,9 @@ def folder_of(source: Any, prefix: str = "") -> Folder:
     if isinstance(prefix, os.PathLike):
         prefix = os.fspath(prefix)
     if not isinstance(prefix, str):
-        raise ConfigError(f"a prefix must be a string such as 'preprocessed/train', got {prefix!r:.80}")
+        raise ConfigError(
+            f"a prefix must be a string such as 'preprocessed/train', got {prefix!r:.80}"
+        )
     folder = source if isinstance(source, Folder) else _folder_of(source)
     for segment in prefix.split("/"):
         if segment:
@@ -232,7 +251,9 @@ def _folder_of(source: Any) -> Folder:
         return LocalFolder(os.path.expanduser(os.fsdecode(source)))
     if hasattr(source, "get_resource"):
         return Folder(source)
-    raise ConfigError(f"expected a folder, a storage connector or a dataset's resources, got {source!r:.80}")
+    raise ConfigError(
+        f"expected a folder, a storage connector or a dataset's resources, got {source!r:.80}"
+    )
 
 
 class ListedFolder(Folder):
@@ -245,9 +266,13 @@ class ListedFolder(Folder):
         listed: the names of the files in the store that begin with ``name``; None to list them.
     """
 
-    def __init__(self, store: Any, name: str, listed: Callable[[], Collection[str]] | None = None) -> None:
+    def __init__(
+        self, store: Any, name: str, listed: Callable[[], Collection[str]] | None = None
+    ) -> None:
         super().__init__(store, name)
-        self._listed = listed or functools.cache(lambda: dict.fromkeys(self._ask("list", "list_resources", self.full_name(""))))
+        self._listed = listed or functools.cache(
+            lambda: dict.fromkeys(self._ask("list", "list_resources", self.full_name("")))
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Folder, (self._store, self.name)
@@ -265,7 +290,9 @@ class ListedFolder(Folder):
     @classmethod
     def of(cls, folder: Folder) -> Folder:
         """A folder, listed once if its store can list it; a folder of this machine as it is."""
-        return cls(folder._store, folder.name) if folder.can_delete and folder.path is None else folder
+        return (
+            cls(folder._store, folder.name) if folder.can_delete and folder.path is None else folder
+        )
 
 
 class LocalFolder(Folder):
@@ -303,14 +330,21 @@ class LocalFolder(Folder):
 
     def list_files(self) -> list[str]:
         start = len(os.path.join(self.name, ""))
-        return sorted(os.path.join(folder, file)[start:] for folder, _, files in os.walk(self.name) for file in files)
+        return sorted(
+            os.path.join(folder, file)[start:]
+            for folder, _, files in os.walk(self.name)
+            for file in files
+        )
 
     def subfolder(self, name: str) -> Folder:
         return LocalFolder(self._inside(name))
 
     def delete(self, file: str) -> None:
         path = self._inside(file)
-        with storage_errors("delete", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with (
+            storage_errors("delete", path),
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        ):
             os.unlink(path)
         while "/" in file:
             file = file.rpartition("/")[0]
@@ -335,5 +369,7 @@ class LocalFolder(Folder):
     def _inside(self, file: str) -> str:
         """The path of a file, whose name is untrusted."""
         if file.startswith("/") or "\0" in file or ".." in file.split("/"):
-            raise MaliciousFilePathError(f"{file!r:.200} is not a name within the folder {self.name!r}")
+            raise MaliciousFilePathError(
+                f"{file!r:.200} is not a name within the folder {self.name!r}"
+            )
         return os.path.join(self.name, file)

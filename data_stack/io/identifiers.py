@@ -22,7 +22,9 @@ MAX_CHARACTERS: Final = 512
 MAX_SEGMENTS: Final = 16
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@,-]{0,199}", re.ASCII)
-_DEVICE: Final = re.compile(r"(con|prn|aux|nul|clock\$|com[0-9]|lpt[0-9])(\..*)?", re.ASCII | re.IGNORECASE)
+_DEVICE: Final = re.compile(
+    r"(con|prn|aux|nul|clock\$|com[0-9]|lpt[0-9])(\..*)?", re.ASCII | re.IGNORECASE
+)
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._+=@,/-]*", re.ASCII)
 
 
@@ -35,20 +37,32 @@ def check_identifier(identifier: object) -> str:
     """
     if type(identifier) is not str:
         # A subclass may lie in any of its methods.
-        raise MalformedIdentifierError(f"an identifier must be a str, got {type(identifier).__name__}")
+        raise MalformedIdentifierError(
+            f"an identifier must be a str, got {type(identifier).__name__}"
+        )
     if len(identifier) > MAX_CHARACTERS:
-        raise MalformedIdentifierError(f"identifier {identifier[:40]!r}… has more than {MAX_CHARACTERS} characters")
+        raise MalformedIdentifierError(
+            f"identifier {identifier[:40]!r}… has more than {MAX_CHARACTERS} characters"
+        )
     segments = identifier.split("/")
     if len(segments) > MAX_SEGMENTS:
-        raise MalformedIdentifierError(f"identifier {identifier!r} has more than {MAX_SEGMENTS} segments")
+        raise MalformedIdentifierError(
+            f"identifier {identifier!r} has more than {MAX_SEGMENTS} segments"
+        )
     if ".." in segments or identifier.startswith("/"):
-        raise MaliciousFilePathError(f"identifier {identifier!r} leaves the store; give a relative path that does not climb")
+        raise MaliciousFilePathError(
+            f"identifier {identifier!r} leaves the store; give a relative path that does not climb"
+        )
     for segment in segments:
         if not _SEGMENT.fullmatch(segment) or segment.endswith("."):
             rule = "1 to 200 letters, digits or '._-+=@,', beginning with a letter, digit or '_', not ending with a dot"
-            raise MalformedIdentifierError(f"identifier {identifier!r} has the segment {segment!r}: a segment has {rule}")
+            raise MalformedIdentifierError(
+                f"identifier {identifier!r} has the segment {segment!r}: a segment has {rule}"
+            )
         if _DEVICE.fullmatch(segment):
-            raise MalformedIdentifierError(f"identifier {identifier!r} names the device {segment!r}")
+            raise MalformedIdentifierError(
+                f"identifier {identifier!r} names the device {segment!r}"
+            )
     return identifier
 
 

@@ -76,7 +76,10 @@ def unseal_json(path: str) -> dict[str, Any]:
 def digests_of_blocks(data: Any, block_bytes: int = BLOCK_BYTES) -> bytes:
     """The digests of all blocks of ``data``, one after the other."""
     view = memoryview(data).cast("B")
-    return b"".join(block_digest(view[start : start + block_bytes]) for start in range(0, len(view), block_bytes))
+    return b"".join(
+        block_digest(view[start : start + block_bytes])
+        for start in range(0, len(view), block_bytes)
+    )
 
 
 def digest_of_block(digests: bytes, block: int) -> bytes:
@@ -89,7 +92,11 @@ def differing_blocks(digests: bytes, others: bytes) -> list[int]:
     if digests == others:
         return []
     n_blocks = min(len(digests), len(others)) // DIGEST_BYTES
-    return [block for block in range(n_blocks) if digest_of_block(digests, block) != digest_of_block(others, block)]
+    return [
+        block
+        for block in range(n_blocks)
+        if digest_of_block(digests, block) != digest_of_block(others, block)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +214,20 @@ def content_of_resource(resource: StreamedResource) -> str:
         return _OF_FILES[status]
     started = time.time_ns()
     digest = _digest(resource)
-    if status is not None and max(status[3:]) <= started - _RESTLESS_NS and _status(resource) == status:
+    if (
+        status is not None
+        and max(status[3:]) <= started - _RESTLESS_NS
+        and _status(resource) == status
+    ):
         if len(_OF_FILES) >= _MAX_OF_FILES:
             _OF_FILES.clear()
         _OF_FILES[status] = digest
     return digest
 
 
-def contents_of_resources(openings: Iterable[Callable[[], AbstractContextManager[StreamedResource]]]) -> list[str]:
+def contents_of_resources(
+    openings: Iterable[Callable[[], AbstractContextManager[StreamedResource]]],
+) -> list[str]:
     """:func:`content_of_resource` of several resources, in order; several threads open them."""
 
     def content_of(opening: Callable[[], AbstractContextManager[StreamedResource]]) -> str:
@@ -240,7 +253,11 @@ def _status(resource: StreamedResource) -> tuple[int, ...] | None:
 def _digest(resource: StreamedResource) -> str:
     # Hashing this much takes a second.
     if resource.size >= 1 << 30:
-        logger.info("computing the SHA-256 of %r, %d bytes, which its store does not know", resource.identifier, resource.size)
+        logger.info(
+            "computing the SHA-256 of %r, %d bytes, which its store does not know",
+            resource.identifier,
+            resource.size,
+        )
     digest = hashlib.sha256()
     offset = 0
     while data := resource.read_at(offset, 1 << 20):

@@ -24,7 +24,9 @@ class OneResource:
     def get_resource(self, name: str) -> StreamedResource:
         """Open the resource."""
         if not self.has_resource(name):
-            raise ResourceNotFoundError(f"found only {self._resource.identifier!r}, not {name!r:.80}")
+            raise ResourceNotFoundError(
+                f"found only {self._resource.identifier!r}, not {name!r:.80}"
+            )
         source = _LentBytes(lambda: cast(ByteSource, self._resource))  # it has the methods of one
         lent = LentResource.from_source(name, source, self, self._resource.chunk_size)
         lent.lender = self._resource
@@ -116,11 +118,17 @@ def location_of(source: Any) -> Location:
     if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "get_resource"):
         above, _, name = str(source[1]).strip("/").rpartition("/")
         if not name:
-            raise ConfigError(f"a dataset in a store needs a name, such as 'sets/train', got {source[1]!r:.80}")
+            raise ConfigError(
+                f"a dataset in a store needs a name, such as 'sets/train', got {source[1]!r:.80}"
+            )
         return Location(folder_of(source[0], above), name)
     if isinstance(source, str) and (scheme_of(source) is not None or "://" in source):
         store, name = split_url(source)
-        return location_of(name) if store is None else location_of((storage_connector_from_url(store), name))
+        return (
+            location_of(name)
+            if store is None
+            else location_of((storage_connector_from_url(store), name))
+        )
     if isinstance(source, (str, os.PathLike)):
         text = os.fsdecode(source)
         folder, name = os.path.split(os.path.abspath(os.path.expanduser(text)))
@@ -159,6 +167,10 @@ def as_resource(source: Any) -> StreamedResource:
     if is_path(source) or isinstance(source, (tuple, Location)):
         return location_of(source).open()
     if not hasattr(source, "read"):
-        raise TypeError(f"expected a path, a URL, a resource or an open binary file, got {source!r:.80}")
+        raise TypeError(
+            f"expected a path, a URL, a resource or an open binary file, got {source!r:.80}"
+        )
     name = getattr(source, "identifier", None) or getattr(source, "name", None)
-    return StreamedResource(name if isinstance(name, str) and name else f"<{type(source).__name__}>", source)
+    return StreamedResource(
+        name if isinstance(name, str) and name else f"<{type(source).__name__}>", source
+    )

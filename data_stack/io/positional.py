@@ -11,7 +11,12 @@ import resource
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    DataStackError,
+    StorageError,
+    UnpicklableResourceError,
+)
 from data_stack.io.byte_source import Positioned
 from data_stack.io.location import as_resource
 from data_stack.io.resources import StreamedResource
@@ -97,7 +102,9 @@ class PositionalFile(Positioned):
         """
         data = self.read_at(offset, size)
         if len(data) != size:
-            raise DatasetFileCorruptError(f"{self.name!r} is truncated: expected {size} bytes at {offset}, got {len(data)}")
+            raise DatasetFileCorruptError(
+                f"{self.name!r} is truncated: expected {size} bytes at {offset}, got {len(data)}"
+            )
         return data
 
     def open_buffered(self) -> io.BufferedReader:
@@ -110,12 +117,16 @@ class PositionalFile(Positioned):
             try:
                 self.resource.__reduce__()
             except UnpicklableResourceError:
-                with contextlib.suppress(AttributeError, ValueError):  # io.UnsupportedOperation is one
+                with contextlib.suppress(
+                    AttributeError, ValueError
+                ):  # io.UnsupportedOperation is one
                     if self.resource.fileno() >= 0:
                         raise
             self._pid = os.getpid()
         if self.resource.closed:
-            raise StorageError(f"{self.name!r} was closed too early; leave it open, as samples are read lazily")
+            raise StorageError(
+                f"{self.name!r} was closed too early; leave it open, as samples are read lazily"
+            )
 
 
 @contextlib.contextmanager
@@ -126,7 +137,9 @@ def reading(name: str, kind: str) -> Iterator[None]:
     except (DataStackError, MemoryError):
         raise
     except Exception as error:
-        raise DatasetFileCorruptError(f"{name!r} is not a readable {kind}: {type(error).__name__}: {error}") from error
+        raise DatasetFileCorruptError(
+            f"{name!r} is not a readable {kind}: {type(error).__name__}: {error}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -152,18 +165,26 @@ def name_of(file: Any) -> str:
     return f"<{type(file).__name__}>"
 
 
-def check_expansion(name: str, claimed_bytes: int, stored_bytes: int, max_expansion: float | None = MAX_EXPANSION) -> None:
+def check_expansion(
+    name: str, claimed_bytes: int, stored_bytes: int, max_expansion: float | None = MAX_EXPANSION
+) -> None:
     """Refuse a header that claims far more bytes than are stored.
 
     Raises:
         DatasetFileCorruptError: it claims more than 64 MiB and more than ``max_expansion`` times the stored bytes.
     """
-    if max_expansion is not None and claimed_bytes > max(_HARMLESS_BYTES, max_expansion * stored_bytes):
+    if max_expansion is not None and claimed_bytes > max(
+        _HARMLESS_BYTES, max_expansion * stored_bytes
+    ):
         what = f"claims {claimed_bytes} bytes of values, but stores {stored_bytes}, more than {max_expansion:g} to 1"
-        raise DatasetFileCorruptError(f"{name!r} {what}: it is damaged or hostile. If you trust it, pass max_expansion=None")
+        raise DatasetFileCorruptError(
+            f"{name!r} {what}: it is damaged or hostile. If you trust it, pass max_expansion=None"
+        )
 
 
-def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *, seconds: float = 10.0) -> None:
+def check_apart(
+    file: PositionalFile, function: str, arguments: Sequence[Any], *, seconds: float = 10.0
+) -> None:
     """Parse a file in an isolated process first, unless its store knows its digest.
 
     Args:
@@ -175,14 +196,28 @@ def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *
     Raises:
         DatasetFileCorruptError: parsing fails, crashes, or takes too much time or memory.
     """
-    if file.resource.sha256 is not None or os.environ.get(ISOLATION, "").strip().lower() in ("off", "0"):
+    if file.resource.sha256 is not None or os.environ.get(ISOLATION, "").strip().lower() in (
+        "off",
+        "0",
+    ):
         return
     try:
-        run_apart(function, arguments, name=file.name, size=file.size, read_at=file.read_at, seconds=seconds)
+        run_apart(
+            function,
+            arguments,
+            name=file.name,
+            size=file.size,
+            read_at=file.read_at,
+            seconds=seconds,
+        )
     except OSError as error:
         if isinstance(error, DataStackError):
             raise
-        _logger.warning("%s is parsed without isolation, so a damaged file may crash this process: %s", file.name, error)
+        _logger.warning(
+            "%s is parsed without isolation, so a damaged file may crash this process: %s",
+            file.name,
+            error,
+        )
 
 
 def check_unpacked(file: Readable, n_bytes: int) -> None:
@@ -207,7 +242,11 @@ def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
     try:
         handle = opened.fileno()
         # A third party's resource may be what it reads out of a file, such as a compressed one.
-        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == opened.size else None
+        return (
+            mmap.mmap(handle, size, access=mmap.ACCESS_READ)
+            if os.fstat(handle).st_size == opened.size
+            else None
+        )
     except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
         return None
 
@@ -215,4 +254,8 @@ def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
 def most_open_files() -> int:
     """Maximum number of open files: a third of the file descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MAX_OPEN_FILES, soft // 3))
+    return (
+        _MAX_OPEN_FILES
+        if soft == resource.RLIM_INFINITY
+        else max(8, min(_MAX_OPEN_FILES, soft // 3))
+    )

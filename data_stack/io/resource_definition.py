@@ -40,14 +40,20 @@ class ResourceDefinition:
             value = getattr(self, field)
             if value is None:
                 continue
-            if not isinstance(value, str) or (field == "sha256" and not re.fullmatch("[0-9a-fA-F]{64}", value)):
-                raise ConfigError(f"{field} of {self.identifier!r} must be hexadecimal digits (sha256: 64), got {value!r}")
+            if not isinstance(value, str) or (
+                field == "sha256" and not re.fullmatch("[0-9a-fA-F]{64}", value)
+            ):
+                raise ConfigError(
+                    f"{field} of {self.identifier!r} must be hexadecimal digits (sha256: 64), got {value!r}"
+                )
             object.__setattr__(self, field, value.lower())
         if self.size is not None and self.size < 0:
             raise ConfigError(f"size of {self.identifier!r} must not be negative, got {self.size}")
         mirrors: object = self.mirrors
         if isinstance(mirrors, str):
-            raise ConfigError(f"mirrors of {self.identifier!r} must be a list of sources, got the text {mirrors!r}")
+            raise ConfigError(
+                f"mirrors of {self.identifier!r} must be a list of sources, got the text {mirrors!r}"
+            )
         object.__setattr__(self, "mirrors", tuple(self.mirrors))
 
     @property

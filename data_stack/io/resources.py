@@ -66,7 +66,13 @@ class StreamedResource(io.BufferedIOBase):
         self._lock = threading.Lock()
 
     @classmethod
-    def from_source(cls, identifier: str, source: ByteSource, connector: GivesResources, chunk_size: int = 1 << 20) -> Self:
+    def from_source(
+        cls,
+        identifier: str,
+        source: ByteSource,
+        connector: GivesResources,
+        chunk_size: int = 1 << 20,
+    ) -> Self:
         """A sealed resource over ``source``; for storage connectors, which pass themselves for reopening."""
         resource = cls(identifier, io.BufferedReader(PositionalRaw(source)), chunk_size)
         resource._source, resource._connector = source, connector
@@ -120,7 +126,13 @@ class StreamedResource(io.BufferedIOBase):
         return self
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "sealed" if self._source is not None else f"around {type(self._buffer).__name__}"
+        state = (
+            "closed"
+            if self.closed
+            else "sealed"
+            if self._source is not None
+            else f"around {type(self._buffer).__name__}"
+        )
         return f"<{type(self).__name__} {self.identifier!r}, {state}>"
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -213,11 +225,19 @@ class StreamedResource(io.BufferedIOBase):
 
     def read1(self, size: int = -1, /) -> bytes:
         stream: Any = self._stream()
-        return bytes(stream.read1(size) if hasattr(stream, "read1") else stream.read(size if size >= 0 else self.chunk_size))
+        return bytes(
+            stream.read1(size)
+            if hasattr(stream, "read1")
+            else stream.read(size if size >= 0 else self.chunk_size)
+        )
 
     def readinto(self, buffer: Any, /) -> int:
         stream: Any = self._stream()
-        return (stream.readinto(buffer) or 0) if hasattr(stream, "readinto") else super().readinto(buffer)
+        return (
+            (stream.readinto(buffer) or 0)
+            if hasattr(stream, "readinto")
+            else super().readinto(buffer)
+        )
 
     def readline(self, size: int | None = -1, /) -> bytes:
         return self._stream().readline(-1 if size is None else size)
@@ -284,8 +304,15 @@ class StreamedResource(io.BufferedIOBase):
     def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         if self._connector is None:
             what = f"resource {self.identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process"
-            raise UnpicklableResourceError(f"{what}; store it with set_resource() and send what get_resource() returns")
-        return _reopen, (self._connector, self.identifier, self.chunk_size, self._pinned_sha256 or self._content_sha256())
+            raise UnpicklableResourceError(
+                f"{what}; store it with set_resource() and send what get_resource() returns"
+            )
+        return _reopen, (
+            self._connector,
+            self.identifier,
+            self.chunk_size,
+            self._pinned_sha256 or self._content_sha256(),
+        )
 
     def _stream(self) -> IO[bytes]:
         """The buffer to use; after a fork, a sealed resource of the child gets its own buffer and position."""
@@ -302,14 +329,21 @@ class StreamedResource(io.BufferedIOBase):
         if self._pinned_sha256 is not None:
             actual = self._content_sha256()
             if actual is not None and actual != self._pinned_sha256:
-                raise ResourceChangedError(self.identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}")
+                raise ResourceChangedError(
+                    self.identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}"
+                )
             self._pinned_sha256 = None  # it is open, and its bytes are fixed now
         buffer: IO[bytes] = self._buffer
         return buffer
 
     def _reopen_in_fork(self) -> None:
         """Reopen a third party's resource in a forked child, which shares the position of an open file with its parent."""
-        if self._source is None and self._connector is not None and self._pid != os.getpid() and not self.closed:
+        if (
+            self._source is None
+            and self._connector is not None
+            and self._pid != os.getpid()
+            and not self.closed
+        ):
             position = self._buffer.tell()
             self._buffer = self._connector.get_resource(self.identifier)
             self._buffer.seek(position)
@@ -326,7 +360,9 @@ class StreamedResource(io.BufferedIOBase):
         return default if say is None else bool(say())
 
 
-def _reopen(connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
+def _reopen(
+    connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None
+) -> StreamedResource:
     """Unpickle a resource, whose bytes must be unchanged."""
     resource = connector.get_resource(identifier).reopen_by(connector)
     resource.chunk_size = chunk_size
@@ -355,7 +391,12 @@ class StreamedTextResource(io.TextIOWrapper):
     mode = "r"
 
     def __init__(
-        self, identifier: str, buffer: Any, chunk_size: int = 1 << 20, encoding: str = "utf-8", newline: str | None = None
+        self,
+        identifier: str,
+        buffer: Any,
+        chunk_size: int = 1 << 20,
+        encoding: str = "utf-8",
+        newline: str | None = None,
     ) -> None:
         self.identifier, self.chunk_size = identifier, chunk_size
         self._newline = newline
@@ -368,15 +409,25 @@ class StreamedTextResource(io.TextIOWrapper):
             binary.reopen_by(connector)
         else:
             encoding = self.encoding
-            binary = StreamedResource(self.identifier, self.detach(), self.chunk_size).reopen_by(connector)
+            binary = StreamedResource(self.identifier, self.detach(), self.chunk_size).reopen_by(
+                connector
+            )
             super().__init__(binary, encoding=encoding, newline=self._newline)
         return self
 
     def __reduce__(self) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
         buffer: Any = self.buffer
-        return StreamedTextResource, (self.identifier, buffer, self.chunk_size, self.encoding, self._newline)
+        return StreamedTextResource, (
+            self.identifier,
+            buffer,
+            self.chunk_size,
+            self.encoding,
+            self._newline,
+        )
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
+    def __reduce_ex__(
+        self, protocol: Any
+    ) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
         return self.__reduce__()
 
     @staticmethod
@@ -384,7 +435,9 @@ class StreamedTextResource(io.TextIOWrapper):
         resource: StreamedResource, encoding: str = "utf-8", newline: str | None = None
     ) -> StreamedTextResource:
         """Read ``resource`` as text; closing the text closes it."""
-        return StreamedTextResource(resource.identifier, resource, resource.chunk_size, encoding, newline)
+        return StreamedTextResource(
+            resource.identifier, resource, resource.chunk_size, encoding, newline
+        )
 
     #: The original's spelling.
     from_streamed_resouce = from_streamed_resource
@@ -401,7 +454,9 @@ class StreamedTextResource(io.TextIOWrapper):
             yield line
 
     def __next__(self) -> str:  # type: ignore[override]  # typeshed: IOBase returns bytes
-        if line := self.readline():  # not the line of a TextIOWrapper, after which tell() does not work
+        if (
+            line := self.readline()
+        ):  # not the line of a TextIOWrapper, after which tell() does not work
             return line
         raise StopIteration
 

@@ -17,7 +17,12 @@ FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def storage_error(
-    problem: str, error: OSError, path: str | os.PathLike[str] | None = None, *, if_full: str = "", otherwise: str = ""
+    problem: str,
+    error: OSError,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    if_full: str = "",
+    otherwise: str = "",
 ) -> StorageError:
     """The error to raise for an error of the operating system.
 
@@ -52,7 +57,9 @@ def storage_errors(
 ) -> contextlib.AbstractContextManager[None]:
     """Raise errors of the operating system in the block as those of :func:`storage_error`; ``could not {action} {path}``."""
     problem = f"could not {action} {os.fspath(path)!r}"
-    return explaining(functools.partial(storage_error, problem, path=path, if_full=if_full, otherwise=otherwise))
+    return explaining(
+        functools.partial(storage_error, problem, path=path, if_full=if_full, otherwise=otherwise)
+    )
 
 
 def _free_bytes(path: str) -> int | None:

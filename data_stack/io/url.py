@@ -45,7 +45,13 @@ class StorageURL:
         if found is None:
             return None
         scheme = (found["short"] or found["scheme"]).lower()
-        return cls(scheme, found["authority"] or "", found["path"], found["query"] or "", found["fragment"] or "")
+        return cls(
+            scheme,
+            found["authority"] or "",
+            found["path"],
+            found["query"] or "",
+            found["fragment"] or "",
+        )
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}{self.query}{self.fragment}"
@@ -65,7 +71,11 @@ class StorageURL:
 
     def without_parameters(self, names: Collection[str]) -> StorageURL:
         """The same URL without some parameters of its query (lower-case names, matched in any case)."""
-        kept = [each for each in self.query[1:].split("&") if each and each.partition("=")[0].lower() not in names]
+        kept = [
+            each
+            for each in self.query[1:].split("&")
+            if each and each.partition("=")[0].lower() not in names
+        ]
         return replace(self, query="?" + "&".join(kept) if kept else "")
 
     def local_path(self) -> str:
@@ -75,9 +85,13 @@ class StorageURL:
             ConfigError: it names another host, a relative path, or has a query or fragment.
         """
         if self.authority.lower() not in ("", "localhost") or not self.path.startswith("/"):
-            raise ConfigError("a file URL has three slashes and an absolute path: file:///absolute/folder. Or give the path")
+            raise ConfigError(
+                "a file URL has three slashes and an absolute path: file:///absolute/folder. Or give the path"
+            )
         if self.query or self.fragment:
-            raise ConfigError("a file URL has no query or fragment here: write '?' as %3F and '#' as %23, or give the path")
+            raise ConfigError(
+                "a file URL has no query or fragment here: write '?' as %3F and '#' as %23, or give the path"
+            )
         path = unquote(self.path, errors="surrogateescape")
         if "\0" in path:
             raise ConfigError("a file URL cannot hold %00")
@@ -125,15 +139,23 @@ def parse_option(name: str, text: str, kind: type) -> Any:
         ConfigError: it is something else; the message does not show it.
     """
     try:
-        value = {"true": True, "1": True, "false": False, "0": False}[text.lower()] if kind is bool else kind(text)
+        value = (
+            {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+            if kind is bool
+            else kind(text)
+        )
     except (KeyError, ValueError):
-        raise ConfigError(f"the option {name} of the URL must be {'true or false' if kind is bool else 'a number'}") from None
+        raise ConfigError(
+            f"the option {name} of the URL must be {'true or false' if kind is bool else 'a number'}"
+        ) from None
     if not text:
         raise ConfigError(f"the option {name} of the URL has no value")
     return value
 
 
-_SECRET_NAME = re.compile(r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE
+)
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)=([^&;#]*)")
 
 
@@ -164,7 +186,9 @@ def _without_value(parameter: re.Match[str]) -> str:
 
 def _without_secrets(text: str) -> str:
     """A text without anything that looks like a credential of a URL."""
-    return printable(_PARAMETER.sub(_without_value, re.sub(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@", "***@", text)))
+    return printable(
+        _PARAMETER.sub(_without_value, re.sub(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@", "***@", text))
+    )
 
 
 def _userinfo(source: str) -> str:
@@ -179,5 +203,7 @@ def _secrets(source: str) -> set[str]:
     """All secrets in ``source``, as written and decoded, except very short ones."""
     userinfo = _userinfo(source)
     found = [userinfo, *userinfo.split(":", 1), *re.split(r"[:/?#@]", userinfo)]
-    found += [value for _, name, value in _PARAMETER.findall(source) if _SECRET_NAME.search(unquote(name))]
+    found += [
+        value for _, name, value in _PARAMETER.findall(source) if _SECRET_NAME.search(unquote(name))
+    ]
     return {form for secret in found for form in (secret, unquote(secret)) if len(form) >= 4}

@@ -41,9 +41,20 @@ class WebError(DataStackError):
         status: of HTTP, or None.
     """
 
-    def __init__(self, reason: str, transient: bool = False, retry_after: float | None = None, status: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        transient: bool = False,
+        retry_after: float | None = None,
+        status: int | None = None,
+    ) -> None:
         super().__init__(reason, transient, retry_after, status)
-        self.reason, self.transient, self.retry_after, self.status = reason, transient, retry_after, status
+        self.reason, self.transient, self.retry_after, self.status = (
+            reason,
+            transient,
+            retry_after,
+            status,
+        )
 
     def __str__(self) -> str:
         return self.reason
@@ -133,10 +144,18 @@ def follow(origin: str, target: Any) -> str:
         raise WebError(f"leads to {shorten(repr(target))[:200]}, which is not a URL") from None
     allowed = ("https", "http") if origin[:5].lower() == "http:" else ("https",)
     if parts.scheme not in allowed or not is_url:
-        why = "which is not encrypted" if parts.scheme == "http" and is_url else f"which is not an {' or '.join(allowed)} URL"
+        why = (
+            "which is not encrypted"
+            if parts.scheme == "http" and is_url
+            else f"which is not an {' or '.join(allowed)} URL"
+        )
         raise WebError(f"leads to {shorten(str(target))[:200]}, {why}; that is not followed")
     url, (userinfo, mark, _) = _bare(parts), urlsplit(origin).netloc.rpartition("@")
-    return url.replace("://", f"://{userinfo}@", 1) if mark and _origin(url) == _origin(origin) else url
+    return (
+        url.replace("://", f"://{userinfo}@", 1)
+        if mark and _origin(url) == _origin(origin)
+        else url
+    )
 
 
 def retrying(
@@ -176,7 +195,9 @@ def retrying(
         if not failure.transient or n_failures > limits.n_retries or n_requests == 100:
             break
         # All that a server sent away at once wait for as long as it asked, and then for a random time each.
-        pause = jittered(limits.backoff_seconds * 2.0 ** max(0, n_failures - 1)) + (failure.retry_after or 0.0)
+        pause = jittered(limits.backoff_seconds * 2.0 ** max(0, n_failures - 1)) + (
+            failure.retry_after or 0.0
+        )
         if time.monotonic() + pause > deadline:
             break
         before = failure.reason
@@ -225,10 +246,18 @@ class Exchange:
         max_redirects: int = 5,
     ) -> None:
         self._source, self._max_redirects = url, max_redirects
-        self._headers, self._own_headers = {"Accept-Encoding": "identity", **headers}, dict(own_headers)
+        self._headers, self._own_headers = (
+            {"Accept-Encoding": "identity", **headers},
+            dict(own_headers),
+        )
         self.timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
         self._due = min(time.monotonic() + self.timeout_seconds, deadline)
-        self._least, self._is_cut, self._is_body, self.n_received = limits.least_bytes_per_second, False, False, 0
+        self._least, self._is_cut, self._is_body, self.n_received = (
+            limits.least_bytes_per_second,
+            False,
+            False,
+            0,
+        )
         self.redirects: list[Mapping[str, str]] = []
         self._auth: tuple[bytes, bytes] | None = None
         with self._translated():
@@ -244,7 +273,12 @@ class Exchange:
     def __enter__(self) -> Exchange:
         with self._translated():
             answer = self._ask()
-        self.status, self.headers, self._raw, self._close = answer.status_code, answer.headers, answer.raw, answer.close
+        self.status, self.headers, self._raw, self._close = (
+            answer.status_code,
+            answer.headers,
+            answer.raw,
+            answer.close,
+        )
         if self.status in (408, 429) or self.status >= 500:
             self._close()
             raise WebError(self.describe_status(), True, _asked_pause(answer.headers), self.status)
@@ -261,19 +295,30 @@ class Exchange:
     @property
     def content_range(self) -> tuple[int, int, int | None] | None:
         """First and last byte of an answer with status 206, and the size of the whole; None if the server announces none."""
-        sent = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", self.headers.get("Content-Range", "").strip())
-        return None if sent is None else (int(sent[1]), int(sent[2]), None if sent[3] == "*" else int(sent[3]))
+        sent = re.fullmatch(
+            r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)",
+            self.headers.get("Content-Range", "").strip(),
+        )
+        return (
+            None
+            if sent is None
+            else (int(sent[1]), int(sent[2]), None if sent[3] == "*" else int(sent[3]))
+        )
 
     @property
     def length(self) -> int | None:
         """The announced length of the body in bytes; None if none was, or if the body comes in chunks."""
         announced = self.headers.get("Content-Length", "").strip()
         is_chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
-        return int(announced) if re.fullmatch(r"[0-9]{1,18}", announced) and not is_chunked else None
+        return (
+            int(announced) if re.fullmatch(r"[0-9]{1,18}", announced) and not is_chunked else None
+        )
 
     def describe_status(self) -> str:
         """Status and reason, for messages."""
-        reason = printable(str(self._raw.reason or ""))[:60].strip() or http.client.responses.get(self.status, "")
+        reason = printable(str(self._raw.reason or ""))[:60].strip() or http.client.responses.get(
+            self.status, ""
+        )
         return redact(f"answers {self.status} {reason}".strip(), self._source)
 
     def chunks(self) -> Iterator[bytes]:
@@ -320,7 +365,14 @@ class Exchange:
             origin = _origin(self.url)
             is_own = origin == self._origin
             headers = self._headers | (self._own_headers if is_own else {})
-            answer = send(self.url, origin, headers, self._auth if is_own else None, self.timeout_seconds, self._tick)
+            answer = send(
+                self.url,
+                origin,
+                headers,
+                self._auth if is_own else None,
+                self.timeout_seconds,
+                self._tick,
+            )
             if answer.status_code not in {301, 302, 303, 307, 308}:
                 return answer
             answer.close()
@@ -367,10 +419,19 @@ class Exchange:
 
             if (explained := explain(error, self.timeout_seconds)) is None:
                 raise
-            raise WebError(redact(explained[0][:300], self._source, *getproxies().values()), explained[1]) from None
+            raise WebError(
+                redact(explained[0][:300], self._source, *getproxies().values()), explained[1]
+            ) from None
 
 
-def ask(url: str, receive: Callable[[Exchange], _Result], limits: Limits, *, seconds: float = 0.0, **options: Any) -> _Result:
+def ask(
+    url: str,
+    receive: Callable[[Exchange], _Result],
+    limits: Limits,
+    *,
+    seconds: float = 0.0,
+    **options: Any,
+) -> _Result:
     """What ``receive`` makes of the answer to a GET request, which is repeated as :func:`retrying` says.
 
     Args:
@@ -403,17 +464,25 @@ def ask(url: str, receive: Callable[[Exchange], _Result], limits: Limits, *, sec
 
 def _bare(parts: SplitResult) -> str:
     """A URL without user, password and fragment."""
-    return urlunsplit((parts.scheme.lower(), parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+    return urlunsplit(
+        (parts.scheme.lower(), parts.netloc.rpartition("@")[2], parts.path, parts.query, "")
+    )
 
 
 def _origin(url: str) -> tuple[str, str | None, int]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    return (
+        parts.scheme,
+        parts.hostname,
+        parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0),
+    )
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, or ``t`` of RateLimit."""
-    value = headers.get("Retry-After", "").strip() or "".join(re.findall(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))[:1])
+    value = headers.get("Retry-After", "").strip() or "".join(
+        re.findall(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))[:1]
+    )
     if re.fullmatch(r"[0-9]{1,12}", value):
         return float(value)
     try:

@@ -43,7 +43,12 @@ class JsonAnswer:
 
 
 def ask_json(
-    url: str, asked: str, shape: Any, *, params: Mapping[str, object] = _NONE, own_headers: Mapping[str, str] = _NONE
+    url: str,
+    asked: str,
+    shape: Any,
+    *,
+    params: Mapping[str, object] = _NONE,
+    own_headers: Mapping[str, str] = _NONE,
 ) -> JsonAnswer:
     """Ask for JSON, again after a pause where that may help.
 
@@ -61,8 +66,12 @@ def ask_json(
     """
     who, _, what = asked.partition(" for ")
     if is_offline():
-        raise CatalogueUnavailableError(f"{who} was not asked for {what}, as DATA_STACK_OFFLINE is set")
-    full_url = f"{url}{'&' if '?' in url else '?'}{urlencode(params, doseq=True)}" if params else url
+        raise CatalogueUnavailableError(
+            f"{who} was not asked for {what}, as DATA_STACK_OFFLINE is set"
+        )
+    full_url = (
+        f"{url}{'&' if '?' in url else '?'}{urlencode(params, doseq=True)}" if params else url
+    )
 
     def receive(answer: Exchange) -> JsonAnswer:
         data, value = answer.read(_LIMITS.max_bytes), None
@@ -71,7 +80,9 @@ def ask_json(
         return JsonAnswer(answer.status, answer.headers, value)
 
     try:
-        found = ask(full_url, receive, _LIMITS, seconds=_LIMITS.max_wait_seconds, own_headers=own_headers)
+        found = ask(
+            full_url, receive, _LIMITS, seconds=_LIMITS.max_wait_seconds, own_headers=own_headers
+        )
     except WebError as error:
         if error.status == 429:
             raise CatalogueBusyError(f"{who} was asked too often for {what}: retry later") from None
@@ -85,7 +96,9 @@ def ask_json(
                 raise ValueError("it is not JSON")
             check_shape(found.value, shape)
         except ValueError as error:
-            raise CatalogueError(f"{who} answered for {what} in an undocumented form ({error}): update this package") from None
+            raise CatalogueError(
+                f"{who} answered for {what} in an undocumented form ({error}): update this package"
+            ) from None
     return found
 
 
@@ -124,7 +137,14 @@ def check_shape(value: Any, shape: Any, place: str = "the answer") -> None:
     return None
 
 
-_NAMES: Final = {dict: "an object", list: "a list", str: "a text", int: "an integer", float: "a number", bool: "true or false"}
+_NAMES: Final = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+}
 
 
 class WebFiles:
@@ -155,7 +175,12 @@ class WebFiles:
         """
         url, headers = f"{self.url}/{quote(file)}", {"Range": f"bytes={start}-{stop - 1}"}
         try:
-            return ask(url, lambda answer: self._receive(answer, file, start, stop), Limits(n_retries=3), headers=headers)
+            return ask(
+                url,
+                lambda answer: self._receive(answer, file, start, stop),
+                Limits(n_retries=3),
+                headers=headers,
+            )
         except WebError as error:
             kind = StorageUnavailableError if error.transient else StorageError
             raise kind(f"could not read {shorten(url)}: {error.reason}") from None
@@ -166,7 +191,9 @@ class WebFiles:
         if answer.status == 416:
             return b""
         if answer.status == 200:
-            raise WebError("the server does not support ranges. Use one that does, such as nginx, or load a copy of the folder")
+            raise WebError(
+                "the server does not support ranges. Use one that does, such as nginx, or load a copy of the folder"
+            )
         sent = answer.content_range
         if answer.status != 206 or sent is None or sent[0] != start or sent[1] >= stop:
             raise WebError(f"{answer.describe_status()} instead of bytes {start} to {stop}")

@@ -20,13 +20,20 @@ from urllib3.exceptions import HTTPError
 
 from data_stack.exception import DataStackError
 
-_CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
+_CLOSED: Final = (
+    http.client.RemoteDisconnected,
+    ConnectionResetError,
+    BrokenPipeError,
+    ssl.SSLEOFError,
+)
 
 
 class _Asking(threading.local):
     """The time that this thread's request has left, and whether its connection served another one before."""
 
-    tick: Callable[[int], float] | None = None  # None: the user asks by a session that was passed to use()
+    tick: Callable[[int], float] | None = (
+        None  # None: the user asks by a session that was passed to use()
+    )
     is_reused = False
 
 
@@ -93,7 +100,9 @@ class _OptionsInTime(tuple[Any, ...]):
 
 
 def _timed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
-    return type("_Pool", (pool,), {"ConnectionCls": type("_Connection", (_Timed, pool.ConnectionCls), {})})
+    return type(
+        "_Pool", (pool,), {"ConnectionCls": type("_Connection", (_Timed, pool.ConnectionCls), {})}
+    )
 
 
 _POOLS: Final = {"http": _timed(HTTPConnectionPool), "https": _timed(HTTPSConnectionPool)}
@@ -134,7 +143,12 @@ os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves 
 
 
 def send(
-    url: str, origin: Any, headers: Mapping[str, str], auth: Any, timeout_seconds: float, tick: Callable[[int], float]
+    url: str,
+    origin: Any,
+    headers: Mapping[str, str],
+    auth: Any,
+    timeout_seconds: float,
+    tick: Callable[[int], float],
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 
@@ -145,9 +159,13 @@ def send(
     session = users or _ours
     # Without an ``auth``, requests would send the password in ~/.netrc.
     given = auth or (None if users else lambda request: request)
-    request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
+    request = session.prepare_request(
+        requests.Request("GET", url, headers=dict(headers), auth=given)
+    )
     # Given here, the session's own authorities come before those of the environment.
-    settings: Any = session.merge_environment_settings(str(request.url), {}, True, session.verify, None)
+    settings: Any = session.merge_environment_settings(
+        str(request.url), {}, True, session.verify, None
+    )
     if settings["verify"] is True:  # Python's own name for it, which requests does not know
         settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
     while True:
@@ -155,11 +173,15 @@ def send(
         _asking.tick, _asking.is_reused = tick, False
         try:
             # Session.send() would read the body of a redirect.
-            answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
+            answer = session.get_adapter(url).send(
+                request, timeout=(timeout_seconds / 2, timeout_seconds), **settings
+            )
             break
         except requests.ConnectionError as error:
             # A server may close a kept connection at any time; the next try takes another one, at last a new one.
-            if not _asking.is_reused or not any(isinstance(each, _CLOSED) for each in causes_of(error)):
+            if not _asking.is_reused or not any(
+                isinstance(each, _CLOSED) for each in causes_of(error)
+            ):
                 raise
         finally:
             _asking.tick = None

@@ -46,14 +46,20 @@ class Workers(Generic[_Job]):
             raise Stopped
 
     def run(
-        self, tick: Callable[[], None] = lambda: None, end: Callable[[], None] = lambda: None, *, patience_seconds: float = 0.5
+        self,
+        tick: Callable[[], None] = lambda: None,
+        end: Callable[[], None] = lambda: None,
+        *,
+        patience_seconds: float = 0.5,
     ) -> None:
         """Do all jobs; call ``tick`` ten times a second, and ``end`` once when no more jobs start.
 
         An interruption waits ``patience_seconds`` for the threads; those that wait for a server are left behind.
         """
         # Daemon threads: one that waits for a server does not keep an interrupted process alive.
-        running = {waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, len(self._jobs))))}
+        running = {
+            waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, len(self._jobs))))
+        }
         try:
             while wait(running, 0.1).not_done and not self._stop.is_set():
                 tick()
@@ -116,7 +122,9 @@ def new_bar(*arguments: Any, **options: Any) -> Any:
         arguments: as for ``tqdm.tqdm``.
         options: as for ``tqdm.tqdm``.
     """
-    return import_module("tqdm").tqdm(*arguments, leave=False, **options)  # imported only if a bar is shown
+    return import_module("tqdm").tqdm(
+        *arguments, leave=False, **options
+    )  # imported only if a bar is shown
 
 
 def with_bar(items: Iterable[_Item], progress: bool | None, **options: Any) -> Iterable[_Item]:

@@ -63,7 +63,11 @@ class Ragged:
                 f"got {offsets.dtype} of shape {offsets.shape}"
             )
         offsets = offsets.astype(np.int64, copy=False)
-        if offsets[0] != 0 or offsets[-1] != len(values) or bool((offsets[1:] < offsets[:-1]).any()):
+        if (
+            offsets[0] != 0
+            or offsets[-1] != len(values)
+            or bool((offsets[1:] < offsets[:-1]).any())
+        ):
             raise ConfigError(
                 f"the offsets of a ragged array must ascend from 0 to its {len(values):,} values, "
                 f"got offsets from {offsets[0]} to {offsets[-1]}"
@@ -106,13 +110,20 @@ class _OfColumns(Collation):
 
     def collate(self, batch: Batch) -> Any:
         """Combine a batch of columns of shape ``(n, ...)``."""
-        columns: dict[Any, Column] = batch if isinstance(batch, dict) else dict(enumerate(list_columns(batch)))
+        columns: dict[Any, Column] = (
+            batch if isinstance(batch, dict) else dict(enumerate(list_columns(batch)))
+        )
         if missing := [key for key in self._keys or () if key not in columns]:
-            raise ConfigError(f"the batch has no column {missing[0]!r}{did_you_mean(missing[0], columns)}, only {list(columns)}")
+            raise ConfigError(
+                f"the batch has no column {missing[0]!r}{did_you_mean(missing[0], columns)}, only {list(columns)}"
+            )
         made: dict[Any, Any] = dict(columns)
         all_lengths: list[npt.NDArray[np.int64]] = []
         for key in columns if self._keys is None else [key for key in columns if key in self._keys]:
-            column, name = columns[key], "the column" if isinstance(batch, np.ndarray) else f"column {key!r}"
+            column, name = (
+                columns[key],
+                "the column" if isinstance(batch, np.ndarray) else f"column {key!r}",
+            )
             arrays = _number_arrays(column, name)
             if arrays is None and self._keys is not None:
                 raise ConfigError(
@@ -125,14 +136,20 @@ class _OfColumns(Collation):
                 all_lengths.append(lengths)
                 if isinstance(batch, dict):
                     if (lengths_key := f"{key}_lengths") in columns:
-                        raise ConfigError(f"the batch already has a column {lengths_key!r}; rename it, or pass lengths=False")
+                        raise ConfigError(
+                            f"the batch already has a column {lengths_key!r}; rename it, or pass lengths=False"
+                        )
                     made[lengths_key] = lengths
         if isinstance(batch, dict):
             return made
-        return (*made.values(), *all_lengths) if isinstance(batch, tuple) or all_lengths else made[0]
+        return (
+            (*made.values(), *all_lengths) if isinstance(batch, tuple) or all_lengths else made[0]
+        )
 
     @abstractmethod
-    def _combine(self, arrays: list[Column], key: Any, name: str) -> tuple[Any, npt.NDArray[np.int64] | None]:
+    def _combine(
+        self, arrays: list[Column], key: Any, name: str
+    ) -> tuple[Any, npt.NDArray[np.int64] | None]:
         """Arrays with the same number of dimensions as one value, and their lengths, if the batch shall have them."""
 
 
@@ -181,19 +198,31 @@ class Padded(_OfColumns):
         self._value: Any = dict(value) if isinstance(value, Mapping) else value
         self._keys = keys_of(list(value)) if isinstance(value, Mapping) else None
         self._to = _extents("to", to, at_least=0)
-        self._multiple_of = tuple([each or 1 for each in _extents("multiple_of", multiple_of, at_least=1)])
+        self._multiple_of = tuple(
+            [each or 1 for each in _extents("multiple_of", multiple_of, at_least=1)]
+        )
         self._truncates = bool(truncate)
         if truncate and not self._to:
             raise ConfigError("truncate=True needs to=, the length to truncate to")
         self._n_lengths = check_integer("lengths", lengths, at_least=0)
 
-    def _combine(self, arrays: list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
+    def _combine(
+        self, arrays: list[Column], key: Any, name: str
+    ) -> tuple[Column, npt.NDArray[np.int64] | None]:
         value = self._value[key] if isinstance(self._value, dict) else self._value
         n_extents = arrays[0].ndim if arrays else 1
-        shapes = np.array([array.shape for array in arrays], dtype=np.int64).reshape(len(arrays), n_extents)
-        for what, n_given in (("to", len(self._to)), ("multiple_of", len(self._multiple_of)), ("lengths", self._n_lengths)):
+        shapes = np.array([array.shape for array in arrays], dtype=np.int64).reshape(
+            len(arrays), n_extents
+        )
+        for what, n_given in (
+            ("to", len(self._to)),
+            ("multiple_of", len(self._multiple_of)),
+            ("lengths", self._n_lengths),
+        ):
             if n_given > n_extents:
-                raise ConfigError(f"{what} is for {n_given} extents, but the values of {name} have {n_extents}")
+                raise ConfigError(
+                    f"{what} is for {n_given} extents, but the values of {name} have {n_extents}"
+                )
         largest = shapes.max(axis=0, initial=0).tolist()
         wanted = [
             fixed if fixed is not None else -(-extent // (multiple or 1)) * (multiple or 1)
@@ -264,7 +293,10 @@ def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
         return ()
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         return (check_integer(name, given, at_least=at_least),)
-    each = [None if number is None and name == "to" else check_integer(name, number, at_least=at_least) for number in given]
+    each = [
+        None if number is None and name == "to" else check_integer(name, number, at_least=at_least)
+        for number in given
+    ]
     while each and each[-1] is None:
         each.pop()
     return tuple(each)
@@ -280,16 +312,27 @@ def _number_arrays(column: Column, name: str) -> list[Column] | None:
         return list(column) if column.ndim > 1 and column.dtype.kind in "biufc" else None
     values = column.tolist()
     arrays: list[Any] = [
-        exact_array(value) if isinstance(value, (list, tuple)) or hasattr(value, "__array__") else None for value in values
+        exact_array(value)
+        if isinstance(value, (list, tuple)) or hasattr(value, "__array__")
+        else None
+        for value in values
     ]
-    wrong = [place for place, array in enumerate(arrays) if array is None or array.dtype.kind not in "biufc" or array.ndim == 0]
+    wrong = [
+        place
+        for place, array in enumerate(arrays)
+        if array is None or array.dtype.kind not in "biufc" or array.ndim == 0
+    ]
     if wrong and len(wrong) == len(arrays):
         return None
     if wrong:
-        raise ConfigError(f"{name} has arrays of numbers, but at place {wrong[0]} of the batch {values[wrong[0]]!r:.60}")
+        raise ConfigError(
+            f"{name} has arrays of numbers, but at place {wrong[0]} of the batch {values[wrong[0]]!r:.60}"
+        )
     # an empty list among lists of lists is one without rows
     example = next((array for array in arrays if array.shape != (0,)), np.empty(0))
-    arrays = [array if array.shape != (0,) else array.reshape(0, *example.shape[1:]) for array in arrays]
+    arrays = [
+        array if array.shape != (0,) else array.reshape(0, *example.shape[1:]) for array in arrays
+    ]
     for place, array in enumerate(arrays):
         if array.ndim != arrays[0].ndim:
             raise ConfigError(
@@ -311,5 +354,7 @@ def _common_dtype(arrays: Sequence[npt.NDArray[Any]], what: str) -> np.dtype[Any
     common = common_dtype(given)
     if common is None:
         shown = " and ".join(sorted({str(array.dtype) for array in given}))
-        raise ConfigError(f"{what} has values of {shown}, which no dtype holds exactly; convert them by iterator.map(…)")
+        raise ConfigError(
+            f"{what} has values of {shown}, which no dtype holds exactly; convert them by iterator.map(…)"
+        )
     return common

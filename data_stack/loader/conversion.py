@@ -15,7 +15,9 @@ from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array
 from data_stack.values.stacking import Column, stack_samples
 
-NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
+NUMBERS = frozenset(
+    {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"}
+)
 """Dtypes that numpy, torch and TensorFlow share, as ``dtype.str[1:]``."""
 
 Pairs = Iterator[tuple[Any, Any]]
@@ -62,7 +64,11 @@ class MissingValuesError(ConfigError, TypeError):
         self.column, self.name = column, name
 
     def __str__(self) -> str:
-        where = f"column {' of column '.join(map(repr, reversed(self.column)))}" if self.column else "a column"
+        where = (
+            f"column {' of column '.join(map(repr, reversed(self.column)))}"
+            if self.column
+            else "a column"
+        )
         return (
             f"{where} has samples without a value (None), which cannot become {self.name}. Leave these samples out "
             f"(iterator.filter(…), or filters=col(…).is_valid() of Parquet), replace None by iterator.map(…), or read nulls of "
@@ -101,7 +107,9 @@ def _lacks_values(values: list[Any]) -> bool:
 def _is_numeric(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.str[1:] in NUMBERS
-    return isinstance(value, (int, float, complex, np.number, np.bool_)) and not isinstance(value, np.timedelta64)
+    return isinstance(value, (int, float, complex, np.number, np.bool_)) and not isinstance(
+        value, np.timedelta64
+    )
 
 
 def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
@@ -125,7 +133,9 @@ def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, .
             return value.copy()
     if kind is tuple:
         return tuple([map_nested(item, function, leaves) for item in value])
-    if isinstance(value, _ATOMS) and not isinstance(value, np.generic):  # numpy's float64 is a float
+    if isinstance(value, _ATOMS) and not isinstance(
+        value, np.generic
+    ):  # numpy's float64 is a float
         return value
     if isinstance(value, leaves):
         return function(value)
@@ -146,7 +156,9 @@ def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, .
         # not by its constructor, which may check for arrays
         changed = copy.copy(value)
         for field in dataclasses.fields(value):
-            object.__setattr__(changed, field.name, map_nested(getattr(value, field.name), function, leaves))
+            object.__setattr__(
+                changed, field.name, map_nested(getattr(value, field.name), function, leaves)
+            )
         return changed
     return function(value)
 

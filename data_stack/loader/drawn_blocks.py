@@ -28,7 +28,13 @@ class DrawnBlocks:
     """
 
     def __init__(
-        self, lengths: npt.NDArray[np.int64], window: int, *, n_ahead: int, blocks_seed: int | None, samples_seed: int | None
+        self,
+        lengths: npt.NDArray[np.int64],
+        window: int,
+        *,
+        n_ahead: int,
+        blocks_seed: int | None,
+        samples_seed: int | None,
     ) -> None:
         blocks: npt.NDArray[Any] = np.arange(len(lengths))
         if blocks_seed is not None:
@@ -37,7 +43,12 @@ class DrawnBlocks:
         # position p of the epoch is sample p + shift of the iterator, by the shift of its block
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
         self._window = min(window, max(1, len(lengths)))
-        last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
+        last_blocks = (
+            np.minimum(
+                np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)
+            )
+            - 1
+        )
         self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
         self._key, self._n_ahead = samples_seed, n_ahead
         self._last: tuple[int, IndexArrayOfInts] | None = None
@@ -47,15 +58,22 @@ class DrawnBlocks:
         if self._key is not None and len(positions):  # permute them within their windows
             first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
             if first == last:  # as a rule
-                start, size = int(self._windows.starts[first]), int(self._windows.ends[first] - self._windows.starts[first])
+                start, size = (
+                    int(self._windows.starts[first]),
+                    int(self._windows.ends[first] - self._windows.starts[first]),
+                )
                 if size <= _MAX_WRITTEN:
                     return self._samples_of(first).take(positions - start)
-                mixed = start + _permutation(size, hash_of(self._key, first)).take(positions - start)
+                mixed = start + _permutation(size, hash_of(self._key, first)).take(
+                    positions - start
+                )
             else:
                 windows = self._windows.of(positions)
                 starts = self._windows.starts[windows]
                 sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
-                mixed = starts + permute_array(sizes, hash_array(self._key, windows), positions - starts).view(np.int64)
+                mixed = starts + permute_array(
+                    sizes, hash_array(self._key, windows), positions - starts
+                ).view(np.int64)
         indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
 
@@ -66,8 +84,13 @@ class DrawnBlocks:
             start, end = int(self._windows.starts[window]), int(self._windows.ends[window])
             blocks = slice(window * self._window, (window + 1) * self._window)
             dtype = np.int32 if self._blocks.ends[-1] < 1 << 31 else np.int64
-            shifts = np.repeat(self._shifts[blocks].astype(dtype), (self._blocks.ends - self._blocks.starts)[blocks])
-            order = KeyedPermutation(end - start, hash_of(self._key or 0, window)).take(np.arange(end - start))
+            shifts = np.repeat(
+                self._shifts[blocks].astype(dtype),
+                (self._blocks.ends - self._blocks.starts)[blocks],
+            )
+            order = KeyedPermutation(end - start, hash_of(self._key or 0, window)).take(
+                np.arange(end - start)
+            )
             self._last = last = window, (np.arange(start, end, dtype=dtype) + shifts).take(order)
         return last[1]
 
@@ -76,7 +99,9 @@ class DrawnBlocks:
         window = int(self._windows.ends.searchsorted(position, side="right"))
         places = slice((window + 1) * self._window, (window + 1 + self._n_ahead) * self._window)
         starts = self._blocks.starts[places]
-        samples: IndexArrayOfInts = (starts + self._shifts[places])[starts < self._blocks.ends[places]]
+        samples: IndexArrayOfInts = (starts + self._shifts[places])[
+            starts < self._blocks.ends[places]
+        ]
         return samples, int(self._windows.ends[window])
 
 

@@ -10,7 +10,14 @@ import numpy as np
 
 from data_stack.exception import MissingDependencyError
 from data_stack.loader.collation import Ragged
-from data_stack.loader.conversion import Conversion, Pairs, map_nested, one_ahead, parts_of_objects, refuse_missing
+from data_stack.loader.conversion import (
+    Conversion,
+    Pairs,
+    map_nested,
+    one_ahead,
+    parts_of_objects,
+    refuse_missing,
+)
 
 try:
     import jax
@@ -46,13 +53,19 @@ class JaxConversion(Conversion):
 
     def convert_all(self, pairs: Pairs) -> Pairs:
         converted = super().convert_all(pairs)
-        return converted if self.device is None else one_ahead(converted)  # device_put does not wait for its copy
+        return (
+            converted if self.device is None else one_ahead(converted)
+        )  # device_put does not wait for its copy
 
     def _as_jax_array(self, value: Any) -> Any:
         if isinstance(value, np.generic):
             return jax.device_put(value, self.device) if _is_number(value.dtype) else value
         if not isinstance(value, np.ndarray):
-            return jax.device_put(value, self.device) if isinstance(value, jax.Array) and self.device is not None else value
+            return (
+                jax.device_put(value, self.device)
+                if isinstance(value, jax.Array) and self.device is not None
+                else value
+            )
         if value.dtype == object:
             return map_nested(parts_of_objects(value), self._as_jax_array)
         if not _is_number(value.dtype):

@@ -52,7 +52,9 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
     @property
     def samples(self) -> str:
         """The indices of its samples, or the first of them, for a message."""
-        return ", ".join(map(str, self.indices[:8].tolist())) + (", …" if len(self.indices) > 8 else "")
+        return ", ".join(map(str, self.indices[:8].tolist())) + (
+            ", …" if len(self.indices) > 8 else ""
+        )
 
     def __str__(self) -> str:
         return f"step {self.step} of epoch {self.epoch} (samples {self.samples})"
@@ -91,7 +93,9 @@ class EpochStacks:
 
     def __init__(self, iterator: DatasetIteratorIF, redraw: bool) -> None:
         self.iterator, self.differ = iterator, redraw and has_random_layers(iterator)
-        self._draw = functools.lru_cache(2)(functools.partial(at_epoch, iterator))  # at an epoch's end batches of two are made
+        self._draw = functools.lru_cache(2)(
+            functools.partial(at_epoch, iterator)
+        )  # at an epoch's end batches of two are made
 
     def at(self, epoch: int) -> DatasetIteratorIF:
         """The stack of an epoch.
@@ -104,7 +108,11 @@ class EpochStacks:
     def __getstate__(self) -> dict[str, Any]:
         # layers that hold epoch 0 in memory pickle without the sources of other epochs
         held = list_draws(self.iterator) if self.differ else []
-        return {"iterator": self.iterator, "differ": self.differ, "sources": [(each, each.underlying_iterators) for each in held]}
+        return {
+            "iterator": self.iterator,
+            "differ": self.differ,
+            "sources": [(each, each.underlying_iterators) for each in held],
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for layer, source in state["sources"]:
@@ -140,7 +148,11 @@ class BatchMaker:
         seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
         if not (self._reads_columns and access_to(self.stacks.iterator).fixed_columns):
             return 1
-        n_small = min(_MAX_BYTES_TOGETHER // max(made.n_bytes, 1), int(_MAX_SECONDS_TOGETHER / max(seconds, 1e-9)), _MAX_TOGETHER)
+        n_small = min(
+            _MAX_BYTES_TOGETHER // max(made.n_bytes, 1),
+            int(_MAX_SECONDS_TOGETHER / max(seconds, 1e-9)),
+            _MAX_TOGETHER,
+        )
         return max(1, n_small)
 
     @property
@@ -154,7 +166,11 @@ class BatchMaker:
     @property
     def releases_gil(self) -> bool:
         """Whether batches are only read, from a source that releases the GIL."""
-        return self._collate is None and self._transform is None and access_to(self.stacks.iterator).releases_gil
+        return (
+            self._collate is None
+            and self._transform is None
+            and access_to(self.stacks.iterator).releases_gil
+        )
 
     def make(self, job: Job) -> MadeBatch:
         """The batch of a job.
@@ -175,7 +191,11 @@ class BatchMaker:
         indices = jobs[0].indices if is_one else np.concatenate([job.indices for job in jobs])
         try:
             samples = access_to(self.stacks.at(jobs[0].epoch))
-            read = detach(samples.batch(indices)) if self._reads_columns else list(map(copy_value, samples.samples(indices)))
+            read = (
+                detach(samples.batch(indices))
+                if self._reads_columns
+                else list(map(copy_value, samples.samples(indices)))
+            )
         except Exception as error:
             if is_one:
                 raise self._blame(jobs[0], error) from error
@@ -193,24 +213,37 @@ class BatchMaker:
         problem, started = "a batch could not be collated", time.perf_counter()
         try:
             if self._collate is not None:
-                batch = self._collate.collate(batch) if isinstance(self._collate, Collation) else self._collate(batch)
+                batch = (
+                    self._collate.collate(batch)
+                    if isinstance(self._collate, Collation)
+                    else self._collate(batch)
+                )
             problem, collated = "the transform of a batch failed", time.perf_counter()
             if self._transform is not None:
                 options = {}
                 if self._transform_draws:
-                    options["rng"] = derive_generator(derive_seed("transform", job.seed, job.epoch), job.position)
+                    options["rng"] = derive_generator(
+                        derive_seed("transform", job.seed, job.epoch), job.position
+                    )
                 batch = self._transform(batch, **options)
         except Exception as error:
             raise _failure(problem, job, error) from error
         ended = time.perf_counter()
-        return MadeBatch(batch, _n_bytes_of(batch), read_seconds, collated - started, ended - collated)
+        return MadeBatch(
+            batch, _n_bytes_of(batch), read_seconds, collated - started, ended - collated
+        )
 
     def _blame(self, job: Job, error: Exception) -> LoadingError:
         """The error for the first sample of a job that cannot be read by itself."""
         try:
             samples = access_to(self.stacks.at(job.epoch))
         except Exception:  # noqa: BLE001  # the same error as before
-            return LoadingError(f"the stack of epoch {job.epoch} could not be made", error, epoch=job.epoch, step=job.step)
+            return LoadingError(
+                f"the stack of epoch {job.epoch} could not be made",
+                error,
+                epoch=job.epoch,
+                step=job.step,
+            )
         for index in job.indices.tolist():
             try:
                 samples.sample(index)
@@ -219,14 +252,24 @@ class BatchMaker:
                 with contextlib.suppress(Exception):
                     place = samples.locate(index)
                 sample = f"sample {index}" if place is None else f"sample {index} ({place})"
-                return LoadingError(f"{sample} could not be read", its_error, epoch=job.epoch, step=job.step, index=index)
+                return LoadingError(
+                    f"{sample} could not be read",
+                    its_error,
+                    epoch=job.epoch,
+                    step=job.step,
+                    index=index,
+                )
         return _failure("a batch could not be read", job, error)
 
 
 def _rows_of(batch: Any, start: int, stop: int) -> Any:
     if isinstance(batch, dict):  # n-grams are dicts of dicts
         return {key: _rows_of(column, start, stop) for key, column in batch.items()}
-    return tuple([column[start:stop] for column in batch]) if isinstance(batch, tuple) else batch[start:stop]
+    return (
+        tuple([column[start:stop] for column in batch])
+        if isinstance(batch, tuple)
+        else batch[start:stop]
+    )
 
 
 def _n_bytes_of(batch: Any) -> int:
@@ -240,7 +283,9 @@ def _n_bytes_of(batch: Any) -> int:
 
 
 def _failure(problem: str, job: Job, error: Exception) -> LoadingError:
-    return LoadingError(f"{problem} (of the samples {job.samples})", error, epoch=job.epoch, step=job.step)
+    return LoadingError(
+        f"{problem} (of the samples {job.samples})", error, epoch=job.epoch, step=job.step
+    )
 
 
 class Workers(ABC):

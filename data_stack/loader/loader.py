@@ -21,7 +21,15 @@ from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks, InlineWorkers, Workers
 from data_stack.loader.orders import InOrder, Order, Shuffled, warn_of_scattered_reads
-from data_stack.loader.plan import NEVER, Plan, Schedule, Uneven, check_ranks_agree, parse_shard, warn_without_shard
+from data_stack.loader.plan import (
+    NEVER,
+    Plan,
+    Schedule,
+    Uneven,
+    check_ranks_agree,
+    parse_shard,
+    warn_without_shard,
+)
 from data_stack.loader.session import LoaderState, LoaderStatistics, Session
 from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKind
 from data_stack.show.markup import Heading, as_html
@@ -130,12 +138,19 @@ class Loader:
             drop_last=_check_bool("drop_last", drop_last),
             uneven=uneven,
         )
-        for name, function in (("collate", None if isinstance(collate, Collation) else collate), ("transform", transform)):
+        for name, function in (
+            ("collate", None if isinstance(collate, Collation) else collate),
+            ("transform", transform),
+        ):
             if not (function is None or callable(function)):
                 raise ConfigError(f"{name} must be a function, or None, got {function!r:.80}")
-        is_number = isinstance(timeout_seconds, (int, float, np.number)) and not isinstance(timeout_seconds, bool)
+        is_number = isinstance(timeout_seconds, (int, float, np.number)) and not isinstance(
+            timeout_seconds, bool
+        )
         if timeout_seconds is not None and not (is_number and 0 < timeout_seconds < math.inf):
-            raise ConfigError(f"timeout_seconds must be a positive number or None, got {timeout_seconds!r:.80}")
+            raise ConfigError(
+                f"timeout_seconds must be a positive number or None, got {timeout_seconds!r:.80}"
+            )
         self._maker = BatchMaker(self._stacks, collate=collate, transform=transform)
         make_workers = functools.partial(
             workers_of_kind,
@@ -165,10 +180,16 @@ class Loader:
         session.end_iteration()
         session.find_shard()
         self._meet_ranks()
-        session.go_to(*session.tell())  # another iteration begins at the same place, until this one returns a batch
+        session.go_to(
+            *session.tell()
+        )  # another iteration begins at the same place, until this one returns a batch
         end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
-        schedule = Schedule(self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch)
-        return session.iterate(schedule, iter if self._conversion is None else self._conversion.convert_all)
+        schedule = Schedule(
+            self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch
+        )
+        return session.iterate(
+            schedule, iter if self._conversion is None else self._conversion.convert_all
+        )
 
     def __len__(self) -> int:
         """The number of this rank's batches in an iteration, also in one that continues from a state.
@@ -276,7 +297,13 @@ class Loader:
         session = self._session
         if session.fingerprint is None:
             session.fingerprint = fingerprint(self._iterator)
-        place = session.seed, session.epoch, session.position, session.first_epoch, self._plan_of(session.epoch).n_samples
+        place = (
+            session.seed,
+            session.epoch,
+            session.position,
+            session.first_epoch,
+            self._plan_of(session.epoch).n_samples,
+        )
         return LoaderState(*place, self._order_content(), session.fingerprint)
 
     def _order_content(self) -> dict[str, Any]:
@@ -324,7 +351,9 @@ class Loader:
     def example_batch(self) -> tuple[Any, int]:
         """The first batch of the next epoch, unconverted, and its number of samples, 0 if there is no batch."""
         epoch = self._session.tell()[0]
-        for job in Schedule(self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1).jobs():
+        for job in Schedule(
+            self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1
+        ).jobs():
             return self._maker.make(job).batch, len(job.indices)
         return None, 0
 
@@ -346,7 +375,10 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         self._session.find_shard()  # the process that unpickles it may not have a group
-        return {**self.__dict__, "_session": copy.copy(self._session)}  # copies iterate independently
+        return {
+            **self.__dict__,
+            "_session": copy.copy(self._session),
+        }  # copies iterate independently
 
     def _meet_ranks(self) -> None:
         session = self._session
@@ -362,7 +394,11 @@ class Loader:
                 'Pass shard="auto", or initialise the process group before the first batch; shard=(0, 1) if each process needs '
                 "all samples"
             )
-            warn_without_shard("this loader has no shard=, and torch.distributed has no process group", remedy, stacklevel=3)
+            warn_without_shard(
+                "this loader has no shard=, and torch.distributed has no process group",
+                remedy,
+                stacklevel=3,
+            )
         session.met_with_shard = session.knows_shard
 
     def _twin(self, kind: type[_Self], conversion: Conversion) -> _Self:
@@ -412,12 +448,16 @@ class TensorFlowLoader(Loader):
 
 
 def _check_bool(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file count as true
+    if not isinstance(
+        value, (bool, np.bool_)
+    ):  # "no" and "false" of a configuration file count as true
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
     return bool(value)
 
 
-def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any) -> Workers:
+def workers_of_kind(
+    kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any
+) -> Workers:
     """Make workers, which do not run yet.
 
     Args:
@@ -430,9 +470,13 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
         ConfigError: the kind is unknown, or does not fit this number of workers.
     """
     if kind not in get_args(WorkerKind):
-        raise ConfigError(f"worker_kind must be 'auto', 'in_process', 'inline', 'threads' or 'processes', got {kind!r:.80}")
+        raise ConfigError(
+            f"worker_kind must be 'auto', 'in_process', 'inline', 'threads' or 'processes', got {kind!r:.80}"
+        )
     if n_workers if kind == "inline" else kind in ("threads", "processes") and n_workers == 0:
-        raise ConfigError(f"worker_kind={kind!r} does not go with workers={n_workers}; leave one of them out")
+        raise ConfigError(
+            f"worker_kind={kind!r} does not go with workers={n_workers}; leave one of them out"
+        )
     if kind == "inline" or n_workers == 0:
         return InlineWorkers(maker)
     number = n_processors() if n_workers is None else n_workers

@@ -41,7 +41,9 @@ class Order(ABC):
     """Whether the ranks of a loader need the same seed so that together they read each sample once."""
 
     @abstractmethod
-    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
         """The samples at ``positions``.
 
         Args:
@@ -58,7 +60,9 @@ class Order(ABC):
         """
         raise NotImplementedError
 
-    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+    def upcoming(
+        self, position: int, n_samples: int, seed: int, epoch: int
+    ) -> tuple[IndexArrayOfInts | None, int]:
         """The samples that a source may prefetch at a position of an epoch: one of each block that begins soon.
 
         Args:
@@ -86,7 +90,9 @@ class Order(ABC):
         return self
 
     def __repr__(self) -> str:
-        arguments = [f"{name}={value!r}" for name, value in self.content().items() if name != "order"]
+        arguments = [
+            f"{name}={value!r}" for name, value in self.content().items() if name != "order"
+        ]
         return f"{type(self).__name__}({', '.join(arguments)})"
 
 
@@ -101,14 +107,22 @@ class InOrder(Order):
     _n_ahead = 1
 
     def __init__(self, block_lengths: npt.NDArray[np.int64] | None = None) -> None:
-        self._block_ends = None if block_lengths is None or not len(block_lengths) else np.cumsum(block_lengths)
+        self._block_ends = (
+            None if block_lengths is None or not len(block_lengths) else np.cumsum(block_lengths)
+        )
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        made = InOrder(block_lengths(iterator) if self._block_ends is None else np.diff(self._block_ends, prepend=0))
+        made = InOrder(
+            block_lengths(iterator)
+            if self._block_ends is None
+            else np.diff(self._block_ends, prepend=0)
+        )
         made._n_ahead = 16 if access_to(iterator).prefers_blocks else 1  # a request for each
         return made
 
-    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+    def upcoming(
+        self, position: int, n_samples: int, seed: int, epoch: int
+    ) -> tuple[IndexArrayOfInts | None, int]:
         if self._block_ends is None or position >= self._block_ends[-1]:
             return None, sys.maxsize
         block = int(self._block_ends.searchsorted(position, side="right"))
@@ -116,7 +130,9 @@ class InOrder(Order):
         starts = self._block_ends[block : block + self._n_ahead]
         return starts[starts < n_samples], until
 
-    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
         return positions
 
     def content(self) -> dict[str, Any]:
@@ -130,7 +146,9 @@ class Shuffled(Order):
     array of positions for more than 65,536 samples.
     """
 
-    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
         return epoch_permutation(n_samples, seed, epoch).take(positions)
 
     def content(self) -> dict[str, Any]:
@@ -140,7 +158,9 @@ class Shuffled(Order):
 def warn_of_scattered_reads(order: Order, iterator: DatasetIteratorIF, stacklevel: int) -> None:
     """Warn if an order reads a remote store sample by sample; ``stacklevel`` is counted from the caller."""
     access = access_to(iterator)
-    is_random = isinstance(order, Shuffled) or (isinstance(order, InOrder) and access.blocks() is None)
+    is_random = isinstance(order, Shuffled) or (
+        isinstance(order, InOrder) and access.blocks() is None
+    )
     if is_random and access.prefers_blocks:
         warnings.warn(
             f"samples of {iterator!r:.120} lie in a remote store and are read in random order, maybe by a request each: "
@@ -187,7 +207,9 @@ class Bucketed(Order):
             the number of samples differs from that of the lengths.
     """
 
-    def __init__(self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100) -> None:
+    def __init__(
+        self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100
+    ) -> None:
         given = np.asarray(lengths)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise ConfigError(
@@ -195,14 +217,20 @@ class Bucketed(Order):
                 f"for a column of lists, pass [len(value) for value in iterator.read_column(key)]"
             )
         if given.size and int(given.min()) < 0:
-            raise ConfigError(f"lengths must not be negative; that of sample {int(given.argmin())} is {int(given.min())}")
+            raise ConfigError(
+                f"lengths must not be negative; that of sample {int(given.argmin())} is {int(given.min())}"
+            )
         longest = int(given.max()) if given.size else 0
-        self._lengths: npt.NDArray[np.unsignedinteger[Any]] = given.astype(np.min_scalar_type(longest))  # a copy
+        self._lengths: npt.NDArray[np.unsignedinteger[Any]] = given.astype(
+            np.min_scalar_type(longest)
+        )  # a copy
         self._chunk = check_integer("the chunk of a bucketed order", chunk, at_least=1)
         self._window = check_integer("the window of a bucketed order", window, at_least=1)
         self._last: tuple[tuple[int, int, int], npt.NDArray[np.int64]] | None = None
 
-    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
         if n_samples != len(self._lengths):
             raise ConfigError(
                 f"this bucketed order has the lengths of {len(self._lengths):,} samples, but the iterator has {n_samples:,}: "
@@ -219,14 +247,21 @@ class Bucketed(Order):
         return found
 
     def content(self) -> dict[str, Any]:
-        return {"order": "bucketed", "lengths": self._digest, "chunk": self._chunk, "window": self._window}
+        return {
+            "order": "bucketed",
+            "lengths": self._digest,
+            "chunk": self._chunk,
+            "window": self._window,
+        }
 
     @functools.cached_property
     def _digest(self) -> str:
         return array_digest(self._lengths.astype(np.int64))
 
     def __repr__(self) -> str:
-        return f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, window={self._window})"
+        return (
+            f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, window={self._window})"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": None}
@@ -235,12 +270,19 @@ class Bucketed(Order):
         """The samples of a window in their order, shape ``(samples of the window,)``."""
         n_samples, chunk = len(self._lengths), self._chunk
         start = window * self._window * chunk
-        shuffled = Shuffled().indices(np.arange(start, min(start + self._window * chunk, n_samples)), n_samples, seed, epoch)
+        shuffled = Shuffled().indices(
+            np.arange(start, min(start + self._window * chunk, n_samples)), n_samples, seed, epoch
+        )
         by_length = shuffled[np.argsort(self._lengths[shuffled], kind="stable")].astype(np.int64)
         n_full, n_short = divmod(len(by_length), chunk)
         drawn = derive_seed("buckets", seed, epoch, window)
-        place = (hash_of(drawn, 0) * (n_full + 1) >> 64) * chunk  # cut the short chunk out before one of the full ones
-        full, short = np.delete(by_length, np.s_[place : place + n_short]), by_length[place : place + n_short]
+        place = (
+            hash_of(drawn, 0) * (n_full + 1) >> 64
+        ) * chunk  # cut the short chunk out before one of the full ones
+        full, short = (
+            np.delete(by_length, np.s_[place : place + n_short]),
+            by_length[place : place + n_short],
+        )
         order = KeyedPermutation(n_full, drawn).take(np.arange(n_full))
         return np.concatenate((full.reshape(n_full, chunk)[order].ravel(), short))
 
@@ -270,21 +312,34 @@ class BlockShuffled(Order):
     _n_ahead = 1
 
     def __init__(
-        self, *, block_lengths: int | npt.ArrayLike | None = None, window: int = 16, blocks: bool = True, samples: bool = True
+        self,
+        *,
+        block_lengths: int | npt.ArrayLike | None = None,
+        window: int = 16,
+        blocks: bool = True,
+        samples: bool = True,
     ) -> None:
         self._window = check_integer("the window of a block-wise shuffle", window, at_least=1)
         self._shuffles_blocks, self._shuffles_samples = bool(blocks), bool(samples)
         if not (blocks or samples):
-            raise ConfigError("blocks=False and samples=False leave the order unchanged; use InOrder(), or shuffle=False")
+            raise ConfigError(
+                "blocks=False and samples=False leave the order unchanged; use InOrder(), or shuffle=False"
+            )
         self._block_length: int | None = None
         self._lengths: npt.NDArray[np.int64] | None = None
         if block_lengths is None:
             return
         lengths = np.array(block_lengths)
         if lengths.ndim == 0:
-            self._block_length = check_integer("the block length of a block-wise shuffle", block_lengths, at_least=1)
+            self._block_length = check_integer(
+                "the block length of a block-wise shuffle", block_lengths, at_least=1
+            )
             return
-        if lengths.ndim != 1 or (lengths.size and lengths.dtype.kind not in "iu") or (lengths < 0).any():
+        if (
+            lengths.ndim != 1
+            or (lengths.size and lengths.dtype.kind not in "iu")
+            or (lengths < 0).any()
+        ):
             raise ConfigError(
                 f"block_lengths must be a positive integer, or a non-negative integer per block, got {block_lengths!r:.80}"
             )
@@ -300,16 +355,23 @@ class BlockShuffled(Order):
                 f"1000 samples, or shuffle below this layer"
             )
         made = BlockShuffled(
-            block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
+            block_lengths=lengths,
+            window=self._window,
+            blocks=self._shuffles_blocks,
+            samples=self._shuffles_samples,
         )
         # While the last blocks of a window arrive from a store, those of the next ones must be on their way.
         made._n_ahead = 2 if access_to(iterator).prefers_blocks else 1
         return made
 
-    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
         return _draw_blocks(self, n_samples, seed, epoch).indices(positions)
 
-    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+    def upcoming(
+        self, position: int, n_samples: int, seed: int, epoch: int
+    ) -> tuple[IndexArrayOfInts | None, int]:
         if position >= n_samples:
             return None, sys.maxsize
         return _draw_blocks(self, n_samples, seed, epoch).upcoming(position)
@@ -329,7 +391,9 @@ class BlockShuffled(Order):
         """
         if self._lengths is None:
             if self._block_length is None:
-                raise ConfigError("this block-wise shuffle has no blocks: use it in a Loader, or pass block_lengths=")
+                raise ConfigError(
+                    "this block-wise shuffle has no blocks: use it in a Loader, or pass block_lengths="
+                )
             length = self._block_length
             lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
             lengths[-1:] -= len(lengths) * length - n_samples
@@ -381,10 +445,14 @@ class Lanes(Order):
         self._n_lanes = check_integer("lanes", lanes, at_least=1)
         self._batch_size = check_integer("the batch size of lanes", batch_size, at_least=1)
 
-    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
         return self._order.indices(self._positions(positions, n_samples), n_samples, seed, epoch)
 
-    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+    def upcoming(
+        self, position: int, n_samples: int, seed: int, epoch: int
+    ) -> tuple[IndexArrayOfInts | None, int]:
         if position >= n_samples:
             return None, sys.maxsize
         own = int(self._positions(np.array([position]), n_samples)[0])
@@ -395,10 +463,17 @@ class Lanes(Order):
         return ahead, position + 1
 
     def content(self) -> dict[str, Any]:
-        return {"order": "lanes", "of": self._order.content(), "lanes": self._n_lanes, "batch_size": self._batch_size}
+        return {
+            "order": "lanes",
+            "of": self._order.content(),
+            "lanes": self._n_lanes,
+            "batch_size": self._batch_size,
+        }
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        return Lanes(self._order.for_iterator(iterator), lanes=self._n_lanes, batch_size=self._batch_size)
+        return Lanes(
+            self._order.for_iterator(iterator), lanes=self._n_lanes, batch_size=self._batch_size
+        )
 
     def _positions(self, positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
         """The positions in the other order."""
@@ -414,5 +489,7 @@ class Lanes(Order):
             lanes = np.minimum(late // each, self._n_lanes)
             of_lane = lanes * length + in_turns + late % each
             rest = late - self._n_lanes * (length - in_turns)
-            found = np.where(is_late, np.where(rest >= 0, self._n_lanes * length + rest, of_lane), found)
+            found = np.where(
+                is_late, np.where(rest >= 0, self._n_lanes * length + rest, of_lane), found
+            )
         return found

@@ -80,7 +80,9 @@ class Plan:
     def n_batch_samples(self, position: int = 0) -> int:
         """The number of samples in this rank's batches from a position of the epoch on, repeated ones included."""
         n_full, n_rest = divmod(max(0, self.n_samples - position), self.samples_per_step)
-        return n_full * self.batch_size + (0 if self.drop_last else len(self._dealt(n_rest, self.rank)))
+        return n_full * self.batch_size + (
+            0 if self.drop_last else len(self._dealt(n_rest, self.rank))
+        )
 
     def part(self, step: int, position: int = 0) -> range:
         """The positions of this rank's batch ``step``, counted from ``position`` on.
@@ -100,7 +102,9 @@ class Plan:
         starts, size = np.array([part.start for part in parts], dtype=np.int64), len(parts[0])
         positions = (starts[:, np.newaxis] + np.arange(size, dtype=np.int64)).ravel()
         if len(parts[-1]) != size:  # that of an epoch's last step
-            positions = np.concatenate([positions[:-size], np.arange(parts[-1].start, parts[-1].stop, dtype=np.int64)])
+            positions = np.concatenate(
+                [positions[:-size], np.arange(parts[-1].start, parts[-1].stop, dtype=np.int64)]
+            )
         if parts[-1].stop > self.n_samples:
             positions %= self.n_samples
         return positions
@@ -124,7 +128,12 @@ class Plan:
         check_integer("n_samples", self.n_samples, at_least=0)
         check_integer("batch_size", self.batch_size, at_least=1)
         check_integer("the world of a loader's shard", self.world, at_least=1)
-        check_integer(f"the rank of a loader's shard in a world of {self.world}", self.rank, at_least=0, at_most=self.world - 1)
+        check_integer(
+            f"the rank of a loader's shard in a world of {self.world}",
+            self.rank,
+            at_least=0,
+            at_most=self.world - 1,
+        )
         if self.uneven not in ("pad", "drop", "keep"):
             raise ConfigError(f"uneven must be 'pad', 'drop' or 'keep', got {self.uneven!r}")
 
@@ -181,10 +190,17 @@ class Schedule:
                 )
             first = until = 0
             while first < n_steps:
-                parts = [plan.part(step, position) for step in range(first, min(first + n_at_once, n_steps))]
+                parts = [
+                    plan.part(step, position)
+                    for step in range(first, min(first + n_at_once, n_steps))
+                ]
                 positions = plan.positions(parts)
-                indices = np.asarray(self.order.indices(positions, plan.n_samples, self.seed, epoch))
-                if indices.shape != positions.shape or indices.dtype.kind not in "iu":  # a mask would pass for 0 and 1
+                indices = np.asarray(
+                    self.order.indices(positions, plan.n_samples, self.seed, epoch)
+                )
+                if (
+                    indices.shape != positions.shape or indices.dtype.kind not in "iu"
+                ):  # a mask would pass for 0 and 1
                     raise ConfigError(
                         f"{self.order!r} returned indices of shape {indices.shape} and dtype {indices.dtype} for "
                         f"{len(positions)} positions; return one integer per position"
@@ -193,11 +209,16 @@ class Schedule:
                 for step, part in enumerate(parts, first):
                     stop = start + len(part)
                     after = epoch, position + (step + 1) * plan.samples_per_step
-                    if step + 1 == n_steps and plan.position_after(step, position) == plan.n_samples:
+                    if (
+                        step + 1 == n_steps
+                        and plan.position_after(step, position) == plan.n_samples
+                    ):
                         after = epoch + 1, 0
                     ahead = None
                     if part.start >= until:
-                        ahead, until = self.order.upcoming(part.start, plan.n_samples, self.seed, epoch)
+                        ahead, until = self.order.upcoming(
+                            part.start, plan.n_samples, self.seed, epoch
+                        )
                     yield Job(epoch, step, part.start, indices[start:stop], self.seed, after, ahead)
                     start = stop
                 first += len(parts)
@@ -233,7 +254,11 @@ def _framework_shard() -> tuple[int, int] | None:
     if (shard := group_shard()) is not None:
         return shard
     jax = sys.modules.get("jax")
-    return (jax.process_index(), jax.process_count()) if jax is not None and jax.distributed.is_initialized() else None
+    return (
+        (jax.process_index(), jax.process_count())
+        if jax is not None and jax.distributed.is_initialized()
+        else None
+    )
 
 
 def launcher_shard() -> tuple[int, int] | None:
@@ -246,8 +271,13 @@ def _launchers() -> Iterator[tuple[str, bool, tuple[int, int] | None]]:
     for names in _VARIABLES:
         rank, world = [os.environ.get(name, "") for name in names]
         is_shard = rank.isdecimal() and world.isdecimal() and int(rank) < int(world)
-        is_set = bool(world or (rank and "SLURM_PROCID" not in names))  # a batch script of Slurm has no second one
-        text = " and ".join(f"{name}={os.environ[name]!r:.40}" if name in os.environ else f"no {name}" for name in names)
+        is_set = bool(
+            world or (rank and "SLURM_PROCID" not in names)
+        )  # a batch script of Slurm has no second one
+        text = " and ".join(
+            f"{name}={os.environ[name]!r:.40}" if name in os.environ else f"no {name}"
+            for name in names
+        )
         yield text, is_set, (int(rank), int(world)) if is_shard else None
 
 
@@ -262,7 +292,9 @@ def find_shard_of_process() -> tuple[int, int] | None:
                 f"{text} are not the rank of a process and the number of processes; set both, as the launcher does, or unset "
                 f"both, or call torch.distributed.init_process_group() first"
             )
-        for other, found in () if "TORCHELASTIC_RUN_ID" in os.environ else launchers:  # torchrun numbers nodes as they come
+        for other, found in (
+            () if "TORCHELASTIC_RUN_ID" in os.environ else launchers
+        ):  # torchrun numbers nodes as they come
             if shard is not None and found is not None and found[1] == shard[1] and found != shard:
                 raise ConfigError(
                     f"{text} contradict {other}: two ranks of this process among as many; unset the wrong ones, or pass "
@@ -312,8 +344,13 @@ def parse_shard(shard: Any) -> tuple[tuple[int, int], Callable[[], tuple[int, in
     try:
         rank, world = shard if not isinstance(shard, str) else [shard]  # "04" would be a pair
     except (TypeError, ValueError):
-        raise ConfigError(f'shard must be (rank, world), such as (0, 4), or "auto", got {shard!r:.80}') from None
-    checked = check_integer("the rank of a loader's shard", rank), check_integer("the world of a loader's shard", world)
+        raise ConfigError(
+            f'shard must be (rank, world), such as (0, 4), or "auto", got {shard!r:.80}'
+        ) from None
+    checked = (
+        check_integer("the rank of a loader's shard", rank),
+        check_integer("the world of a loader's shard", world),
+    )
     return checked, None
 
 
@@ -334,19 +371,27 @@ def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
             where, world = f"{name}={value} says that there are", int(value)
     if world > 1:
         warnings.warn(
-            f"{where} {world} processes, but {what}: each process reads all samples. {remedy}", stacklevel=stacklevel + 1
+            f"{where} {world} processes, but {what}: each process reads all samples. {remedy}",
+            stacklevel=stacklevel + 1,
         )
 
 
 def _put_first(key: str, text: str) -> str | None:
     """Put a text where all ranks meet, or get the text of the rank that came first; None if there is no such place."""
-    get_store = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
+    get_store = getattr(
+        sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None
+    )
     store = None if get_store is None or group_shard() is None else get_store()
-    return None if store is None else store.compare_set(key, "", text).decode()  # a group of MPI has none
+    return (
+        None if store is None else store.compare_set(key, "", text).decode()
+    )  # a group of MPI has none
 
 
 def check_ranks_agree(
-    plan: Plan, place: tuple[int, int, int] | None, facts: Mapping[str, Any], iterator: DatasetIteratorIF
+    plan: Plan,
+    place: tuple[int, int, int] | None,
+    facts: Mapping[str, Any],
+    iterator: DatasetIteratorIF,
 ) -> None:
     """Compare the start of an iteration with that of the other ranks.
 
@@ -364,10 +409,14 @@ def check_ranks_agree(
     """
     if plan.world < 2 or (plan.rank, plan.world) != (_framework_shard() or launcher_shard()):
         return
-    ends = DatasetIteratorView(iterator, sorted({0, plan.n_samples - 1})) if plan.n_samples else None
+    ends = (
+        DatasetIteratorView(iterator, sorted({0, plan.n_samples - 1})) if plan.n_samples else None
+    )
     own = {
         **dict(zip(("seed", "epoch", "position"), place or (), strict=False)),
-        **{name: getattr(plan, name) for name in ("batch_size", "drop_last", "uneven", "n_samples")},
+        **{
+            name: getattr(plan, name) for name in ("batch_size", "drop_last", "uneven", "n_samples")
+        },
         **facts,
         "digest of the layers": fingerprint(iterator, of_samples=False),
         "digest of the first and last sample": None if ends is None else probe(ends)["probe"],

@@ -19,7 +19,16 @@ from typing import Any
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers import PrefetchingWorkers
-from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, end_all, load, loaded_modules
+from data_stack.processes.child_process import (
+    Channel,
+    ChildProcess,
+    Parcel,
+    dump,
+    dump_error,
+    end_all,
+    load,
+    loaded_modules,
+)
 from data_stack.processes.fork_server import hold, is_readable
 from data_stack.util.executor import set_process_share
 from data_stack.util.forks import call_in_forks
@@ -103,7 +112,15 @@ class ProcessWorkers(PrefetchingWorkers):
             return number in self._done
 
         try:
-            self._wait(job, is_done, lambda: next((each for each in self._workers if number in each.jobs), self._workers[0]).name)
+            self._wait(
+                job,
+                is_done,
+                lambda: (
+                    next(
+                        (each for each in self._workers if number in each.jobs), self._workers[0]
+                    ).name
+                ),
+            )
         except WorkerError:
             self.close()
             raise
@@ -148,7 +165,9 @@ class ProcessWorkers(PrefetchingWorkers):
 
     def _exchange(self, seconds: float | None = None) -> None:
         """Receive messages, waiting a limited time for the first one (None: none), and hand jobs to the least busy workers."""
-        workers: dict[Any, _Worker] = {worker.channel: worker for worker in self._workers if not worker.channel.is_ended}
+        workers: dict[Any, _Worker] = {
+            worker.channel: worker for worker in self._workers if not worker.channel.is_ended
+        }
         try:
             for channel in () if seconds is None else connection_wait(list(workers), seconds):
                 workers[channel].take_message(self._done)
@@ -185,7 +204,9 @@ class _Worker(ChildProcess):
             hold(head[1])
         elif head[0] == "unfit":
             problem = f"could not unpickle the dataset or a function: {head[1]}; try worker_kind='threads'"
-            self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}\n\nIn the worker:\n{head[2]}")
+            self.failure = WorkerError(
+                self.name, f"{problem}. {_AGAIN}\n\nIn the worker:\n{head[2]}"
+            )
         elif self.jobs.pop(head[1], None) is not None:  # None: it was cancelled
             done[head[1]] = self, head, unpickle
 
@@ -216,7 +237,11 @@ def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled
-        parts = {"the iterator": maker.stacks.iterator, "collate": maker._collate, "the transform": maker._transform}
+        parts = {
+            "the iterator": maker.stacks.iterator,
+            "collate": maker._collate,
+            "the transform": maker._transform,
+        }
         culprits = []
         for name, part in parts.items():
             try:
@@ -248,7 +273,9 @@ def main(descriptor: int, n_workers: int) -> None:
 class _Program:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self._messages: SimpleQueue[tuple[Any, _Open | None] | None] = SimpleQueue()  # None: the last one
+        self._messages: SimpleQueue[tuple[Any, _Open | None] | None] = (
+            SimpleQueue()
+        )  # None: the last one
         self._first_wanted = 0  # jobs before it were cancelled
         self._maker: BatchMaker | None = None
 
@@ -257,7 +284,9 @@ class _Program:
         try:
             # private pages: memory that no worker writes to is shared by all
             while (message := self.channel.receive(is_private=True)) is not None:
-                if message[0][0] == "forget":  # handled before the jobs that came earlier, which need not be done
+                if (
+                    message[0][0] == "forget"
+                ):  # handled before the jobs that came earlier, which need not be done
                     self._first_wanted = message[0][1]
                 else:
                     self._messages.put(message)

@@ -58,7 +58,11 @@ class LoaderStatistics:
     @property
     def samples_per_second(self) -> float:
         """Delivered samples per second; 0 before the first batch."""
-        return self.n_samples / self.elapsed_seconds if self.elapsed_seconds and self.n_samples else 0.0
+        return (
+            self.n_samples / self.elapsed_seconds
+            if self.elapsed_seconds and self.n_samples
+            else 0.0
+        )
 
     @property
     def waiting_share(self) -> float:
@@ -112,11 +116,22 @@ class LoaderState:
         number = state.get("data_stack_loader") if isinstance(state, Mapping) else None
         if number != _VERSION or not {*names, "digest"} <= state.keys():
             what = f"expected what state_dict() of a loader returns, got {state!r:.120}"
-            raise LoaderStateError(what if number in (None, _VERSION) else f"{what}, which {describe_format(number, _VERSION)}")
-        with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):  # not JSON data
-            if str(state["digest"]) == seal({name: state[name] for name in ["data_stack_loader", *names]})["digest"]:
+            raise LoaderStateError(
+                what
+                if number in (None, _VERSION)
+                else f"{what}, which {describe_format(number, _VERSION)}"
+            )
+        with contextlib.suppress(
+            AttributeError, TypeError, ValueError, RecursionError
+        ):  # not JSON data
+            if (
+                str(state["digest"])
+                == seal({name: state[name] for name in ["data_stack_loader", *names]})["digest"]
+            ):
                 # some checkpoints make numpy's integers, or arrays, of numbers
-                numbers: dict[str, Any] = {name: int(state[name]) for name in names if name not in ("order", "fingerprint")}
+                numbers: dict[str, Any] = {
+                    name: int(state[name]) for name in names if name not in ("order", "fingerprint")
+                }
                 return cls(order=state["order"], fingerprint=state["fingerprint"], **numbers)
         raise LoaderStateError(
             "this state of a loader was changed or damaged: its digest does not match; load what state_dict() returned"
@@ -147,7 +162,9 @@ class LoaderState:
 
 def seal(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a state with the SHA-256 of their canonical JSON, in which numbers of numpy and tensors count as Python's."""
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=lambda value: value.tolist())
+    text = json.dumps(
+        fields, sort_keys=True, separators=(",", ":"), default=lambda value: value.tolist()
+    )
     return {**fields, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
@@ -176,9 +193,18 @@ class Session:
     """
 
     def __init__(
-        self, plan: Plan, seed: int, find_shard: Callable[[], tuple[int, int] | None] | None, make_workers: Callable[[], Workers]
+        self,
+        plan: Plan,
+        seed: int,
+        find_shard: Callable[[], tuple[int, int] | None] | None,
+        make_workers: Callable[[], Workers],
     ) -> None:
-        self.plan, self.seed, self.knows_shard, self._find_shard = plan, seed, find_shard is None, find_shard
+        self.plan, self.seed, self.knows_shard, self._find_shard = (
+            plan,
+            seed,
+            find_shard is None,
+            find_shard,
+        )
         self.epoch = self.position = self.first_epoch = 0
         self.goes_on = True
         self.met_with_shard: bool | None = None
@@ -207,13 +233,25 @@ class Session:
     def go_to(self, epoch: int, position: int, first_epoch: int) -> None:
         """Let the next iteration begin here; this ends the current one."""
         self.end_iteration()
-        self.epoch, self.position, self.first_epoch, self.goes_on = epoch, position, first_epoch, True
+        self.epoch, self.position, self.first_epoch, self.goes_on = (
+            epoch,
+            position,
+            first_epoch,
+            True,
+        )
 
     def find_shard(self) -> None:
         """Use rank and world of the process group or launcher, unless the shard is known or there is neither."""
-        if self.knows_shard or self._find_shard is None or self._iteration is not None or (shard := self._find_shard()) is None:
+        if (
+            self.knows_shard
+            or self._find_shard is None
+            or self._iteration is not None
+            or (shard := self._find_shard()) is None
+        ):
             return
-        self.knows_shard = group_shard() is not None  # a launcher's may not be those of the group that is made later
+        self.knows_shard = (
+            group_shard() is not None
+        )  # a launcher's may not be those of the group that is made later
         if shard != (self.plan.rank, self.plan.world):
             self.plan = replace(self.plan, rank=shard[0], world=shard[1])
             logger.info(
@@ -251,7 +289,9 @@ class Session:
         self.end_iteration()
         self.workers.close()
 
-    def _batches(self, iteration: object, schedule: Schedule, convert: Callable[[Pairs], Pairs]) -> Iterator[Any]:
+    def _batches(
+        self, iteration: object, schedule: Schedule, convert: Callable[[Pairs], Pairs]
+    ) -> Iterator[Any]:
         figures, clock, end_epoch = self._figures, time.perf_counter, schedule.end_epoch
         self._check(iteration)
         self._began = clock()
@@ -311,8 +351,14 @@ class Session:
             figures.read_seconds += made.read_seconds
             figures.collate_seconds += made.collate_seconds
             figures.transform_seconds += made.transform_seconds
-            figures.worker_kind, figures.n_workers, figures.choice = workers.kind, workers.n_workers, workers.choice
-            figures.convert_seconds -= clock() - asked  # waiting time that is not spent here is conversion
+            figures.worker_kind, figures.n_workers, figures.choice = (
+                workers.kind,
+                workers.n_workers,
+                workers.choice,
+            )
+            figures.convert_seconds -= (
+                clock() - asked
+            )  # waiting time that is not spent here is conversion
             made_pair = made.batch, (submitted.popleft(), made.n_bytes)
             del made
             yield made_pair
@@ -323,12 +369,20 @@ class Session:
         """The figures of the current iteration until now, or of the last one."""
         figures = replace(self._figures)
         if self._iteration is not None:
-            figures.elapsed_seconds = time.perf_counter() - self._began if figures.waiting_seconds else 0.0
+            figures.elapsed_seconds = (
+                time.perf_counter() - self._began if figures.waiting_seconds else 0.0
+            )
             figures.convert_seconds = max(0.0, figures.convert_seconds + figures.waiting_seconds)
         return figures
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "workers": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
+        return {
+            **self.__dict__,
+            "workers": None,
+            "_iteration": None,
+            "_keeps_workers": False,
+            "_figures": LoaderStatistics(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, workers=state["_make_workers"]())

@@ -9,13 +9,21 @@ import numpy as np
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.collation import Ragged
-from data_stack.loader.conversion import NUMBERS, Conversion, map_nested, parts_of_objects, refuse_missing
+from data_stack.loader.conversion import (
+    NUMBERS,
+    Conversion,
+    map_nested,
+    parts_of_objects,
+    refuse_missing,
+)
 from data_stack.values.stacking import Column
 
 try:
     import tensorflow as tf
 except ImportError as error:
-    raise MissingDependencyError("data_stack.loader.tensorflow", "tensorflow", "tensorflow") from error
+    raise MissingDependencyError(
+        "data_stack.loader.tensorflow", "tensorflow", "tensorflow"
+    ) from error
 
 # the alignment that vector instructions (AVX-512) may need
 _ALIGNMENT_BYTES = 64
@@ -49,7 +57,9 @@ def dataset_of(loader: Any, output_signature: Any, *, has_fixed_length: bool) ->
         cardinality = tf.data.INFINITE_CARDINALITY
     if loader.is_inside or not has_fixed_length:
         cardinality = tf.data.UNKNOWN_CARDINALITY
-    signature = _signature(*loader.example_batch()) if output_signature is None else output_signature
+    signature = (
+        _signature(*loader.example_batch()) if output_signature is None else output_signature
+    )
 
     def batches() -> Iterator[Any]:
         if cardinality >= 0 and loader.is_inside:
@@ -62,7 +72,9 @@ def dataset_of(loader: Any, output_signature: Any, *, has_fixed_length: bool) ->
     options = tf.data.Options()
     # tf.data adds a prefetch at the end of each pipeline, which would let the state run ahead of the consumer
     options.experimental_optimization.inject_prefetch = False
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).with_options(options)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).with_options(
+        options
+    )
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
         return dataset
     return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
@@ -72,7 +84,9 @@ def _as_tensor(value: Any) -> Any:
     """An array as a tensor, also a ragged one; a list if TensorFlow has no such tensor. Other values stay as they are."""
     if isinstance(value, Ragged):
         # Ragged has checked the offsets
-        return tf.RaggedTensor.from_row_splits(_as_tensor(value.values), _as_tensor(value.offsets), validate=False)
+        return tf.RaggedTensor.from_row_splits(
+            _as_tensor(value.values), _as_tensor(value.offsets), validate=False
+        )
     if isinstance(value, np.generic):
         return tf.constant(value) if value.dtype.kind in "biufcSU" else value
     if not isinstance(value, np.ndarray):
@@ -100,7 +114,12 @@ def _of_numbers(array: Column) -> tf.Tensor:
 def _is_aligned(array: Column) -> bool:
     """Whether TensorFlow can compute on the array's own memory."""
     flags = array.flags
-    return flags.c_contiguous and flags.writeable and array.dtype.isnative and array.ctypes.data % _ALIGNMENT_BYTES == 0
+    return (
+        flags.c_contiguous
+        and flags.writeable
+        and array.dtype.isnative
+        and array.ctypes.data % _ALIGNMENT_BYTES == 0
+    )
 
 
 def _align_copy(array: Column) -> Column:
@@ -119,10 +138,13 @@ def _of_objects(column: Column) -> Any:
     if isinstance(parts, list) and column.ndim and parts:
         if all(isinstance(value, (str, bytes)) for value in parts):
             return tf.constant(parts, dtype=tf.string)
-        if all(type(value) is np.ndarray and value.ndim and value.dtype.str[1:] in NUMBERS for value in parts) and (
-            len({(value.shape[1:], value.dtype) for value in parts}) == 1
-        ):
-            return tf.RaggedTensor.from_row_lengths(_of_numbers(np.concatenate(parts)), list(map(len, parts)), validate=False)
+        if all(
+            type(value) is np.ndarray and value.ndim and value.dtype.str[1:] in NUMBERS
+            for value in parts
+        ) and (len({(value.shape[1:], value.dtype) for value in parts}) == 1):
+            return tf.RaggedTensor.from_row_lengths(
+                _of_numbers(np.concatenate(parts)), list(map(len, parts)), validate=False
+            )
     return map_nested(parts, _as_tensor, (Ragged,))
 
 
@@ -142,7 +164,9 @@ def _tensors(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
         return {key: _tensors(item, f"{where}[{key!r}]") for key, item in value.items()}
     # a list of plain numbers or strings is a tensor to TensorFlow
-    is_plain = is_column or isinstance(next(iter(value), None) if isinstance(value, list) else None, _PLAIN)
+    is_plain = is_column or isinstance(
+        next(iter(value), None) if isinstance(value, list) else None, _PLAIN
+    )
     if isinstance(value, tuple) or (isinstance(value, list) and not is_plain):
         return tuple([_tensors(item, f"{where}[{place}]") for place, item in enumerate(value)])
     if isinstance(value, (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)):
@@ -162,7 +186,9 @@ def _signature(batch: Any, n_samples: int) -> Any:
     """The form of a batch: nested tuples and dicts of specs, in which the dimension of the samples is None."""
     tensors = _tensors(batch, "the batch") if n_samples else ()
     if not tf.nest.flatten(tensors):
-        raise ConfigError("the form of batches cannot be found without samples: pass output_signature=")
+        raise ConfigError(
+            "the form of batches cannot be found without samples: pass output_signature="
+        )
     return tf.nest.map_structure(lambda tensor: _spec(tensor, n_samples), tensors)
 
 
@@ -195,7 +221,9 @@ class _FormConversion(Conversion):
 
 
 def _fit(tensor: Any, spec: tf.TypeSpec) -> Any:
-    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that happen to have one shape
+    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(
+        tensor, tf.Tensor
+    ):  # values that happen to have one shape
         tensor = tf.RaggedTensor.from_tensor(tensor, ragged_rank=spec.ragged_rank)
     if not spec.is_compatible_with(tensor):
         raise ValueError(f"{tf.type_spec_from_value(tensor)} is not compatible with {spec}")

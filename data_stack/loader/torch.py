@@ -68,7 +68,9 @@ class TorchDataset(Dataset[Any]):
         Raises:
             DatasetOutOfBoundsError: a position is out of range.
         """
-        return _Columns(access_to(self._iterator).batch(check_indices(indices, len(self._iterator))))
+        return _Columns(
+            access_to(self._iterator).batch(check_indices(indices, len(self._iterator)))
+        )
 
 
 @dataclass(frozen=True)
@@ -146,14 +148,20 @@ def _copy_to(device: torch.device, batch: Any) -> Any:
     """Start the copy of a batch to a device other than a GPU of CUDA."""
     # torch does not synchronise readers of main memory, so a copy to there must not be asynchronous
     options = {"device": device, "non_blocking": device.type != "cpu"}
-    return map_nested(batch, lambda value: value.to(**options) if hasattr(value, "to") else value, (PackedSequence,))
+    return map_nested(
+        batch,
+        lambda value: value.to(**options) if hasattr(value, "to") else value,
+        (PackedSequence,),
+    )
 
 
 class _CudaCopier:
     """Copies in a side stream, see https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = torch.device("cuda", torch.cuda.current_device()) if device.index is None else device  # type: ignore[redundant-expr]
+        # torch's stubs say that a device always has an index; torch.device("cuda") has none.
+        has_index = getattr(device, "index", None) is not None
+        self._device = device if has_index else torch.device("cuda", torch.cuda.current_device())
         self._stream = _side_stream(self._device)
 
     def send(self, batch: Any) -> Any:
@@ -180,7 +188,11 @@ class _CudaCopier:
     def _start(self, value: Any) -> Any:
         # Tensors that a transform made on a device belong to another stream, which this one does not wait for; and the memory of
         # other objects is unknown to record_stream. Both are copied in receive().
-        return value.to(self._device, non_blocking=True) if _is_plain(value) and value.device.type == "cpu" else value
+        return (
+            value.to(self._device, non_blocking=True)
+            if _is_plain(value) and value.device.type == "cpu"
+            else value
+        )
 
 
 @functools.cache
@@ -213,15 +225,25 @@ def _as_tensor(value: Any) -> Any:
         return _tensor_on(value)  # the most frequent case
     if value.dtype == object:
         parts = map_nested(parts_of_objects(value), _as_tensor, (PackedSequence,))
-        is_alike = isinstance(parts, list) and parts and all(isinstance(part, torch.Tensor) for part in parts)
+        is_alike = (
+            isinstance(parts, list)
+            and parts
+            and all(isinstance(part, torch.Tensor) for part in parts)
+        )
         # tensors of numpy's dtypes are stacked already; torch would round int64 to float32
-        return torch.stack(parts) if is_alike and len({(part.dtype, part.shape) for part in parts}) == 1 else parts
+        return (
+            torch.stack(parts)
+            if is_alike and len({(part.dtype, part.shape) for part in parts}) == 1
+            else parts
+        )
     if value.dtype.str[1:] not in NUMBERS:
         return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     # torch refuses read-only arrays, negative strides, and fields of records
-    is_usable = value.flags.writeable and all(step >= 0 and step % value.itemsize == 0 for step in value.strides)
+    is_usable = value.flags.writeable and all(
+        step >= 0 and step % value.itemsize == 0 for step in value.strides
+    )
     return _tensor_on(value if is_usable else value.copy())
 
 
@@ -234,7 +256,9 @@ def _tensor_on(array: npt.NDArray[Any]) -> torch.Tensor:
 def _pin(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.pin_memory() if _is_plain(value) and value.device.type == "cpu" else value
-    return value.pin_memory() if hasattr(value, "pin_memory") else value  # as torch's DataLoader asks unknown types
+    return (
+        value.pin_memory() if hasattr(value, "pin_memory") else value
+    )  # as torch's DataLoader asks unknown types
 
 
 def _is_plain(value: Any) -> bool:

@@ -14,7 +14,10 @@ from data_stack.io.resource_definition import ResourceDefinition
 if TYPE_CHECKING:
     from data_stack.mnist.iterator import MNISTIterator
 
-_MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
+_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
 
 
 def _source(identifier: str, file: str, size: int, md5_sum: str, sha256: str) -> ResourceDefinition:
@@ -73,7 +76,9 @@ class MNISTFactory(DatasetFactory):
     splits = ("train", "test")
     columns = ("image", "label", "tag")
     prepared_resources = tuple(
-        f"preprocessed/{split}/{element}.pt" for split in ("train", "test") for element in ("samples", "targets")
+        f"preprocessed/{split}/{element}.pt"
+        for split in ("train", "test")
+        for element in ("samples", "targets")
     )
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
@@ -84,16 +89,25 @@ class MNISTFactory(DatasetFactory):
         names = dict(zip(self.splits, _pairs(self.sources), strict=True))
         for split in prepared.steps(self.splits):
             samples, targets = (definition.identifier for definition in names[split])
-            with raw[samples] as resource, prepared.create(f"preprocessed/{split}/samples.pt") as file:
+            with (
+                raw[samples] as resource,
+                prepared.create(f"preprocessed/{split}/samples.pt") as file,
+            ):
                 n_samples = write_samples(resource, file)
-            with raw[targets] as resource, prepared.create(f"preprocessed/{split}/targets.pt") as file:
+            with (
+                raw[targets] as resource,
+                prepared.create(f"preprocessed/{split}/targets.pt") as file,
+            ):
                 write_targets(resource, file, n_samples)
 
     def open(self, split: str, prepared: Resources) -> MNISTIterator:
         """The images and digits of one split, read into memory."""
         from data_stack.mnist.iterator import MNISTIterator
 
-        return MNISTIterator(prepared[f"preprocessed/{split}/samples.pt"], prepared[f"preprocessed/{split}/targets.pt"])
+        return MNISTIterator(
+            prepared[f"preprocessed/{split}/samples.pt"],
+            prepared[f"preprocessed/{split}/targets.pt"],
+        )
 
     # ------------------------------------------------------------------ as the original had it
 
@@ -107,14 +121,20 @@ class MNISTFactory(DatasetFactory):
         Assign another such dict to have the files from elsewhere; changing the one that was returned has no effect.
         """
         return {
-            split: [replace(definition, identifier=f"{self.card.name}/{definition.identifier}") for definition in pair]
+            split: [
+                replace(definition, identifier=f"{self.card.name}/{definition.identifier}")
+                for definition in pair
+            ]
             for split, pair in zip(self.splits, _pairs(self.sources), strict=True)
         }
 
     @resource_definitions.setter
     def resource_definitions(self, definitions: Mapping[str, Sequence[ResourceDefinition]]) -> None:
         self.sources = tuple(
-            replace(definition, identifier=str(PurePosixPath(definition.identifier).relative_to(self.card.name)))
+            replace(
+                definition,
+                identifier=str(PurePosixPath(definition.identifier).relative_to(self.card.name)),
+            )
             for split in self.splits
             for definition in definitions[split]
         )
@@ -123,13 +143,18 @@ class MNISTFactory(DatasetFactory):
         """Whether all tensors are in the store, so that nothing will be retrieved."""
         return self.is_ready() or (
             not self.storage_connector.has_resource(f"{self.card.name}/manifest.json")
-            and all(self.storage_connector.has_resource(f"{self.card.name}/{name}") for name in self.prepared_resources)
+            and all(
+                self.storage_connector.has_resource(f"{self.card.name}/{name}")
+                for name in self.prepared_resources
+            )
         )
 
     def _get_resource_id(self, data_type: str, split: str, element: str) -> str:
         return f"{self.card.name}/{data_type}/{split}/{element}"
 
 
-def _pairs(sources: Sequence[ResourceDefinition]) -> list[tuple[ResourceDefinition, ResourceDefinition]]:
+def _pairs(
+    sources: Sequence[ResourceDefinition],
+) -> list[tuple[ResourceDefinition, ResourceDefinition]]:
     """Images and labels of each split; they are listed in this order."""
     return list(zip(sources[::2], sources[1::2], strict=True))

@@ -25,7 +25,9 @@ class MNISTIterator(SequenceDatasetIterator):
             samples, targets = load_tensors(samples_stream), load_tensors(targets_stream).tolist()
         if len(samples) != len(targets):
             there = f"{targets_stream.identifier!r} has {len(targets)} targets"
-            raise DatasetFileCorruptError(f"{samples_stream.identifier!r} has {len(samples)} samples, but {there}")
+            raise DatasetFileCorruptError(
+                f"{samples_stream.identifier!r} has {len(samples)} samples, but {there}"
+            )
         super().__init__(dataset_sequences=[samples, targets, targets])
 
     def make_access(self) -> SampleAccess:

@@ -27,7 +27,11 @@ class MNISTPreprocessor:
         self.storage_connector = storage_connector
 
     def preprocess(
-        self, raw_sample_identifier: str, raw_target_identifier: str, sample_identifier: str, target_identifier: str
+        self,
+        raw_sample_identifier: str,
+        raw_target_identifier: str,
+        sample_identifier: str,
+        target_identifier: str,
     ) -> None:
         """Read the gzipped IDX files and store ``(n, 28, 28)`` float32 samples in [0, 1] and ``(n,)`` int64 targets.
 
@@ -35,9 +39,15 @@ class MNISTPreprocessor:
             DatasetFileCorruptError: a file is damaged, or no images or labels; what was damaged is not stored.
         """
         connector = self.storage_connector
-        with connector.get_resource(raw_sample_identifier) as raw, connector.create(sample_identifier) as file:
+        with (
+            connector.get_resource(raw_sample_identifier) as raw,
+            connector.create(sample_identifier) as file,
+        ):
             n_samples = write_samples(raw, file)
-        with connector.get_resource(raw_target_identifier) as raw, connector.create(target_identifier) as file:
+        with (
+            connector.get_resource(raw_target_identifier) as raw,
+            connector.create(target_identifier) as file,
+        ):
             write_targets(raw, file, n_samples)
 
 
@@ -53,8 +63,12 @@ def write_samples(raw: StreamedResource, file: Any) -> int:
         images = read_idx(stream)
     if images.dtype != np.uint8 or images.ndim != 3:
         found = f"{images.dtype} of shape {images.shape}"
-        raise DatasetFileCorruptError(f"{raw.identifier!r} holds {found}, but images are uint8 of shape (n, height, width)")
-    blocks = (images[start : start + _IMAGES_AT_ONCE] for start in range(0, len(images), _IMAGES_AT_ONCE))
+        raise DatasetFileCorruptError(
+            f"{raw.identifier!r} holds {found}, but images are uint8 of shape (n, height, width)"
+        )
+    blocks = (
+        images[start : start + _IMAGES_AT_ONCE] for start in range(0, len(images), _IMAGES_AT_ONCE)
+    )
     scaled = (np.divide(block, 255, dtype=np.float32) for block in blocks)
     write_tensor(file, scaled, shape=images.shape, dtype=np.float32)
     return len(images)
@@ -70,5 +84,7 @@ def write_targets(raw: StreamedResource, file: Any, n_samples: int) -> None:
         labels = read_idx(stream)
     if labels.dtype != np.uint8 or labels.shape != (n_samples,):
         found = f"{labels.dtype} of shape {labels.shape}"
-        raise DatasetFileCorruptError(f"{raw.identifier!r} holds {found}, but there are {n_samples} images to label")
+        raise DatasetFileCorruptError(
+            f"{raw.identifier!r} holds {found}, but there are {n_samples} images to label"
+        )
     write_tensor(file, [labels], shape=labels.shape, dtype=np.int64)

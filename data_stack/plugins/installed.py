@@ -78,17 +78,27 @@ class InstalledPlugins:
     def __init__(self, disabled: frozenset[str] = frozenset()) -> None:
         self.datasets: dict[str, tuple[PluginRecord, ...]] = {}
         self.behaviour, self.unusable = list[PluginRecord](), list[PluginRecord]()
-        for record in sorted(_find(), key=lambda record: (_normalise(record.distribution), record.name)):
+        for record in sorted(
+            _find(), key=lambda record: (_normalise(record.distribution), record.name)
+        ):
             own = _normalise(record.distribution)
             try:
                 if "/" in check_identifier(record.name):
                     raise MalformedIdentifierError("a name has no '/'")
             except MalformedIdentifierError as error:
-                self.unusable.append(replace(record, state="broken", error=f"its name cannot be used: {error}"))
+                self.unusable.append(
+                    replace(record, state="broken", error=f"its name cannot be used: {error}")
+                )
                 continue
-            is_disabled = {own, _normalise(record.name), _normalise(record.qualified_name)} & disabled
+            is_disabled = {
+                own,
+                _normalise(record.name),
+                _normalise(record.qualified_name),
+            } & disabled
             if is_disabled or ("1" in disabled and own != "lazy-data-stack"):
-                self.unusable.append(replace(record, state="blocked", error="DATA_STACK_DISABLE_PLUGINS disables it"))
+                self.unusable.append(
+                    replace(record, state="blocked", error="DATA_STACK_DISABLE_PLUGINS disables it")
+                )
             elif record.group == BEHAVIOUR_GROUP:
                 self.behaviour.append(record)
             else:
@@ -98,7 +108,11 @@ class InstalledPlugins:
                 several = f"several distributions provide it ({', '.join(each.distribution for each in found)})"
                 advice = "or DATA_STACK_DISABLE_PLUGINS=one"
                 self.datasets[name] = tuple(
-                    replace(each, state="shadowed", error=f"{several}: ask for {each.qualified_name!r}, {advice}")
+                    replace(
+                        each,
+                        state="shadowed",
+                        error=f"{several}: ask for {each.qualified_name!r}, {advice}",
+                    )
                     for each in found
                 )
 
@@ -106,7 +120,9 @@ class InstalledPlugins:
     def dataset_names(self) -> list[str]:
         """Names to load datasets by, sorted; ambiguous ones as ``distribution:name``."""
         found = [(each, len(several) > 1) for several in self.datasets.values() for each in several]
-        return sorted(each.qualified_name if is_ambiguous else each.name for each, is_ambiguous in found)
+        return sorted(
+            each.qualified_name if is_ambiguous else each.name for each, is_ambiguous in found
+        )
 
     def providers(self, name: str) -> tuple[PluginRecord, ...]:
         """The plugins that provide the dataset ``name`` or ``distribution:name``; may be empty."""
@@ -114,7 +130,9 @@ class InstalledPlugins:
         if not colon:
             return self.datasets.get(name, ())
         wanted = _normalise(distribution)
-        return tuple(r for r in self.datasets.get(plain_name, ()) if _normalise(r.distribution) == wanted)
+        return tuple(
+            r for r in self.datasets.get(plain_name, ()) if _normalise(r.distribution) == wanted
+        )
 
 
 def _find() -> Iterator[PluginRecord]:
@@ -122,16 +140,29 @@ def _find() -> Iterator[PluginRecord]:
     seen = set()
     for distribution in importlib.metadata.distributions():
         try:
-            if BEHAVIOUR_GROUP not in (distribution.read_text("entry_points.txt") or ""):  # both groups begin so
+            if BEHAVIOUR_GROUP not in (
+                distribution.read_text("entry_points.txt") or ""
+            ):  # both groups begin so
                 continue
-            entry_points = [each for each in distribution.entry_points if each.group in (DATASETS_GROUP, BEHAVIOUR_GROUP)]
+            entry_points = [
+                each
+                for each in distribution.entry_points
+                if each.group in (DATASETS_GROUP, BEHAVIOUR_GROUP)
+            ]
             name, version = str(distribution.metadata["Name"]), str(distribution.version)
         except Exception as error:  # noqa: BLE001 - any finder of distributions may be installed; none may disturb the others
-            logger.warning("cannot read the entry points of %s: %s", getattr(distribution, "_path", distribution), error)
+            logger.warning(
+                "cannot read the entry points of %s: %s",
+                getattr(distribution, "_path", distribution),
+                error,
+            )
             continue
         if entry_points and _normalise(name) not in seen:
             seen.add(_normalise(name))
-            yield from {PluginRecord(each.name, each.group, name, version, entry_point=each.value) for each in entry_points}
+            yield from {
+                PluginRecord(each.name, each.group, name, version, entry_point=each.value)
+                for each in entry_points
+            }
 
 
 def _normalise(name: str) -> str:

@@ -51,9 +51,13 @@ def check_dataset_class(value: object) -> type[Any]:
         ConfigError: it is not.
     """
     if not isinstance(value, type):
-        raise ConfigError(f"a dataset is a factory class, not the {type(value).__name__} {value!r:.80}")
+        raise ConfigError(
+            f"a dataset is a factory class, not the {type(value).__name__} {value!r:.80}"
+        )
     if not callable(getattr(value, "get_dataset_iterator", None)):
-        raise ConfigError(f"{value.__qualname__} lacks get_dataset_iterator of a dataset factory; derive it from DatasetFactory")
+        raise ConfigError(
+            f"{value.__qualname__} lacks get_dataset_iterator of a dataset factory; derive it from DatasetFactory"
+        )
     return value
 
 
@@ -65,11 +69,18 @@ def _modified_ns(folder: str) -> int:
 
 
 def _is_encoder(kind: str, value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
+    return (
+        isinstance(value, type)
+        and issubclass(value, Encoder)
+        and not inspect.isabstract(value)
+        and value.kind == kind
+    )
 
 
 def _is_catalogue(scheme: str, value: Any) -> bool:
-    has_methods = callable(getattr(value, "find", None)) and callable(getattr(value, "search", None))
+    has_methods = callable(getattr(value, "find", None)) and callable(
+        getattr(value, "search", None)
+    )
     return has_methods and not isinstance(value, type) and _SCHEME.fullmatch(scheme) is not None
 
 
@@ -96,8 +107,12 @@ class PluginManager:
     """
 
     def __init__(self) -> None:
-        self._outcomes: dict[PluginRecord, PluginRecord] = {}  # of what was imported, by how it was listed
-        self._cached: tuple[object, InstalledPlugins] | None = None  # with what was disabled, and the folders of packages
+        self._outcomes: dict[
+            PluginRecord, PluginRecord
+        ] = {}  # of what was imported, by how it was listed
+        self._cached: tuple[object, InstalledPlugins] | None = (
+            None  # with what was disabled, and the folders of packages
+        )
         self._hooks = pluggy.PluginManager("data_stack")
         self._hooks.add_hookspecs(hookspecs)
         # Re-entrant, and _loading guards against recursion: a plugin may ask for a scheme while it is imported.
@@ -112,7 +127,10 @@ class PluginManager:
         installed = self._find_installed()
         listed = [record for providers in installed.datasets.values() for record in providers]
         records = [self._outcomes.get(record, record) for record in (*listed, *installed.behaviour)]
-        return sorted((*records, *installed.unusable), key=lambda r: (r.group, r.name, r.distribution, r.version))
+        return sorted(
+            (*records, *installed.unusable),
+            key=lambda r: (r.group, r.name, r.distribution, r.version),
+        )
 
     def dataset_names(self) -> list[str]:
         """Names of the datasets that plugins provide, sorted; where two provide one name, each as ``distribution:name``."""
@@ -131,7 +149,9 @@ class PluginManager:
 
     def providers(self, name: str) -> tuple[PluginRecord, ...]:
         """The plugins that provide the dataset ``name`` or ``distribution:name``: none, one, or several; nothing is imported."""
-        return tuple(self._outcomes.get(record, record) for record in self._find_installed().providers(name))
+        return tuple(
+            self._outcomes.get(record, record) for record in self._find_installed().providers(name)
+        )
 
     def load_dataset(self, name: str) -> type[Any]:
         """Import the factory class of the dataset ``name`` or ``distribution:name``.
@@ -147,12 +167,18 @@ class PluginManager:
         if found:
             choices = " or ".join(repr(record.qualified_name) for record in found)
             advice = f"ask for {choices}, or leave one out by DATA_STACK_DISABLE_PLUGINS"
-            raise AmbiguousDatasetError(f"{len(found)} distributions provide a dataset {name!r}: {advice}")
+            raise AmbiguousDatasetError(
+                f"{len(found)} distributions provide a dataset {name!r}: {advice}"
+            )
         raise DatasetNotFoundError(self.explain_missing_dataset(name))
 
     def explain_missing_dataset(self, name: str) -> str:
         """Why no plugin provides the dataset ``name``."""
-        unusable = [record for record in self._find_installed().unusable if name in (record.name, record.qualified_name)]
+        unusable = [
+            record
+            for record in self._find_installed().unusable
+            if name in (record.name, record.qualified_name)
+        ]
         reasons = [f"{record} cannot be used: {record.error}" for record in unusable]
         return "; ".join(reasons) or f"no plugin provides a dataset {name!r:.80}"
 
@@ -169,9 +195,14 @@ class PluginManager:
 
     def register_retrievers(self, sources: Iterable[str]) -> None:
         """Register the schemes of plugins with ``retrieve()``, if the scheme of one of ``sources`` is not built in."""
-        if any(match is not None and match[1].lower() not in _RETRIEVER_SCHEMES for match in map(_SOURCE.match, sources)):
+        if any(
+            match is not None and match[1].lower() not in _RETRIEVER_SCHEMES
+            for match in map(_SOURCE.match, sources)
+        ):
             for scheme, fetch in self.provided("retrievers").items():
-                with contextlib.suppress(ConfigError):  # the program registered its own function, which comes first
+                with contextlib.suppress(
+                    ConfigError
+                ):  # the program registered its own function, which comes first
                     register_scheme(scheme, fetch)
 
     # ------------------------------------------------------------------ inside
@@ -192,7 +223,9 @@ class PluginManager:
             installed = self._find_installed()
             for record in installed.behaviour:
                 outcome = self._outcomes.get(record)
-                if record in self._loading or (outcome is not None and not (again and outcome.state != "ok")):
+                if record in self._loading or (
+                    outcome is not None and not (again and outcome.state != "ok")
+                ):
                     continue
                 self._loading.add(record)
                 try:
@@ -216,7 +249,9 @@ class PluginManager:
             problem = describe_error(error)[:500]
             self._outcomes[record] = replace(record, state="broken", error=problem)
             advice = "Install missing packages, update it or uninstall it; `data-stack doctor` shows the state of all plugins."
-            raise PluginError(f"{record} ({record.entry_point}) could not be loaded: {problem}. {advice}") from error
+            raise PluginError(
+                f"{record} ({record.entry_point}) could not be loaded: {problem}. {advice}"
+            ) from error
         self._outcomes[record] = replace(record, state="ok") if record.state == "listed" else record
         return value
 
@@ -230,11 +265,14 @@ class PluginManager:
                 raise PluginError("it has no hook marked by @data_stack.plugins.hookimpl")
             values = {hook: self._call(plugin, hook) for hook in _HOOKS}
         except BaseException:
-            if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed
+            if (
+                self._hooks.get_plugin(name) is plugin
+            ):  # pluggy keeps a plugin whose validation failed
                 self._hooks.unregister(plugin, name)
             raise
         values["storage_connectors"] = {
-            scheme: functools.partial(_connect, record, connect) for scheme, connect in values["storage_connectors"].items()
+            scheme: functools.partial(_connect, record, connect)
+            for scheme, connect in values["storage_connectors"].items()
         }
         for hook, new in values.items():
             self._claimed[hook] = MappingProxyType({**self._claimed[hook], **new})
@@ -251,13 +289,19 @@ class PluginManager:
             if implementation.plugin is plugin:
                 result: object = implementation.function()
                 if not isinstance(result, Mapping):
-                    raise PluginError(f"data_stack_{hook} returned {type(result).__name__}, not a mapping")
+                    raise PluginError(
+                        f"data_stack_{hook} returned {type(result).__name__}, not a mapping"
+                    )
                 values |= result
         for name, value in values.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name) or not accepts(name, value):
-                raise PluginError(f"data_stack_{hook} returned {name!r:.80}: {value!r:.80}, which its documentation excludes")
+                raise PluginError(
+                    f"data_stack_{hook} returned {name!r:.80}: {value!r:.80}, which its documentation excludes"
+                )
             if name in built_in() or name in self._claimed[hook]:
-                raise PluginError(f"{name!r} of data_stack_{hook} is taken, by data_stack or another plugin")
+                raise PluginError(
+                    f"{name!r} of data_stack_{hook} is taken, by data_stack or another plugin"
+                )
         return values
 
 
@@ -269,8 +313,13 @@ def _connect(record: PluginRecord, connect: Callable[[str], Any], url: str) -> S
         raise
     except Exception as error:
         # Not its message: that often holds the URL, and the URL a password.
-        raise PluginError(f"{record} could not make a storage connector ({type(error).__name__})") from error
-    if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
+        raise PluginError(
+            f"{record} could not make a storage connector ({type(error).__name__})"
+        ) from error
+    if not all(
+        callable(getattr(connector, name, None))
+        for name in ("get_resource", "set_resource", "has_resource")
+    ):
         raise PluginError(f"{record} returned {type(connector).__name__}, not a StorageConnector")
     return cast("StorageConnector", connector)
 

@@ -38,7 +38,9 @@ _MAX_MAPS = 128  # of batches that the receiver keeps; each takes a descriptor
 _maps: list[weakref.ref[mmap.mmap]] = []
 
 _GRACE_SECONDS = 0.25  # for children to end by themselves
-_ANSWER_SECONDS = 5.0  # children always read, so one that does not answer within this time was stopped
+_ANSWER_SECONDS = (
+    5.0  # children always read, so one that does not answer within this time was stopped
+)
 
 #: Packages that take long to import, and have no threads and no connections until they are used.
 _HELD: Final = frozenset({"PIL", "cv2", "h5py", "numpy", "pandas", "pyarrow", "torch"})
@@ -74,7 +76,9 @@ class ChildProcess(ForkedProcess):
     @property
     def is_gone(self) -> bool:
         """Whether it has ended, or closed its channel."""
-        return self.channel.is_ended or self.poll() is not None  # the channel stays open if a fork has it, too
+        return (
+            self.channel.is_ended or self.poll() is not None
+        )  # the channel stays open if a fork has it, too
 
     def describe_end(self) -> str:
         """How it ended, for a message; waits for the end for a second, and then kills it."""
@@ -84,7 +88,11 @@ class ChildProcess(ForkedProcess):
             return "no longer answers"
         if status >= 0:
             return f"exited with status {status}"
-        name = signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else "a real-time signal"
+        name = (
+            signal.Signals(-status).name
+            if -status in signal.Signals._value2member_map_
+            else "a real-time signal"
+        )
         why = ", as the kernel does when memory runs out" if -status == signal.SIGKILL else ""
         return f"was killed by signal {-status} ({name}{why})"
 
@@ -93,7 +101,9 @@ class ChildProcess(ForkedProcess):
         self.channel.close()
         if self.poll(max(0.0, deadline - time.monotonic())) is None:
             self.kill()
-            self.poll(_ANSWER_SECONDS)  # no longer, as the fork server, which says its status, may be stopped
+            self.poll(
+                _ANSWER_SECONDS
+            )  # no longer, as the fork server, which says its status, may be stopped
 
     def forget(self) -> None:
         """In a fork of the parent, release the child without ending it."""
@@ -142,7 +152,10 @@ class Parcel:
         self.content: list[Any] = []
         self.memory: IO[bytes] | None = None
         if n_bytes <= _SMALL_BYTES:
-            self.content += [bytes(view) if view.readonly or view is pickled else bytearray(view) for view in views]
+            self.content += [
+                bytes(view) if view.readonly or view is pickled else bytearray(view)
+                for view in views
+            ]
             return
         end = 0
         for view in views:
@@ -196,7 +209,9 @@ class Channel:
         with self._sending:
             try:
                 if parcel is not None and parcel.memory is not None:
-                    frame = frame[socket.send_fds(self._connection, [frame], [parcel.memory.fileno()]) :]
+                    frame = frame[
+                        socket.send_fds(self._connection, [frame], [parcel.memory.fileno()]) :
+                    ]
                 self._connection.sendall(frame)
             except (OSError, ValueError):  # ValueError: the socket is closed
                 self.is_ended = True
@@ -218,19 +233,34 @@ class Channel:
 
         def own() -> None:
             if received and not files:
-                files.extend(map(io.FileIO, [int.from_bytes(data, sys.byteorder) for _, _, data in received[0][1]]))
+                files.extend(
+                    map(
+                        io.FileIO,
+                        [int.from_bytes(data, sys.byteorder) for _, _, data in received[0][1]],
+                    )
+                )
 
         try:
             with contextlib.suppress(OSError):
                 # extend, as Ctrl-C can lose what a call returns, but not what it stores
-                received.extend(map(self._connection.recvmsg, [_LENGTH_BYTES], [socket.CMSG_SPACE(4)], [_CLOSE_ON_EXEC]))
+                received.extend(
+                    map(
+                        self._connection.recvmsg,
+                        [_LENGTH_BYTES],
+                        [socket.CMSG_SPACE(4)],
+                        [_CLOSE_ON_EXEC],
+                    )
+                )
                 own()
                 n_bytes = max(n_bytes, int.from_bytes(received[0][0], "little"))
                 while n_bytes > len(body) and (part := self._connection.recv(n_bytes - len(body))):
                     body += part
             self.is_ended |= len(body) < n_bytes
             if received and received[0][2] & socket.MSG_CTRUNC:
-                raise OSError(errno.EMFILE, "too many open files to receive arrays of a process; close some, or raise `ulimit`")
+                raise OSError(
+                    errno.EMFILE,
+                    "too many open files to receive arrays of a process; close some, or raise `ulimit`",
+                )
             if self.is_ended:
                 return None
             head, content = load(body)
@@ -258,7 +288,9 @@ def _anonymous_memory() -> IO[bytes]:
     return next(map(open, map(os.memfd_create, ["data_stack batches"]), ["wb"]))
 
 
-def _map(memory: io.FileIO, spans: list[tuple[int, int, bool]], *, is_private: bool) -> list[memoryview]:
+def _map(
+    memory: io.FileIO, spans: list[tuple[int, int, bool]], *, is_private: bool
+) -> list[memoryview]:
     """Parts of a memory, see :class:`Parcel`; they hold a map of it, or a copy."""
     flags = mmap.MAP_PRIVATE if is_private else mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
     mapped = mmap.mmap(memory.fileno(), spans[-1][1], flags)
@@ -269,7 +301,10 @@ def _map(memory: io.FileIO, spans: list[tuple[int, int, bool]], *, is_private: b
             _maps.append(weakref.ref(mapped))
         else:
             view = memoryview(bytearray(mapped))
-    return [view[start:stop].toreadonly() if is_read_only else view[start:stop] for start, stop, is_read_only in spans]
+    return [
+        view[start:stop].toreadonly() if is_read_only else view[start:stop]
+        for start, stop, is_read_only in spans
+    ]
 
 
 def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[memoryview]]:
@@ -286,7 +321,11 @@ def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[me
         Exception: an object cannot be pickled.
     """
     file, buffers = io.BytesIO(), list[memoryview]()
-    pickler = _Pickler(file, protocol=5, buffer_callback=None if in_one_piece else lambda buffer: buffers.append(buffer.raw()))
+    pickler = _Pickler(
+        file,
+        protocol=5,
+        buffer_callback=None if in_one_piece else lambda buffer: buffers.append(buffer.raw()),
+    )
     try:
         pickler.dump(value)
     finally:
@@ -330,7 +369,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             return _make_code, (value.co_filename, *self.dispatch_table[kind](value))
         elif kind is types.FunctionType or isinstance(value, type):
             self._look_at_module(value.__module__)
-        elif kind.__module__ == "torch" and kind.__name__ == "Tensor" and (reduced := _reduce_tensor(value)) is not None:
+        elif (
+            kind.__module__ == "torch"
+            and kind.__name__ == "Tensor"
+            and (reduced := _reduce_tensor(value)) is not None
+        ):
             return reduced
         return super().reducer_override(value)
 
@@ -343,32 +386,54 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             self.by_value.append(module)
 
 
-def _make_code(filename: str, make: Callable[..., types.CodeType], arguments: tuple[Any, ...]) -> types.CodeType:
-    return make(*arguments).replace(co_filename=filename)  # cloudpickle 3.1.3 leaves it out, and tracebacks need it
+def _make_code(
+    filename: str, make: Callable[..., types.CodeType], arguments: tuple[Any, ...]
+) -> types.CodeType:
+    return make(*arguments).replace(
+        co_filename=filename
+    )  # cloudpickle 3.1.3 leaves it out, and tracebacks need it
 
 
 @functools.cache
 def _can_import(package: str) -> bool:
-    return any(finder.find_spec(package, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    return any(
+        finder.find_spec(package, None) for finder in sys.meta_path if hasattr(finder, "find_spec")
+    )
 
 
 def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
     """Reopen a memory map of a file by its name; None for other arrays, which are pickled."""
     file_map = array._mmap  # type: ignore[attr-defined]  # missing in numpy's types
-    is_plain = file_map is not None and array.flags.forc and not array.dtype.hasobject and array.mode != "c"
+    is_plain = (
+        file_map is not None
+        and array.flags.forc
+        and not array.dtype.hasobject
+        and array.mode != "c"
+    )
     if not is_plain or not array.filename or not os.path.exists(array.filename):
         return None
-    first = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY  # where the map of the file begins
+    first = (
+        array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    )  # where the map of the file begins
     start = first + array.ctypes.data - np.frombuffer(file_map, dtype=np.uint8).ctypes.data
     mode = "r" if array.mode == "r" or not array.flags.writeable else "r+"
     order = "C" if array.flags.c_contiguous else "F"
-    return np.memmap, (os.path.abspath(array.filename), array.dtype, mode, start, array.shape, order)
+    return np.memmap, (
+        os.path.abspath(array.filename),
+        array.dtype,
+        mode,
+        start,
+        array.shape,
+        order,
+    )
 
 
 def _reduce_tensor(tensor: Any) -> Any:
     """Reduce a torch tensor to an array of its bytes; None if it is not plain CPU memory, which torch pickles."""
     torch = sys.modules["torch"]
-    is_plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.requires_grad
+    is_plain = (
+        tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.requires_grad
+    )
     if not is_plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
         return None
     array = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()

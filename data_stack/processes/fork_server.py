@@ -50,7 +50,9 @@ _CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _PR_SET_PDEATHSIG: Final = 1  # selects the signal to receive when the parent ends, see prctl(2)
 
 #: Variables that libraries read when they are imported: the server has imported them, so a change needs another server.
-_READ_AT_IMPORT: Final = re.compile("(ARROW|BLIS|CUDA|GOTO|KMP|LD|MALLOC|MKL|OMP|OPENBLAS|OPENCV|PYTHON|PYTORCH|TORCH)_?.*")
+_READ_AT_IMPORT: Final = re.compile(
+    "(ARROW|BLIS|CUDA|GOTO|KMP|LD|MALLOC|MKL|OMP|OPENBLAS|OPENCV|PYTHON|PYTORCH|TORCH)_?.*"
+)
 
 # Held while this process forks: a fork in between would inherit a socket of the server, and hide the end of this process.
 # A signal handler or finalizer may fork while its own thread holds it.
@@ -77,20 +79,33 @@ class ForkedProcess:
         returncode: None until :meth:`poll` saw its end; then as in :class:`subprocess.Popen`.
     """
 
-    def __init__(self, function: str, arguments: Sequence[Any] = (), descriptors: Sequence[int] = (), output: Any = None) -> None:
+    def __init__(
+        self,
+        function: str,
+        arguments: Sequence[Any] = (),
+        descriptors: Sequence[int] = (),
+        output: Any = None,
+    ) -> None:
         self.returncode: int | None = None
         request: dict[str, Any] = {
             "function": function,
             "arguments": list(arguments),
             "path": list(map(os.fspath, sys.path)),
             "folder": None,
-            "processors": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
+            "processors": sorted(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else [],
         }
         with contextlib.suppress(OSError):  # it was removed
             request["folder"] = os.getcwd()
         with open(os.devnull, "wb") as nothing:
-            outputs = [_open_or(nothing.fileno(), 1 if output is None else output.fileno()), _open_or(nothing.fileno(), 2)]
-            self._server, self._channel, self.pid = _start([*outputs, *descriptors])  # it ends with its server
+            outputs = [
+                _open_or(nothing.fileno(), 1 if output is None else output.fileno()),
+                _open_or(nothing.fileno(), 2),
+            ]
+            self._server, self._channel, self.pid = _start(
+                [*outputs, *descriptors]
+            )  # it ends with its server
         request["changes"] = self._server.changes()
         _send_all(self._channel, request)
 
@@ -100,7 +115,9 @@ class ForkedProcess:
             status = b""
             with contextlib.suppress(ConnectionError):
                 status = self._channel.recv(_NUMBER.size, socket.MSG_PEEK)  # for other threads, too
-            self.returncode = _NUMBER.unpack(status)[0] if status else -signal.SIGKILL  # a process ends with its server
+            self.returncode = (
+                _NUMBER.unpack(status)[0] if status else -signal.SIGKILL
+            )  # a process ends with its server
             self._channel.close()
         return self.returncode
 
@@ -145,7 +162,15 @@ class _Server:
             self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 self._process = subprocess.Popen(  # noqa: S603  # our own program
-                    [sys.executable, *flags, "-u", "-c", _PROGRAM, str(theirs.fileno()), *map(os.fspath, sys.path)],
+                    [
+                        sys.executable,
+                        *flags,
+                        "-u",
+                        "-c",
+                        _PROGRAM,
+                        str(theirs.fileno()),
+                        *map(os.fspath, sys.path),
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     env=self._environment,
@@ -220,7 +245,9 @@ def _running_server() -> _Server:
     with _lock:
         if _server is None or any(map(_READ_AT_IMPORT.fullmatch, _server.changes())):
             if not sys.executable or getattr(sys, "frozen", False):
-                raise ConfigError("this program has no Python interpreter that other processes could run (sys.executable)")
+                raise ConfigError(
+                    "this program has no Python interpreter that other processes could run (sys.executable)"
+                )
             _server = _Server()  # processes of the former one keep it
         return _server
 
@@ -278,7 +305,9 @@ def _after_fork_in_child() -> None:
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
 # in C, where Ctrl-C cannot come between and leave it locked
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 atexit.register(_end_all)
 
 
@@ -290,7 +319,9 @@ def serve(descriptor: int) -> None:
     control = socket.socket(fileno=descriptor)
     wakeup, woken = socket.socketpair()
     woken.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a process is noticed at once
+    signal.signal(
+        signal.SIGCHLD, lambda *_: None
+    )  # so that the end of a process is noticed at once
     signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -334,7 +365,12 @@ def _read_all(channel: socket.socket) -> Any:
         return json.load(file)
 
 
-def _fork(channel: socket.socket, received: list[int], own: list[socket.socket], running: dict[int, socket.socket]) -> None:
+def _fork(
+    channel: socket.socket,
+    received: list[int],
+    own: list[socket.socket],
+    running: dict[int, socket.socket],
+) -> None:
     server = os.getpid()
     try:
         with warnings.catch_warnings():

@@ -32,7 +32,13 @@ _MIN_MEMORY_BYTES: Final = 256 << 20
 
 
 def run_apart(
-    function: str, arguments: Sequence[Any], *, name: str, size: int, read_at: Callable[[int, int], bytes], seconds: float = 10.0
+    function: str,
+    arguments: Sequence[Any],
+    *,
+    name: str,
+    size: int,
+    read_at: Callable[[int, int], bytes],
+    seconds: float = 10.0,
 ) -> Any:
     """Call ``function`` on a file in another process.
 
@@ -48,12 +54,20 @@ def run_apart(
         DatasetFileCorruptError: the function raised an error of data_stack, or its process crashed or exceeded a limit.
         OSError: no process can be started.
     """
-    job = {"function": function, "arguments": list(arguments), "name": name, "size": size, "seconds": seconds}
+    job = {
+        "function": function,
+        "arguments": list(arguments),
+        "name": name,
+        "size": size,
+        "seconds": seconds,
+    }
     channel, theirs = Pipe()
     with channel:
         with theirs:
             hold([function.partition(":")[0]])  # once for all runs
-            process = ForkedProcess(f"{__name__}:_run", [{**job, "limit_bytes": limit_bytes()}], [theirs.fileno()])
+            process = ForkedProcess(
+                f"{__name__}:_run", [{**job, "limit_bytes": limit_bytes()}], [theirs.fileno()]
+            )
         try:
             return _converse(channel, name, size, read_at, seconds)
         finally:
@@ -61,7 +75,9 @@ def run_apart(
             process.forget()
 
 
-def _converse(channel: Connection, name: str, size: int, read_at: Callable[[int, int], bytes], seconds: float) -> Any:
+def _converse(
+    channel: Connection, name: str, size: int, read_at: Callable[[int, int], bytes], seconds: float
+) -> Any:
     """Serve the reads of the process until it has a result."""
     begin, answer = time.thread_time(), None
     while True:
@@ -130,7 +146,9 @@ class _RemoteBytes:
 
 
 def _say(channel: Connection, kind: str, content: Any) -> None:
-    channel.send_bytes(json.dumps({"kind": kind, "content": content, "seconds": time.process_time()}).encode())
+    channel.send_bytes(
+        json.dumps({"kind": kind, "content": content, "seconds": time.process_time()}).encode()
+    )
 
 
 def _run(descriptor: int, job: dict[str, Any]) -> None:
@@ -143,19 +161,29 @@ def _run(descriptor: int, job: dict[str, Any]) -> None:
     os.environ[MAX_REQUEST_BYTES] = str(job["limit_bytes"])
     _limit(job["seconds"], job["limit_bytes"])
     try:  # any other error closes the connection, which the parent notices
-        _say(channel, "result", function(_RemoteBytes(channel, job["name"], job["size"]), *job["arguments"]))
+        _say(
+            channel,
+            "result",
+            function(_RemoteBytes(channel, job["name"], job["size"]), *job["arguments"]),
+        )
     except RequestLimitError:  # not damage: reading the file raises it again
         _say(channel, "result", None)
     except DataStackError as error:
         _say(channel, "error", str(error)[:4096])
     except MemoryError:
-        _say(channel, "error", f"{job['name']!r} needs more than {job['limit_bytes']:,} bytes of memory to be read")
+        _say(
+            channel,
+            "error",
+            f"{job['name']!r} needs more than {job['limit_bytes']:,} bytes of memory to be read",
+        )
 
 
 def _limit(seconds: float, memory_bytes: int) -> None:
     with open("/proc/self/statm", encoding="ascii") as file:
         n_pages = int(file.read().split()[0])
-    n_bytes = min(n_pages * resource.getpagesize() + max(memory_bytes, _MIN_MEMORY_BYTES), sys.maxsize)
+    n_bytes = min(
+        n_pages * resource.getpagesize() + max(memory_bytes, _MIN_MEMORY_BYTES), sys.maxsize
+    )
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_seconds = int(used.ru_utime + used.ru_stime + seconds + 1)
     for kind, limit in (

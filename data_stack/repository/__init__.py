@@ -6,4 +6,10 @@ from data_stack.repository.default_storage import default_storage, storage_conne
 from data_stack.repository.places import DatasetDescription
 from data_stack.repository.repository import DatasetRepository, default_repository
 
-__all__ = ["DatasetDescription", "DatasetRepository", "default_repository", "default_storage", "storage_connector_from_url"]
+__all__ = [
+    "DatasetDescription",
+    "DatasetRepository",
+    "default_repository",
+    "default_storage",
+    "storage_connector_from_url",
+]

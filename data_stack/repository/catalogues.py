@@ -7,7 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, install_command
+from data_stack.exception import (
+    CatalogueUnavailableError,
+    ConfigError,
+    DataStackError,
+    install_command,
+)
 from data_stack.factories.catalogue import CatalogueEntry
 from data_stack.io.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
@@ -22,10 +27,17 @@ _DATASETS: Final[Mapping[str, str]] = {
     "digits": "digits",
     "iris": "iris",
 }
-FOLDERS: Final[Mapping[str, str]] = {name: folder for folder, names in _DATASETS.items() for name in names.split()}
+FOLDERS: Final[Mapping[str, str]] = {
+    name: folder for folder, names in _DATASETS.items() for name in names.split()
+}
 """Where the datasets of data_stack's own packages are, by their names."""
 
-SCHEME_FOLDERS: Final[Mapping[str, str]] = {"doi": "doi", "hf": "huggingface", "openml": "openml", "sklearn": "sklearn"}
+SCHEME_FOLDERS: Final[Mapping[str, str]] = {
+    "doi": "doi",
+    "hf": "huggingface",
+    "openml": "openml",
+    "sklearn": "sklearn",
+}
 """Where the catalogues of data_stack's own packages are, by their schemes."""
 
 _MAX_NAMES_SHOWN: Final = 20
@@ -41,7 +53,9 @@ def advise_install(distribution: str) -> str:
     return f"`pip install {name}=={version}`" if version else f"`pip install {name}`"
 
 
-def explain_unknown_dataset(identifier: object, reason: str, names: Sequence[str], plugins: PluginManager | None) -> str:
+def explain_unknown_dataset(
+    identifier: object, reason: str, names: Sequence[str], plugins: PluginManager | None
+) -> str:
     """Why no dataset has a name, and what to do.
 
     Args:
@@ -68,7 +82,11 @@ def explain_unknown_dataset(identifier: object, reason: str, names: Sequence[str
 def list_names(names: Sequence[str]) -> str:
     """Names in one line, at most twenty of them."""
     shown = ", ".join(names[:_MAX_NAMES_SHOWN]) or "none"
-    return shown if len(names) <= _MAX_NAMES_SHOWN else f"{shown} and {len(names) - _MAX_NAMES_SHOWN:,} more"
+    return (
+        shown
+        if len(names) <= _MAX_NAMES_SHOWN
+        else f"{shown} and {len(names) - _MAX_NAMES_SHOWN:,} more"
+    )
 
 
 def explain_scheme(identifier: str, plugins: PluginManager) -> str:
@@ -80,7 +98,11 @@ def explain_scheme(identifier: str, plugins: PluginManager) -> str:
     if scheme in SCHEME_FOLDERS:
         return f". The catalogue {scheme!r} {_explain_folder(SCHEME_FOLDERS[scheme])}"
     near = did_you_mean(scheme, {*known, *SCHEME_FOLDERS})
-    return f". No catalogue {scheme!r:.40} is installed{near}; installed are: {', '.join(known) or 'none'}" if colon else ""
+    return (
+        f". No catalogue {scheme!r:.40} is installed{near}; installed are: {', '.join(known) or 'none'}"
+        if colon
+        else ""
+    )
 
 
 def _explain_folder(folder: str) -> str:
@@ -88,7 +110,9 @@ def _explain_folder(folder: str) -> str:
     return f"is in the package {package}, which is not installed: {advise_install(package)}; or see `data-stack doctor`"
 
 
-def search_catalogues(text: str, scheme: str | None = None, *, limit: int = 20) -> list[CatalogueEntry]:
+def search_catalogues(
+    text: str, scheme: str | None = None, *, limit: int = 20
+) -> list[CatalogueEntry]:
     """Ask catalogues for datasets that match some words; needs the network.
 
     Args:
@@ -106,7 +130,9 @@ def search_catalogues(text: str, scheme: str | None = None, *, limit: int = 20) 
         asked = "" if scheme is None else scheme
         raise ConfigError(f"unknown catalogue{explain_scheme(f'{asked}:', default_manager())}")
     if is_offline():
-        raise CatalogueUnavailableError("catalogues need the network, but DATA_STACK_OFFLINE is set or --offline given")
+        raise CatalogueUnavailableError(
+            "catalogues need the network, but DATA_STACK_OFFLINE is set or --offline given"
+        )
     for each in sorted(catalogues) if scheme is None else [scheme]:
         try:
             found += catalogues[each].search(text, limit)[:limit]

@@ -31,7 +31,9 @@ def default_storage() -> StorageConnector:
         ConfigError: the variable holds a URL that names no store.
         MissingDependencyError: the package for that kind of store is not installed.
     """
-    return storage_connector_from_url(os.environ.get(HOME) or platformdirs.user_cache_path("data_stack", appauthor=False))
+    return storage_connector_from_url(
+        os.environ.get(HOME) or platformdirs.user_cache_path("data_stack", appauthor=False)
+    )
 
 
 @brief_errors
@@ -50,7 +52,8 @@ def storage_connector_from_url(url_or_path: str | os.PathLike[str]) -> StorageCo
         PluginError: the plugin of the scheme failed.
     """
     return url.storage_connector_from_url(
-        url_or_path, more_schemes=functools.partial(default_manager().provided, "storage_connectors")
+        url_or_path,
+        more_schemes=functools.partial(default_manager().provided, "storage_connectors"),
     )
 
 
@@ -65,8 +68,13 @@ def as_storage_connector(storage: Storage | None) -> StorageConnector:
     if isinstance(storage, (str, os.PathLike)):
         return storage_connector_from_url(storage)
     connector: Any = storage
-    if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
-        raise ConfigError(f"a store is a StorageConnector, a URL or a path, not the {type(storage).__name__} {storage!r:.80}")
+    if not all(
+        callable(getattr(connector, name, None))
+        for name in ("get_resource", "set_resource", "has_resource")
+    ):
+        raise ConfigError(
+            f"a store is a StorageConnector, a URL or a path, not the {type(storage).__name__} {storage!r:.80}"
+        )
     return storage
 
 
@@ -96,7 +104,14 @@ def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> Non
     if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
         return
     if os.path.lexists(connector.root_path):
-        raise StorageError(f"{connector.root_path!r} is a file, not the folder of a store; check the path", errno.ENOTDIR)
+        raise StorageError(
+            f"{connector.root_path!r} is a file, not the folder of a store; check the path",
+            errno.ENOTDIR,
+        )
     if not may_be_new:
-        advice = "check the path, and whether its disk is mounted. `data-stack prepare` makes a new one."
-        raise StorageError(f"the store {connector.root_path!r} does not exist; {advice}", errno.ENOENT)
+        advice = (
+            "check the path, and whether its disk is mounted. `data-stack prepare` makes a new one."
+        )
+        raise StorageError(
+            f"the store {connector.root_path!r} does not exist; {advice}", errno.ENOENT
+        )

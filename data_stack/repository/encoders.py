@@ -28,7 +28,9 @@ def encoder(kind: str, **config: Any) -> Encoder:
     try:
         return kinds[kind](**config)
     except TypeError as error:
-        raise ConfigError(f"an encoder {kind!r} cannot be made of {', '.join(config) or 'nothing'}: {error}") from error
+        raise ConfigError(
+            f"an encoder {kind!r} cannot be made of {', '.join(config) or 'nothing'}: {error}"
+        ) from error
 
 
 def encoder_from_state(state: Any) -> Encoder:

@@ -16,7 +16,11 @@ def relative_to(folder: str, recipe: str) -> str:
 
     def shorten(path: str) -> str:
         shared = os.path.commonpath([folder, path])
-        return path if shared == os.path.dirname(shared) else os.path.relpath(path, folder).replace(os.sep, "/")
+        return (
+            path
+            if shared == os.path.dirname(shared)
+            else os.path.relpath(path, folder).replace(os.sep, "/")
+        )
 
     return _with_paths(recipe, shorten)
 

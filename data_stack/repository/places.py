@@ -14,7 +14,12 @@ from typing import Any, NoReturn
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
-from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
+from data_stack.formats.conversion.formats import (
+    FORMATS,
+    find_format,
+    format_named,
+    format_of_suffix,
+)
 from data_stack.formats.records import open as open_records
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_connectors import StorageConnector
@@ -65,13 +70,25 @@ class DatasetDescription(Document):
     def header(self, level: int) -> list[Block]:
         """Name, version, and the first paragraph of the description."""
         title: list[Block] = [Heading(level, f"{self.name} {self.version or ''}".rstrip())]
-        return [*title, Paragraph(self.description.partition("\n\n")[0])] if self.description else title
+        return (
+            [*title, Paragraph(self.description.partition("\n\n")[0])]
+            if self.description
+            else title
+        )
 
     def facts(self) -> list[tuple[str, str]]:
         """Those that are known, by their names."""
         package = f"{self.distribution} {self.distribution_version}" if self.distribution else None
-        facts = [("license", self.license), ("homepage", self.homepage), ("citation", self.citation)]
-        facts += [("splits", ", ".join(self.splits)), ("options", ", ".join(self.options)), ("from", package)]
+        facts = [
+            ("license", self.license),
+            ("homepage", self.homepage),
+            ("citation", self.citation),
+        ]
+        facts += [
+            ("splits", ", ".join(self.splits)),
+            ("options", ", ".join(self.options)),
+            ("from", package),
+        ]
         return [(name, fact) for name, fact in facts if fact]
 
 
@@ -114,7 +131,9 @@ class Place:
     @property
     def factory(self) -> NoReturn:
         """A place has no factory: ConfigError."""
-        raise ConfigError(f"{self.name!r:.200} is a file or folder, which has no factory; load, show or browse it")
+        raise ConfigError(
+            f"{self.name!r:.200} is a file or folder, which has no factory; load, show or browse it"
+        )
 
     def find_published(self) -> tuple[PublishedDataset, StorageConnector] | None:
         """The published dataset here, see :func:`~data_stack.repository.published.open_published`; None without one."""
@@ -135,7 +154,13 @@ class Place:
     def check_licence(self) -> None:
         """Files have no card, so no policy applies."""
 
-    def load(self, split: str | Sequence[str] | None = None, *, progress: bool | None = None, **options: Any) -> Any:
+    def load(
+        self,
+        split: str | Sequence[str] | None = None,
+        *,
+        progress: bool | None = None,
+        **options: Any,
+    ) -> Any:
         """The samples; those of a CSV or JSON lines file are read at once, others when they are used.
 
         Args:
@@ -156,11 +181,15 @@ class Place:
             DatasetFileCorruptError: a file is damaged, or of another format.
         """
         with progress_as(progress):
-            return load_expression(partial(self._open, **options), split, lambda: self._splits(options.get("format")))
+            return load_expression(
+                partial(self._open, **options), split, lambda: self._splits(options.get("format"))
+            )
 
     def _splits(self, kind: str | None = None) -> tuple[str, ...]:
         place = self._locate()
-        return tuple(name for name, (where, _) in find_places(place, kind).items() if where != place)
+        return tuple(
+            name for name, (where, _) in find_places(place, kind).items() if where != place
+        )
 
     def _open(
         self,
@@ -179,7 +208,10 @@ class Place:
             hint = f"{did_you_mean(split, found)}; its splits are {known}"
             raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}{hint}")
         chosen = found if split is None else {split: found[split]}
-        opened = {name: open_as(where, kind, target, columns, options) for name, (where, kind) in chosen.items()}
+        opened = {
+            name: open_as(where, kind, target, columns, options)
+            for name, (where, kind) in chosen.items()
+        }
         if split is not None or is_one:
             return next(iter(opened.values()))
         from data_stack.show.page import Splits  # takes as long to import as a fifth of the rest
@@ -199,7 +231,11 @@ def find_in_store(name: str, storage: Any) -> Place | None:
         found = find_places(place)
     except DataStackError:  # no place has such a name, the store is away, or nothing is there
         return None
-    return Place(name, place) if {kind for _, kind in found.values()} <= {"records", "parquet"} else None
+    return (
+        Place(name, place)
+        if {kind for _, kind in found.values()} <= {"records", "parquet"}
+        else None
+    )
 
 
 def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Location, str]]:
@@ -209,9 +245,17 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
         ConfigError: as for :meth:`Place.load`.
     """
     if kind is not None and kind not in FORMATS:
-        raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, FORMATS)}; known formats: {', '.join(FORMATS)}")
+        raise ConfigError(
+            f"unknown format {kind!r:.40}{did_you_mean(kind, FORMATS)}; known formats: {', '.join(FORMATS)}"
+        )
     try:
-        return {place.name: (place, kind or _find_format(place, f"say which it is: format= one of {', '.join(FORMATS)}"))}
+        return {
+            place.name: (
+                place,
+                kind
+                or _find_format(place, f"say which it is: format= one of {', '.join(FORMATS)}"),
+            )
+        }
     except ConfigError as error:
         folder, refused = place.as_folder(), error
     kinds: dict[str, str] = {}
@@ -227,7 +271,9 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
         found[name if split in found else split] = Location(folder, name), kinds[name]
     if len({kind for _, kind in found.values()}) > 1:
         held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
-        raise ConfigError(f"{place.full_name} holds datasets of several formats: {held}; name one of them")
+        raise ConfigError(
+            f"{place.full_name} holds datasets of several formats: {held}; name one of them"
+        )
     return found
 
 
@@ -235,7 +281,9 @@ def format_of_name(name: str) -> str | None:
     """The format of a file by the suffix of its name; None if the suffix is unknown."""
     plain = re.sub(r"(\.(gz|bz2|xz|zst))+$", "", name.lower())
     found = format_of_suffix(os.path.splitext(plain)[1])
-    return None if found is None or (plain != name.lower() and not found.is_streamed) else found.name
+    return (
+        None if found is None or (plain != name.lower() and not found.is_streamed) else found.name
+    )
 
 
 def _find_format(place: Location, advice: str = "") -> str:
@@ -255,21 +303,29 @@ def open_as(
     for name in options:
         if name not in taken[3:]:
             hint = f"{explain(name, ARGUMENTS) or did_you_mean(name, taken)}; its options: {', '.join(taken)}"
-            raise ConfigError(f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{hint}")
+            raise ConfigError(
+                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{hint}"
+            )
     if ".tsv" in place.name.lower():
         options = {"delimiter": "\t", **options}
     iterator = _open(place, kind, target, options)
     return iterator if columns is None else iterator.select(*columns)
 
 
-def _open(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+def _open(
+    place: Location, kind: str, target: str | None, options: Mapping[str, Any]
+) -> DatasetIteratorIF:
     from data_stack.exchange.arrays import from_folder, with_target
 
     if kind in ("csv", "jsonl"):
         from data_stack.exchange.tables.arrow import from_csv, from_jsonl
 
         opened: Any = place.path or place.open()
-        return from_csv(opened, target=target, **options) if kind == "csv" else from_jsonl(opened, target=target, **options)
+        return (
+            from_csv(opened, target=target, **options)
+            if kind == "csv"
+            else from_jsonl(opened, target=target, **options)
+        )
     if kind == "images":
         return from_folder(place.as_folder(), target=target, **options)
     if kind == "npy":
@@ -280,7 +336,9 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
         from data_stack.formats.numpy_arrays import RawDatasetIterator
 
         if "dtype" not in options:
-            raise ConfigError(f"{place.full_name} holds bare numbers: pass dtype=, e.g. dtype='uint16'")
+            raise ConfigError(
+                f"{place.full_name} holds bare numbers: pass dtype=, e.g. dtype='uint16'"
+            )
         return with_target(RawDatasetIterator([place.open()], **options), place.name, [0], target)
     if kind == "parquet":  # a description of its columns for other formats would read all rows
         from data_stack.formats.conversion.parquet_columns import open_parquet

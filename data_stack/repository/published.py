@@ -62,7 +62,9 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
             url = str(parts)
         files = WebFiles(url)
         if pin and not _PIN.fullmatch(pin):
-            raise ConfigError(f"a published dataset is pinned by #sha256= and 64 hexadecimal digits, not by {pin!r:.80}")
+            raise ConfigError(
+                f"a published dataset is pinned by #sha256= and 64 hexadecimal digits, not by {pin!r:.80}"
+            )
     else:
         files = _FolderFiles(place.as_folder())
         if not files.folder.has_file(DESCRIPTION):
@@ -78,7 +80,9 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
         raise ResourceNotFoundError(f"{files!r} is not a published dataset: {advice}") from None
     published = PublishedDataset.parse(data, repr(files), pin)
     store = _PublishedFiles(files, published)
-    return published, store if cached is None else cached(store, fresh_seconds=0.0)  # the description says it at once
+    return published, store if cached is None else cached(
+        store, fresh_seconds=0.0
+    )  # the description says it at once
 
 
 @dataclass(frozen=True)
@@ -120,9 +124,15 @@ class PublishedDataset:
         fields.known_format(FORMAT)
         manifest = Manifest.from_json(fields.text("manifest").encode("ascii"))
         check_identifier(manifest.name)
-        licence, distribution = fields.optional(fields.text, "license"), fields.optional(fields.text, "distribution")
+        licence, distribution = (
+            fields.optional(fields.text, "license"),
+            fields.optional(fields.text, "distribution"),
+        )
         digests = JsonObject(fields.value("blocks"), what)
-        blocks = {each.identifier: _blocks(digests, each.identifier, each.size, what) for each in manifest.prepared}
+        blocks = {
+            each.identifier: _blocks(digests, each.identifier, each.size, what)
+            for each in manifest.prepared
+        }
         digests.done()
         fields.done()
         if distribution != manifest.distribution:
@@ -166,7 +176,9 @@ class _ReadOnly(StorageConnector):
     knows_digests = checks_reads = True
 
     def set_resource(self, identifier: str, resource: Storable = b"") -> NoReturn:
-        raise UnsupportedStorageOperationError(f"{self!r} cannot be written: it has only what was published")
+        raise UnsupportedStorageOperationError(
+            f"{self!r} cannot be written: it has only what was published"
+        )
 
     lease = set_resource  # which comes before a preparation retrieves anything
 
@@ -180,7 +192,9 @@ class _Description(_ReadOnly):
     def __repr__(self) -> str:
         return f"<published dataset at {self._files!r}{'#' if self._pin else ''}{self._pin}>"
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         data = self._files.read(identifier, 0, MAX_BYTES + 1)
         info = ResourceInfo(identifier, len(data), _check_pin(data, repr(self._files), self._pin))
         return self._make_resource(identifier, BytesSource(data, info), resource_type)
@@ -193,17 +207,26 @@ class _PublishedFiles(_ReadOnly):
     """A published dataset as a store that cannot be written."""
 
     def __init__(self, files: WebFiles | _FolderFiles, published: PublishedDataset) -> None:
-        self._files, self._blocks, self._manifest = files, published.blocks, published.manifest.to_json()
+        self._files, self._blocks, self._manifest = (
+            files,
+            published.blocks,
+            published.manifest.to_json(),
+        )
         manifest = published.manifest
         facts = {each.identifier: (each.size, each.sha256) for each in manifest.prepared}
         facts[MANIFEST] = len(self._manifest), hashlib.sha256(self._manifest).hexdigest()
         self._prefix = f"{manifest.name}/{manifest.version}/"
-        self._infos = {self._prefix + name: ResourceInfo(self._prefix + name, *fact) for name, fact in facts.items()}
+        self._infos = {
+            self._prefix + name: ResourceInfo(self._prefix + name, *fact)
+            for name, fact in facts.items()
+        }
 
     def __repr__(self) -> str:
         return f"<published dataset at {self._files!r}>"
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         info, file = self.stat(identifier), identifier.removeprefix(self._prefix)
         if file == MANIFEST:
             return self._make_resource(identifier, BytesSource(self._manifest, info), resource_type)
@@ -226,7 +249,9 @@ class _PublishedFiles(_ReadOnly):
 class _VerifiedBlocks(Blocks):
     block_bytes = BLOCK_BYTES
 
-    def __init__(self, files: WebFiles | _FolderFiles, file: str, info: ResourceInfo, digests: bytes) -> None:
+    def __init__(
+        self, files: WebFiles | _FolderFiles, file: str, info: ResourceInfo, digests: bytes
+    ) -> None:
         self._files, self._file, self._digests = files, file, digests
         self.size, self.sha256 = info.size, info.sha256
 

@@ -11,7 +11,12 @@ from typing import Any, TypeAlias
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError, RevisionNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DatasetNotFoundError,
+    PluginError,
+    RevisionNotFoundError,
+)
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue, CatalogueName
 from data_stack.io.resource_definition import ResourceDefinition
@@ -40,7 +45,9 @@ class DatasetRepository:
         storage: the store for factories that are registered as classes or come from plugins; None for the default one.
     """
 
-    def __init__(self, plugins: PluginManager | None = None, storage: Storage | None = None) -> None:
+    def __init__(
+        self, plugins: PluginManager | None = None, storage: Storage | None = None
+    ) -> None:
         self._registered: dict[str, FactoryOrClass] = {}
         self._plugins, self._storage = plugins, storage
         self._found: dict[str, BaseDatasetFactory] = {}  # by exact names of catalogues
@@ -50,7 +57,9 @@ class DatasetRepository:
 
     # ------------------------------------------------------------------ methods of the original DataStack
 
-    def register(self, identifier: str, dataset_factory: FactoryOrClass, *, replace: bool = False) -> None:
+    def register(
+        self, identifier: str, dataset_factory: FactoryOrClass, *, replace: bool = False
+    ) -> None:
         """Register a dataset.
 
         Args:
@@ -64,24 +73,35 @@ class DatasetRepository:
         """
         name: object = identifier
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"the name of a dataset is a string that is not empty, got {name!r:.80}")
+            raise ConfigError(
+                f"the name of a dataset is a string that is not empty, got {name!r:.80}"
+            )
         if isinstance(dataset_factory, type):
             check_dataset_class(dataset_factory)
         elif not callable(getattr(dataset_factory, "get_dataset_iterator", None)):
             raise ConfigError(
                 f"a factory has a method get_dataset_iterator(config), not {dataset_factory!r:.80} of {identifier!r}"
             )
-        present: Any = self._registered.get(identifier) or next(iter(self._providers(identifier)), None)
+        present: Any = self._registered.get(identifier) or next(
+            iter(self._providers(identifier)), None
+        )
         is_redefined = (
             isinstance(present, type)
             and isinstance(dataset_factory, type)
-            and ((present.__module__, present.__qualname__) == (dataset_factory.__module__, dataset_factory.__qualname__))
+            and (
+                (present.__module__, present.__qualname__)
+                == (dataset_factory.__module__, dataset_factory.__qualname__)
+            )
         )
         if not (present is None or present is dataset_factory or is_redefined or replace):
-            raise ConfigError(f"the name {identifier!r} is taken ({present!s:.80}); pass replace=True to replace that dataset")
+            raise ConfigError(
+                f"the name {identifier!r} is taken ({present!s:.80}); pass replace=True to replace that dataset"
+            )
         self._registered[identifier] = dataset_factory
 
-    def get(self, identifier: str, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+    def get(
+        self, identifier: str, config: Mapping[str, Any] | None = None
+    ) -> tuple[DatasetIteratorIF, IteratorMeta]:
         """Return what the factory of a dataset returns for ``config``.
 
         Args:
@@ -170,7 +190,11 @@ class DatasetRepository:
             DatasetNotFoundError: it is not registered.
         """
         if self._registered.pop(identifier, None) is None:
-            hint = "; DATA_STACK_DISABLE_PLUGINS removes datasets of plugins" if self._providers(identifier) else ""
+            hint = (
+                "; DATA_STACK_DISABLE_PLUGINS removes datasets of plugins"
+                if self._providers(identifier)
+                else ""
+            )
             raise self._not_found(identifier, f"no dataset {identifier!r:.80} is registered{hint}")
 
     def list(self) -> _Names:
@@ -200,7 +224,10 @@ class DatasetRepository:
 
     def _versions(self, dataset: Resolved) -> _Names:
         names = {*self._registered, *self._installed()}
-        kept = sorted((name.rpartition("@")[2] for name in names if name.rpartition("@")[0] == dataset.name), reverse=True)
+        kept = sorted(
+            (name.rpartition("@")[2] for name in names if name.rpartition("@")[0] == dataset.name),
+            reverse=True,
+        )
         return [each for each in dict.fromkeys([dataset.version, *kept]) if each is not None]
 
     def _resolve_name(self, identifier: object, storage: Storage | None) -> NamedDataset:
@@ -210,7 +237,10 @@ class DatasetRepository:
             name, _, version = name.rpartition("@")
             found = self._find(name, storage)
         if found is None:
-            raise self._not_found(identifier, "" if self._plugins is None else self._plugins.explain_missing_dataset(name))
+            raise self._not_found(
+                identifier,
+                "" if self._plugins is None else self._plugins.explain_missing_dataset(name),
+            )
         if version and found.version != version:
             offered = ", ".join(self._versions(found)) or "no named version"
             advice = f"Install a release of its plugin that has this version, or load {name!r:.80} as it is"
@@ -218,10 +248,14 @@ class DatasetRepository:
             raise RevisionNotFoundError(f"dataset {name!r:.80} {problem}. {advice}")
         declared = getattr(found.provided, "sources", ())
         definitions = (
-            [each for each in declared if isinstance(each, ResourceDefinition)] if isinstance(declared, (tuple, list)) else []
+            [each for each in declared if isinstance(each, ResourceDefinition)]
+            if isinstance(declared, (tuple, list))
+            else []
         )
         if self._plugins is not None:
-            self._plugins.register_retrievers(place for each in definitions for place in each.sources)
+            self._plugins.register_retrievers(
+                place for each in definitions for place in each.sources
+            )
         return dataclasses.replace(found, name=str(identifier)) if version else found
 
     def _find(self, name: str, storage: Storage | None) -> NamedDataset | None:
@@ -230,8 +264,12 @@ class DatasetRepository:
         if name in self._registered:
             factory = self._registered[name]
             if storage is not None and not isinstance(factory, type):
-                advice = f"register the class {type(factory).__name__} to choose a store when loading"
-                raise ConfigError(f"dataset {name!r} was registered with a factory that has its own store; {advice}")
+                advice = (
+                    f"register the class {type(factory).__name__} to choose a store when loading"
+                )
+                raise ConfigError(
+                    f"dataset {name!r} was registered with a factory that has its own store; {advice}"
+                )
             return NamedDataset(name, factory, store)
         if self._plugins is None:
             return None
@@ -239,15 +277,25 @@ class DatasetRepository:
             package = (providers[0].distribution, providers[0].version)
             return NamedDataset(name, self._plugins.load_dataset(name), store, package)
         parsed = CatalogueName.parse(name)
-        catalogue = None if parsed is None else self._plugins.provided("catalogues").get(parsed.scheme)
-        return None if parsed is None or catalogue is None else self._find_in(catalogue, parsed, as_storage_connector(store))
+        catalogue = (
+            None if parsed is None else self._plugins.provided("catalogues").get(parsed.scheme)
+        )
+        return (
+            None
+            if parsed is None or catalogue is None
+            else self._find_in(catalogue, parsed, as_storage_connector(store))
+        )
 
-    def _find_in(self, catalogue: Catalogue, name: CatalogueName, store: StorageConnector) -> NamedDataset:
+    def _find_in(
+        self, catalogue: Catalogue, name: CatalogueName, store: StorageConnector
+    ) -> NamedDataset:
         """A dataset of a catalogue, named with its exact version; remembers the last 64."""
         found = self._found.get(str(name)) or catalogue.find(name, store)
         card = getattr(found, "card", None)
         if card is None or card.name != name.folder:
-            raise PluginError(f"the catalogue {name.scheme!r} returned a card whose name is not {name.folder!r}: {card!r:.200}")
+            raise PluginError(
+                f"the catalogue {name.scheme!r} returned a card whose name is not {name.folder!r}: {card!r:.200}"
+            )
         exact = str(dataclasses.replace(name, version=card.version))
         self._found[exact] = found
         if len(self._found) > 64:
@@ -265,13 +313,23 @@ class DatasetRepository:
         name, manifest = published.name, published.manifest
         try:
             found = self._resolve_name(name, connector)
-            return Published(found.name, found.provided, found.storage, found.package, published.license)
+            return Published(
+                found.name, found.provided, found.storage, found.package, published.license
+            )
         except DatasetNotFoundError as error:
-            command = advise_install(manifest.distribution) if manifest.distribution else f"install that of {manifest.factory}"
-            raise DatasetNotFoundError(f"{connector!r} needs the plugin of {name}: {command}. {error}") from None
+            command = (
+                advise_install(manifest.distribution)
+                if manifest.distribution
+                else f"install that of {manifest.factory}"
+            )
+            raise DatasetNotFoundError(
+                f"{connector!r} needs the plugin of {name}: {command}. {error}"
+            ) from None
 
     def _not_found(self, identifier: object, reason: str) -> DatasetNotFoundError:
-        return DatasetNotFoundError(explain_unknown_dataset(identifier, reason, self.list(), self._plugins))
+        return DatasetNotFoundError(
+            explain_unknown_dataset(identifier, reason, self.list(), self._plugins)
+        )
 
 
 @functools.cache

@@ -63,10 +63,16 @@ class LicencePolicy:
         """
         denied = is_denied(licence, self.deny)
         if denied or (denied is None and not self.allow_unknown):
-            problem = f"its licence is {licence}" if denied else f"its licence {licence!r:.80} is not known"
+            problem = (
+                f"its licence is {licence}"
+                if denied
+                else f"its licence {licence!r:.80} is not known"
+            )
             problem = "its card has no licence" if licence is None else problem
             advice = f"Read its licence, and change the policy (data_stack.policy, or {VARIABLE}) if you may use it"
-            raise LicenceDeniedError(f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. {advice}")
+            raise LicenceDeniedError(
+                f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. {advice}"
+            )
 
 
 _in_force: list[LicencePolicy] = []
@@ -133,14 +139,18 @@ class NamedDataset:
         if not isinstance(kind, type):
             return kind
         parameters = inspect.signature(kind).parameters.values()
-        takes_store = any(each.name == "storage_connector" or each.kind is each.VAR_KEYWORD for each in parameters)
+        takes_store = any(
+            each.name == "storage_connector" or each.kind is each.VAR_KEYWORD for each in parameters
+        )
         arguments = {"storage_connector": as_storage_connector(self.storage)} if takes_store else {}
         try:
             return kind(**arguments)
         except DataStackError:
             raise
         except Exception as error:
-            raise PluginError(f"the constructor of {kind.__qualname__} failed: {describe_error(error)[:500]}") from error
+            raise PluginError(
+                f"the constructor of {kind.__qualname__} failed: {describe_error(error)[:500]}"
+            ) from error
 
     @property
     def version(self) -> str | None:
@@ -157,16 +167,27 @@ class NamedDataset:
         """The splits that the class of the factory declares; on an instance the name may mean something else."""
         declares = isinstance(self.provided, (type, CatalogueDataset))
         splits = getattr(self.provided if declares else type(self.provided), "splits", ())
-        if not isinstance(splits, (tuple, list)) or not all(isinstance(split, str) for split in splits):
+        if not isinstance(splits, (tuple, list)) or not all(
+            isinstance(split, str) for split in splits
+        ):
             return ()
         return tuple(splits)
 
     def describe(self) -> DatasetDescription:
         """Licence, splits, options and so on; prepares nothing."""
-        card, about = getattr(self.provided, "card", None), inspect.cleandoc(self.provided.__doc__ or "")
+        card, about = (
+            getattr(self.provided, "card", None),
+            inspect.cleandoc(self.provided.__doc__ or ""),
+        )
         facts = [getattr(card, name, None) for name in ("license", "homepage", "citation")]
         classes = tuple(map(str, _names(getattr(self.provided, "class_names", None)) or ()))
-        how: tuple[Any, ...] = (*facts, self.splits, _options(self.provided), classes, *(self.package or (None, None)))
+        how: tuple[Any, ...] = (
+            *facts,
+            self.splits,
+            _options(self.provided),
+            classes,
+            *(self.package or (None, None)),
+        )
         return DatasetDescription(self.name, self.version, about, *how)
 
     def check_licence(self) -> None:
@@ -178,7 +199,13 @@ class NamedDataset:
         for policy in current_policies():
             policy.check(self.name, getattr(getattr(self.provided, "card", None), "license", None))
 
-    def load(self, split: str | Sequence[str] | None = None, *, progress: bool | None = None, **config: Any) -> Any:
+    def load(
+        self,
+        split: str | Sequence[str] | None = None,
+        *,
+        progress: bool | None = None,
+        **config: Any,
+    ) -> Any:
         """See :func:`data_stack.load`."""
         self.check_licence()
 
@@ -188,7 +215,9 @@ class NamedDataset:
 
                 return Splits({each: load_split(each) for each in self.splits})
             with progress_as(progress):
-                given = self.factory.get_dataset_iterator(config if name is None else {"split": name, **config})
+                given = self.factory.get_dataset_iterator(
+                    config if name is None else {"split": name, **config}
+                )
             return self._with_meta(given, name, config)
 
         return load_expression(load_split, split, lambda: self.splits or None)
@@ -201,19 +230,37 @@ class NamedDataset:
         origin = self._origin(split, config)
         if isinstance(given, InformedDatasetIteratorIF):
             return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
-        pair: tuple[Any, Any] = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+        pair: tuple[Any, Any] = (
+            given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+        )
         iterator, iterator_meta = pair
         if not (isinstance(iterator_meta, IteratorMeta) and hasattr(iterator, "__getitem__")):
             raise PluginError(
                 f"the factory of dataset {self.name!r} returned {given!r:.80}, but must return (iterator, IteratorMeta)"
             )
         name = self.plain_name.rpartition(":")[2]
-        meta = MetaFactory.get_dataset_meta(name if split is None else f"{name}/{split}", name, split, iterator_meta)
+        meta = MetaFactory.get_dataset_meta(
+            name if split is None else f"{name}/{split}", name, split, iterator_meta
+        )
         factory = self.factory
-        if isinstance(factory, DatasetFactory):  # a legacy factory may use these names for other things
-            classes, features, columns = map(_names, (factory.class_names, factory.feature_names, factory.columns))
-            kinds = tuple(factory.column_kinds.items()) if isinstance(factory.column_kinds, Mapping) else None
-            meta = replace(meta, class_names=classes, feature_names=features, column_names=columns, column_kinds=kinds)
+        if isinstance(
+            factory, DatasetFactory
+        ):  # a legacy factory may use these names for other things
+            classes, features, columns = map(
+                _names, (factory.class_names, factory.feature_names, factory.columns)
+            )
+            kinds = (
+                tuple(factory.column_kinds.items())
+                if isinstance(factory.column_kinds, Mapping)
+                else None
+            )
+            meta = replace(
+                meta,
+                class_names=classes,
+                feature_names=features,
+                column_names=columns,
+                column_kinds=kinds,
+            )
         return InformedDatasetIterator(iterator, meta, origin=origin)
 
     def _origin(self, split: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,8 +270,14 @@ class NamedDataset:
         facts = asdict(manifest) if manifest else {}
         facts.pop("prepared", None)  # the recipe has their digests
         origin = {"name": self.plain_name, "split": split, "config": dict(config)}
-        origin |= {"resources": manifest.digests() if manifest else None, "preparation": facts or None}
-        return origin | {name: description[name] for name in ("version", "license", "homepage", "citation", "distribution")}
+        origin |= {
+            "resources": manifest.digests() if manifest else None,
+            "preparation": facts or None,
+        }
+        return origin | {
+            name: description[name]
+            for name in ("version", "license", "homepage", "citation", "distribution")
+        }
 
 
 @dataclass(frozen=True)
@@ -243,7 +296,13 @@ class Published(NamedDataset):
             policy.check(self.name, self.licence)
         super().check_licence()
 
-    def load(self, split: str | Sequence[str] | None = None, *, progress: bool | None = None, **config: Any) -> Any:
+    def load(
+        self,
+        split: str | Sequence[str] | None = None,
+        *,
+        progress: bool | None = None,
+        **config: Any,
+    ) -> Any:
         """See :func:`data_stack.load`.
 
         Raises:
@@ -255,7 +314,9 @@ class Published(NamedDataset):
         if isinstance(factory, DatasetFactory) and factory._check_definition().needs_store:
             try:
                 return super().load(split, progress=progress, **config)
-            except UnsupportedStorageOperationError as error:  # what is not ready cannot be prepared there
+            except (
+                UnsupportedStorageOperationError
+            ) as error:  # what is not ready cannot be prepared there
                 why = factory.readiness().reason or error.__cause__ or error
         raise DatasetFileCorruptError(f"the installed plugin cannot read {self.storage!r}: {why}")
 
@@ -265,7 +326,11 @@ Resolved: TypeAlias = NamedDataset | Place
 
 
 def _names(declared: Any) -> tuple[str, ...] | None:
-    return tuple(declared) if isinstance(declared, Sequence) and not isinstance(declared, str) else None
+    return (
+        tuple(declared)
+        if isinstance(declared, Sequence) and not isinstance(declared, str)
+        else None
+    )
 
 
 def _options(factory: FactoryOrClass) -> tuple[str, ...]:

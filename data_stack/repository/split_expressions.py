@@ -22,7 +22,9 @@ _TERM = re.compile(rf"([^\[\]+]*[^\[\]+\s])\s*(?:\[{_BOUND}:{_BOUND}\])?")
 _EXAMPLES = '"train[:10%]", "train[-1000:]", "train[100:200]+test", "all", or a list of such'
 
 
-def load_expression(load: Callable[[str | None], Any], split: Any, known: Callable[[], Collection[str] | None]) -> Any:
+def load_expression(
+    load: Callable[[str | None], Any], split: Any, known: Callable[[], Collection[str] | None]
+) -> Any:
     """Load the split of exactly this name, or else evaluate an expression.
 
     The parts of an expression are views and combinations of whole splits, so that recipes and lock files know them.
@@ -37,7 +39,9 @@ def load_expression(load: Callable[[str | None], Any], split: Any, known: Callab
     """
     if isinstance(split, (list, tuple)):
         if not all(isinstance(each, str) for each in split) or not 0 < len(split) <= _MAX_TERMS:
-            raise UnknownSplitError(f"a list of splits is one to {_MAX_TERMS} names or expressions, got {split!r:.80}")
+            raise UnknownSplitError(
+                f"a list of splits is one to {_MAX_TERMS} names or expressions, got {split!r:.80}"
+            )
         return [load_expression(load, each, known) for each in split]
     if not isinstance(split, str) or not (split == ALL or re.search(r"[\[\]+]", split)):
         return load(split)
@@ -48,19 +52,37 @@ def load_expression(load: Callable[[str | None], Any], split: Any, known: Callab
     if names:  # all are looked up before the first is loaded
         for name, _, _ in terms:
             if name != ALL and name not in names:
-                raise UnknownSplitError(f"unknown split {name!r:.80}{did_you_mean(name, names)} in {split!r}; {_list(names)}")
+                raise UnknownSplitError(
+                    f"unknown split {name!r:.80}{did_you_mean(name, names)} in {split!r}; {_list(names)}"
+                )
     needed = dict.fromkeys(name for name, _, _ in terms)
-    whole = {name: load(None if name == ALL and name not in (names or ()) else name) for name in needed}
-    whole = {name: _joined(list(found.values())) if isinstance(found, dict) else found for name, found in whole.items()}
-    return _tagged(_joined([_sliced(whole[name], start, stop) for name, start, stop in terms]), split)
+    whole = {
+        name: load(None if name == ALL and name not in (names or ()) else name) for name in needed
+    }
+    whole = {
+        name: _joined(list(found.values())) if isinstance(found, dict) else found
+        for name, found in whole.items()
+    }
+    return _tagged(
+        _joined([_sliced(whole[name], start, stop) for name, start, stop in terms]), split
+    )
 
 
 def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, str | None, str | None]]:
     """Names with the bounds of their slices."""
     texts = re.split(r"\+(?![^\[]*\])", split)  # a plus inside of brackets is a sign
-    found = [_TERM.fullmatch(text.strip()) for text in texts] if max(len(split) / 10, len(texts)) <= _MAX_TERMS else [None]
+    found = (
+        [_TERM.fullmatch(text.strip()) for text in texts]
+        if max(len(split) / 10, len(texts)) <= _MAX_TERMS
+        else [None]
+    )
     terms = [(match[1], match[2], match[3]) for match in found if match]
-    shares = [float(bound[:-1]) for _, *bounds in terms for bound in bounds if bound and bound.endswith("%")]
+    shares = [
+        float(bound[:-1])
+        for _, *bounds in terms
+        for bound in bounds
+        if bound and bound.endswith("%")
+    ]
     if None in found or any(abs(share) > 100 for share in shares):
         problem = f"is malformed or longer than {_MAX_TERMS} names. Write it as {_EXAMPLES}; {_list(names)}"
         raise UnknownSplitError(f"split {split!r:.80} {problem}")
@@ -83,7 +105,11 @@ def _position(bound: str, n_samples: int) -> int:
 
 
 def _joined(parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else as_iterator(parts[0])._stack_layer(CombinedDatasetIterator, *parts[1:])
+    return (
+        parts[0]
+        if len(parts) == 1
+        else as_iterator(parts[0])._stack_layer(CombinedDatasetIterator, *parts[1:])
+    )
 
 
 def _tagged(iterator: Any, split: str) -> Any:

@@ -93,24 +93,47 @@ class DuplicatesReport(Document):
 
     def document(self, level: int = 1) -> list[Block]:
         """The report as a document."""
-        what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
+        what = (
+            "whole samples"
+            if self.columns is None
+            else "column " + ", ".join(map(readable, self.columns))
+        )
         blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
         repeats = [_pairs(each.positions, each.n_repeats) for each in self.within]
         found = zip(self.within, repeats, strict=True)
-        rows = [[readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", at] for each, at in found]
-        within = Table(["split", "samples", "repeats", "first and repeat at"], rows, frozenset({1, 2}))
+        rows = [
+            [readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", at]
+            for each, at in found
+        ]
+        within = Table(
+            ["split", "samples", "repeats", "first and repeat at"], rows, frozenset({1, 2})
+        )
         blocks += [Heading(level + 1, "Within splits"), within]
         if self.between:
             lengths = {each.split: each.n_samples for each in self.within}
             rows = []
             for pair in self.between:
-                sides = ((pair.n_in_first, lengths[pair.first]), (pair.n_in_second, lengths[pair.second]))
-                shares = [f"{n_samples:,} ({100 * n_samples / max(1, n_all):.2f} %)" for n_samples, n_all in sides]
-                names, at = f"{readable(pair.first)}, {readable(pair.second)}", _pairs(pair.positions, pair.n_distinct)
+                sides = (
+                    (pair.n_in_first, lengths[pair.first]),
+                    (pair.n_in_second, lengths[pair.second]),
+                )
+                shares = [
+                    f"{n_samples:,} ({100 * n_samples / max(1, n_all):.2f} %)"
+                    for n_samples, n_all in sides
+                ]
+                names, at = (
+                    f"{readable(pair.first)}, {readable(pair.second)}",
+                    _pairs(pair.positions, pair.n_distinct),
+                )
                 rows.append([names, f"{pair.n_distinct:,}", *shares, at])
             header = ["splits", "shared samples", "of the first", "of the second", "at"]
-            blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
-            blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
+            blocks += [
+                Heading(level + 1, "Between splits"),
+                Table(header, rows, frozenset({1, 2, 3})),
+            ]
+            blocks.append(
+                Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits.")
+            )
         return blocks
 
 
@@ -141,22 +164,48 @@ def find_duplicates(
     by_name = dict(splits) if isinstance(splits, Mapping) else {"all": splits}
     keys = None if columns is None else tuple(keys_of(columns))
     if not by_name or keys == ():
-        raise ConfigError("find_duplicates needs a split, as in {'train': …}, and columns; None compares whole samples")
-    digests = {name: _digest(name, as_iterator(iterator), keys) for name, iterator in by_name.items()}
-    firsts = {name: {digest: at for at, digest in reversed(list(enumerate(found)))} for name, found in digests.items()}
+        raise ConfigError(
+            "find_duplicates needs a split, as in {'train': …}, and columns; None compares whole samples"
+        )
+    digests = {
+        name: _digest(name, as_iterator(iterator), keys) for name, iterator in by_name.items()
+    }
+    firsts = {
+        name: {digest: at for at, digest in reversed(list(enumerate(found)))}
+        for name, found in digests.items()
+    }
     within, between = [], []
     for name, found in digests.items():
-        repeats = [(firsts[name][digest], at) for at, digest in enumerate(found) if firsts[name][digest] != at]
-        within.append(RepeatedSamples(name, len(found), len(repeats), tuple(repeats[: max(0, max_positions)])))
+        repeats = [
+            (firsts[name][digest], at)
+            for at, digest in enumerate(found)
+            if firsts[name][digest] != at
+        ]
+        within.append(
+            RepeatedSamples(name, len(found), len(repeats), tuple(repeats[: max(0, max_positions)]))
+        )
     for first, second in combinations(digests, 2):
         shared = firsts[first].keys() & firsts[second].keys()
         positions = sorted((firsts[first][digest], firsts[second][digest]) for digest in shared)
-        n_first, n_second = (sum(digest in shared for digest in digests[name]) for name in (first, second))
-        between.append(SharedSamples(first, second, len(shared), n_first, n_second, tuple(positions[: max(0, max_positions)])))
+        n_first, n_second = (
+            sum(digest in shared for digest in digests[name]) for name in (first, second)
+        )
+        between.append(
+            SharedSamples(
+                first,
+                second,
+                len(shared),
+                n_first,
+                n_second,
+                tuple(positions[: max(0, max_positions)]),
+            )
+        )
     return DuplicatesReport(keys, tuple(within), tuple(between))
 
 
-def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None) -> list[bytes]:
+def _digest(
+    name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None
+) -> list[bytes]:
     """The digests of the samples of a split."""
     try:
         return _list_digests(iterator_digests(iterator, keys))
@@ -232,17 +281,30 @@ class DatasetDiff(Document):
         }
 
     def document(self, level: int = 1) -> list[Block]:
-        rows = [[name or "all", f"{a:,}", f"{b:,}"] for name, a, b in zip(self.splits, self.n_first, self.n_second, strict=True)]
+        rows = [
+            [name or "all", f"{a:,}", f"{b:,}"]
+            for name, a, b in zip(self.splits, self.n_first, self.n_second, strict=True)
+        ]
         found = ", ".join(f"{count:,} {name}" for name, count in self.counts.items() if count)
         summary = f"{self.n_equal:,} samples are equal; {found or 'no sample differs'}."
         blocks: list[Block] = [Heading(level, "Difference"), Paragraph(summary)]
         blocks.append(Table(["split", "first", "second"], rows, frozenset({1, 2})))
         if self.changed_columns:
-            columns = [[readable(name), f"{count:,}"] for name, count in self.changed_columns.items()]
+            columns = [
+                [readable(name), f"{count:,}"] for name, count in self.changed_columns.items()
+            ]
             blocks.append(Table(["changed column", "samples"], columns, frozenset({1})))
-        blocks += self._show(level, "Added", 1, self.added) + self._show(level, "Removed", 0, self.removed)
-        for title, pair in (("Moved", self.moved), ("Relabelled", self.relabelled), ("Changed", self.changed)):
-            blocks += self._show(level, f"{title}, first", 0, pair[0]) + self._show(level, f"{title}, second", 1, pair[1])
+        blocks += self._show(level, "Added", 1, self.added) + self._show(
+            level, "Removed", 0, self.removed
+        )
+        for title, pair in (
+            ("Moved", self.moved),
+            ("Relabelled", self.relabelled),
+            ("Changed", self.changed),
+        ):
+            blocks += self._show(level, f"{title}, first", 0, pair[0]) + self._show(
+                level, f"{title}, second", 1, pair[1]
+            )
         return blocks
 
     def _show(self, level: int, title: str, side: int, where: _Positions) -> list[Block]:
@@ -251,14 +313,22 @@ class DatasetDiff(Document):
             return []
         split = int(where[0, 0])
         places = where[where[:, 0] == split, 1][:_N_SHOWN]
-        page = IteratorPage(DatasetIteratorView(self._iterators[side][split], places), n_samples=_N_SHOWN, n_bytes=30_000)
-        at = ", ".join(f"{place:,}" for place in places.tolist()) + (", …" if len(where) > len(places) else "")
+        page = IteratorPage(
+            DatasetIteratorView(self._iterators[side][split], places),
+            n_samples=_N_SHOWN,
+            n_bytes=30_000,
+        )
+        at = ", ".join(f"{place:,}" for place in places.tolist()) + (
+            ", …" if len(where) > len(places) else ""
+        )
         name = self.splits[split]
         said = f"{len(where):,} samples; these are at {at}" + (f" of {name!r}." if name else ".")
         return [Heading(level + 1, title), Paragraph(said), *page.samples()]
 
 
-def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Storage | None = None) -> DatasetDiff:
+def diff(
+    first: Any, second: Any, *, key: ColumnKey | None = None, storage: Storage | None = None
+) -> DatasetDiff:
     """Compare two datasets, versions, configurations, stores or stacks, sample by sample.
 
     ::
@@ -280,19 +350,34 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         ConfigError: the key does not exist, or two samples have the same key; a sample cannot be compared.
         DatasetNotFoundError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
     """
-    loaded = [default_repository().load(each, None, storage) if isinstance(each, str) else each for each in (first, second)]
+    loaded = [
+        default_repository().load(each, None, storage) if isinstance(each, str) else each
+        for each in (first, second)
+    ]
     splits_of = [dict(each) if isinstance(each, Mapping) else {"": each} for each in loaded]
     names = tuple(dict.fromkeys([*splits_of[0], *splits_of[1]]))
-    one, other = (_Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of)
+    one, other = (
+        _Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of
+    )
     pairs = _pair_by_content(one, other) if key is None else _pair_by_key(one, other)
     places: dict[str, Any] = {}
     for name in ("moved", "relabelled", "changed"):
-        places[name] = one.places(pair[0] for pair in pairs[name]), other.places(pair[1] for pair in pairs[name])
+        places[name] = (
+            one.places(pair[0] for pair in pairs[name]),
+            other.places(pair[1] for pair in pairs[name]),
+        )
     counts: Counter[str] = Counter()  # of pairs of samples that differ, by column
     for a, b in pairs["changed"]:
         then, now = one.sample(a), other.sample(b)
-        digests = [{column: sample_digest((value,)) for column, value in sample.items()} for sample in (then, now)]
-        counts.update(str(column) for column in {**then, **now} if digests[0].get(column) != digests[1].get(column))
+        digests = [
+            {column: sample_digest((value,)) for column, value in sample.items()}
+            for sample in (then, now)
+        ]
+        counts.update(
+            str(column)
+            for column in {**then, **now}
+            if digests[0].get(column) != digests[1].get(column)
+        )
     paired = [{pair[side] for found in pairs.values() for pair in found} for side in (0, 1)]
     return DatasetDiff(
         splits=names,
@@ -317,10 +402,16 @@ class _Side:
         where: split and place of each sample.
     """
 
-    def __init__(self, iterators: Sequence[DatasetIteratorIF], names: Sequence[str], key: ColumnKey | None) -> None:
+    def __init__(
+        self, iterators: Sequence[DatasetIteratorIF], names: Sequence[str], key: ColumnKey | None
+    ) -> None:
         self.iterators, self._names, self._key = iterators, names, key
         self.contents, self.inputs, self.keys = list[bytes](), list[bytes](), list[bytes]()
-        self.where = [(split, place) for split, iterator in enumerate(iterators) for place in range(len(iterator))]
+        self.where = [
+            (split, place)
+            for split, iterator in enumerate(iterators)
+            for place in range(len(iterator))
+        ]
         for split, iterator in enumerate(iterators):
             if len(iterator):
                 self._digest(split, iterator)
@@ -330,16 +421,24 @@ class _Side:
         if repeated and repeated[0][1] > 1:
             split, place = self.where[self.keys.index(repeated[0][0])]
             problem = f"{repeated[0][1]} samples have the value of sample {place} of split {names[split]!r}"
-            raise ConfigError(f"key {key!r:.80} does not identify samples: {problem}. Name another column, or leave key out")
+            raise ConfigError(
+                f"key {key!r:.80} does not identify samples: {problem}. Name another column, or leave key out"
+            )
 
     def _digest(self, split: int, iterator: DatasetIteratorIF) -> None:
         access, meta = access_to(iterator), getattr(iterator, "dataset_meta", None)
         sample = access.sample(0)
         columns = [column for column in fields_of(sample) if column is not None]
-        kept = [each for each in columns if each not in (default_keys(meta, sample)[1], getattr(meta, "tag_pos", None))]
+        kept = [
+            each
+            for each in columns
+            if each not in (default_keys(meta, sample)[1], getattr(meta, "tag_pos", None))
+        ]
         key = None if self._key is None else column_key(iterator, self._key)
         if key is not None and key not in columns:
-            raise ConfigError(f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by, but {columns!r:.200}")
+            raise ConfigError(
+                f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by, but {columns!r:.200}"
+            )
         batch: Any
         for _, batch in in_blocks(len(iterator), access.batch):
             self.contents += _list_digests(row_digests(batch))
@@ -365,7 +464,11 @@ def _pair_by_key(one: _Side, other: _Side) -> dict[str, _Pairs]:
         if one.contents[a] == other.contents[b]:
             kind = "equal" if one.where[a][0] == other.where[b][0] else "moved"
         else:
-            kind = "relabelled" if one.inputs and other.inputs and one.inputs[a] == other.inputs[b] else "changed"
+            kind = (
+                "relabelled"
+                if one.inputs and other.inputs and one.inputs[a] == other.inputs[b]
+                else "changed"
+            )
         pairs[kind].append((a, b))
     return pairs
 
@@ -373,17 +476,33 @@ def _pair_by_key(one: _Side, other: _Side) -> dict[str, _Pairs]:
 def _pair_by_content(one: _Side, other: _Side) -> dict[str, _Pairs]:
     """The samples that both sides have: equal in the same split, then in others, then equal but for target and tag."""
     a, b = list(range(len(one.contents))), list(range(len(other.contents)))
-    in_splits = [[(where[0], content) for where, content in zip(side.where, side.contents, strict=True)] for side in (one, other)]
-    inputs = (one.inputs, other.inputs) if one.inputs and other.inputs else ([None] * len(a), range(len(b)))
+    in_splits = [
+        [(where[0], content) for where, content in zip(side.where, side.contents, strict=True)]
+        for side in (one, other)
+    ]
+    inputs = (
+        (one.inputs, other.inputs)
+        if one.inputs and other.inputs
+        else ([None] * len(a), range(len(b)))
+    )
     pairs = defaultdict[str, _Pairs](list)
-    for name, values in (("equal", in_splits), ("moved", (one.contents, other.contents)), ("relabelled", inputs)):
+    for name, values in (
+        ("equal", in_splits),
+        ("moved", (one.contents, other.contents)),
+        ("relabelled", inputs),
+    ):
         pairs[name] = _match(values[0], values[1], a, b)
         matched = [{pair[side] for pair in pairs[name]} for side in (0, 1)]
-        a, b = ([each for each in rest if each not in found] for rest, found in zip((a, b), matched, strict=True))
+        a, b = (
+            [each for each in rest if each not in found]
+            for rest, found in zip((a, b), matched, strict=True)
+        )
     return pairs
 
 
-def _match(first: Sequence[Any], second: Sequence[Any], a: Iterable[int], b: Iterable[int]) -> _Pairs:
+def _match(
+    first: Sequence[Any], second: Sequence[Any], a: Iterable[int], b: Iterable[int]
+) -> _Pairs:
     """Pairs out of ``a`` and ``b`` that have equal values, each sample in one pair at most, in order."""
     waiting: defaultdict[Any, deque[int]] = defaultdict(deque)
     for place in b:

@@ -55,7 +55,12 @@ class LockFile:
         folder: of the lock file; None for the current folder.
     """
 
-    def __init__(self, datasets: _Entries = None, stacks: _Entries = None, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        datasets: _Entries = None,
+        stacks: _Entries = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.datasets: dict[str, Any] = dict(datasets or {})
         to_absolute = functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
         self.stacks: dict[str, Any] = _with_recipes(stacks or {}, to_absolute)
@@ -74,12 +79,22 @@ class LockFile:
                 fields = parse_toml(file.read(MAX_BYTES + 1))
         except (OSError, ValueError) as error:
             is_missing = isinstance(error, FileNotFoundError)
-            advice = "Make one with `data-stack lock add NAME`" if is_missing else "Restore it from version control"
-            raise LockError(f"the lock file {str(path)!r} cannot be read: {error!s:.200}. {advice}") from error
+            advice = (
+                "Make one with `data-stack lock add NAME`"
+                if is_missing
+                else "Restore it from version control"
+            )
+            raise LockError(
+                f"the lock file {str(path)!r} cannot be read: {error!s:.200}. {advice}"
+            ) from error
         if fields.get("format") != _FORMAT or not _is_whole(fields):
             problem = describe_format(fields.get("format"), _FORMAT)
-            raise LockError(f"lock file {str(path)!r} {problem}. Restore it from version control, or delete it and lock again")
-        return cls(fields.get("datasets"), fields.get("stacks"), os.path.dirname(os.path.abspath(path)))
+            raise LockError(
+                f"lock file {str(path)!r} {problem}. Restore it from version control, or delete it and lock again"
+            )
+        return cls(
+            fields.get("datasets"), fields.get("stacks"), os.path.dirname(os.path.abspath(path))
+        )
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
@@ -89,7 +104,9 @@ class LockFile:
         try:
             text = _HEADER + tomli_w.dumps(fields)
         except TypeError as error:
-            raise ConfigError(f"an option of a dataset has a value that TOML lacks: {error}; leave it out") from error
+            raise ConfigError(
+                f"an option of a dataset has a value that TOML lacks: {error}; leave it out"
+            ) from error
         with LocalFolder(folder).create(name) as file:
             file.write(text.encode())
 
@@ -110,16 +127,23 @@ class LockFile:
         """
         dataset = default_repository().resolve(name, storage)
         if isinstance(dataset, (Place, Published)):
-            raise ConfigError(f"{name!r:.200} is a path or URL, which a lock file cannot name; lock a stack that reads it")
+            raise ConfigError(
+                f"{name!r:.200} is a path or URL, which a lock file cannot name; lock a stack that reads it"
+            )
         key, factory, package = dataset.plain_name, dataset.factory, dataset.package
         configs = [each["config"] for each in self.datasets.get(key, {}).get("configurations", ())]
-        distinct = {canonical_json(each): each for each in (*configs, config)}.values()  # in TOML tuples are lists
+        distinct = {
+            canonical_json(each): each for each in (*configs, config)
+        }.values()  # in TOML tuples are lists
         opened = [(each, dataset.load(**each)) for each in distinct]
         digests = SampleDigests(key, factory, package and package[0])  # of what is prepared now
         locked = []
         for each, loaded in opened:
             splits = loaded if isinstance(loaded, dict) else {"": loaded}
-            found = {split: digests.of(each, split, functools.partial(splits.__getitem__, split)) for split in splits}
+            found = {
+                split: digests.of(each, split, functools.partial(splits.__getitem__, split))
+                for split in splits
+            }
             locked.append({"config": each, "splits": found})
         fields = {
             "version": dataset.version,
@@ -127,9 +151,13 @@ class LockFile:
             "libraries": parts.libraries_of(package and package[0]),
             "sources": parts.sources_of(factory),
             "prepared": parts.prepared_of(factory),
-            "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
+            "configurations": sorted(
+                locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))
+            ),
         }
-        self.datasets[key] = {name: value for name, value in fields.items() if value is not None}  # which TOML lacks
+        self.datasets[key] = {
+            name: value for name, value in fields.items() if value is not None
+        }  # which TOML lacks
 
     def add_stack(self, name: str, iterator: DatasetIteratorIF) -> None:
         """Add a stack of iterators, or renew its entry.
@@ -139,7 +167,9 @@ class LockFile:
         """
         recipe = as_iterator(iterator).recipe()
         if not recipe["reproducible"]:
-            raise ConfigError(f"stack {name!r} cannot be locked, as its recipe cannot rebuild it: {'; '.join(recipe['why_not'])}")
+            raise ConfigError(
+                f"stack {name!r} cannot be locked, as its recipe cannot rebuild it: {'; '.join(recipe['why_not'])}"
+            )
         self.stacks[name] = {
             "length": len(iterator),
             "fingerprint": iterator.fingerprint(),
@@ -167,7 +197,9 @@ class LockFile:
             storage: where to keep the datasets; None for the default store.
         """
         found = list(self._check_datasets(storage, prepares=True))
-        datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
+        datasets = {
+            each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)
+        }
         for name in sorted(self.stacks):
             found += self._check_stack(name, storage, datasets)
         return found
@@ -180,11 +212,15 @@ class LockFile:
         """
         if name not in self.datasets:
             known = f"{did_you_mean(name, self.datasets)}; it has {', '.join(sorted(self.datasets)) or 'no datasets'}"
-            raise LockError(f"dataset {name!r:.80} is not in the lock file{known}. Add it with `data-stack lock add {name}`")
+            raise LockError(
+                f"dataset {name!r:.80} is not in the lock file{known}. Add it with `data-stack lock add {name}`"
+            )
         return dict(self.datasets[name])
 
     def _check_datasets(self, storage: Storage | None, *, prepares: bool) -> Iterator[Difference]:
-        connector = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
+        connector = (
+            None if storage is None else as_storage_connector(storage)
+        )  # its errors are not the plugin's
         for name, entry in sorted(self.datasets.items()):
             try:
                 dataset = _resolve(name, entry, connector)
@@ -206,25 +242,51 @@ class LockFile:
             try:
                 for each in entry["configurations"]:
                     dataset.load(**each["config"])
-            except (exception.RetrievalError, PreparationError, exception.DatasetFileCorruptError) as error:
-                yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
+            except (
+                exception.RetrievalError,
+                PreparationError,
+                exception.DatasetFileCorruptError,
+            ) as error:
+                yield Difference(
+                    name,
+                    "source" if not isinstance(error, PreparationError) else "preparation",
+                    str(error),
+                )
                 return
         elif isinstance(factory, DatasetFactory) and not factory.is_ready():
             reason = factory.readiness().reason
-            problem = f"what is stored here cannot be used: {reason}. {parts.ADVICE}" if reason else parts.UNPREPARED
+            problem = (
+                f"what is stored here cannot be used: {reason}. {parts.ADVICE}"
+                if reason
+                else parts.UNPREPARED
+            )
             yield Difference(name, "preparation", problem)
             return
         compares = os.environ.get(SAMPLES_VARIABLE) != "0"
-        yield from parts.differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
+        yield from parts.differing_samples(
+            name, entry, dataset, compares_equal_bytes=compares, only=only
+        )
 
-    def _check_stack(self, name: str, storage: Storage | None, differences: Mapping[str, Difference]) -> Iterator[Difference]:
+    def _check_stack(
+        self, name: str, storage: Storage | None, differences: Mapping[str, Difference]
+    ) -> Iterator[Difference]:
         entry = self.stacks[name]
         try:
             recipe = parse_json(entry["recipe"])
             below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
-            differing = {each["name"]: differences[each["name"]] for each in below if each["name"] in differences}
-            if worse := sorted(dataset for dataset, each in differing.items() if not each.is_harmless):
-                yield Difference(name, "stack", f"the stack differs from the lock, as its datasets differ: {', '.join(worse)}")
+            differing = {
+                each["name"]: differences[each["name"]]
+                for each in below
+                if each["name"] in differences
+            }
+            if worse := sorted(
+                dataset for dataset, each in differing.items() if not each.is_harmless
+            ):
+                yield Difference(
+                    name,
+                    "stack",
+                    f"the stack differs from the lock, as its datasets differ: {', '.join(worse)}",
+                )
                 return
             for arguments in below:
                 if arguments["name"] in differing:  # of other bytes with the same samples
@@ -232,15 +294,28 @@ class LockFile:
                     factory: Any = _resolve(arguments["name"], locked, storage).factory
                     arguments["resources"] = to_plain(factory.manifest().digests())
             stack = from_recipe(recipe, storage=storage)
-        except (exception.RecipeError, exception.DatasetNotFoundError, exception.RetrievalError, PreparationError) as error:
+        except (
+            exception.RecipeError,
+            exception.DatasetNotFoundError,
+            exception.RetrievalError,
+            PreparationError,
+        ) as error:
             yield Difference(name, "stack", f"the stack cannot be made: {error}")
             return
         except (KeyError, TypeError, ValueError) as error:
-            yield Difference(name, "stack", f"its recipe in the lock is damaged: {error!r:.200}. Restore it from version control")
+            yield Difference(
+                name,
+                "stack",
+                f"its recipe in the lock is damaged: {error!r:.200}. Restore it from version control",
+            )
             return
         is_same = stack.fingerprint() == entry.get("fingerprint") or bool(differing)
         if not is_same or _indices_digest(stack) != entry.get("indices"):
-            yield Difference(name, "stack", "the fingerprint or the indices differ from the lock, so the samples differ")
+            yield Difference(
+                name,
+                "stack",
+                "the fingerprint or the indices differ from the lock, so the samples differ",
+            )
         elif differing:
             message = f"its fingerprint differs, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
             yield Difference(name, "stack", message, is_harmless=True)
@@ -248,7 +323,11 @@ class LockFile:
 
 def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Stacks with changed recipes; a damaged one is an error when it is made."""
-    changed = {name: {"recipe": change(each["recipe"])} for name, each in stacks.items() if isinstance(each.get("recipe"), str)}
+    changed = {
+        name: {"recipe": change(each["recipe"])}
+        for name, each in stacks.items()
+        if isinstance(each.get("recipe"), str)
+    }
     return {name: {**each, **changed.get(name, {})} for name, each in stacks.items()}
 
 
@@ -256,7 +335,12 @@ def _is_whole(fields: Mapping[str, Any]) -> bool:
     """Whether both tables have the form that :meth:`LockFile.write` writes."""
     try:
         stacks, datasets = fields.get("stacks", {}).values(), fields.get("datasets", {}).values()
-        tables = [table for entry in datasets for each in entry["configurations"] for table in (each["config"], each["splits"])]
+        tables = [
+            table
+            for entry in datasets
+            for each in entry["configurations"]
+            for table in (each["config"], each["splits"])
+        ]
     except (AttributeError, KeyError, TypeError):
         return False
     return all(isinstance(each, dict) for each in (*stacks, *tables))
@@ -282,14 +366,20 @@ def _indices_digest(iterator: DatasetIteratorIF) -> str:
 
 def _sort(entries: Mapping[str, Any]) -> dict[str, Any]:
     """Sorted at every depth; lists keep their order."""
-    return {key: _sort(value) if isinstance(value, Mapping) else value for key, value in sorted(entries.items())}
+    return {
+        key: _sort(value) if isinstance(value, Mapping) else value
+        for key, value in sorted(entries.items())
+    }
 
 
 # ---------------------------------------------------------------------- in a program
 
 
 def lock(
-    *names: str, path: str | os.PathLike[str] = LOCK_FILE, storage: Storage | None = None, **stacks: DatasetIteratorIF
+    *names: str,
+    path: str | os.PathLike[str] = LOCK_FILE,
+    storage: Storage | None = None,
+    **stacks: DatasetIteratorIF,
 ) -> LockFile:
     """Add datasets, and stacks with all their datasets, to a lock file; entries of other names stay.
 
@@ -308,17 +398,24 @@ def lock(
         LockError: the file is damaged.
     """
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"lock() takes names of datasets, and stacks by keyword: lock(train=iterator); got {names!r:.200}")
+        raise ConfigError(
+            f"lock() takes names of datasets, and stacks by keyword: lock(train=iterator); got {names!r:.200}"
+        )
     locked = LockFile.read(path) if os.path.exists(path) else LockFile()
     wanted: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     for name, iterator in stacks.items():
         locked.add_stack(name, iterator)
         for origin in list_origins(iterator)[0]:
-            each = (f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"], origin["config"])
+            each = (
+                f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"],
+                origin["config"],
+            )
             wanted += [] if each in wanted else [each]
     named = {name for name, _ in wanted}
     if len({name.rpartition("@")[0] or name for name in named}) < len(named):
-        raise ConfigError(f"two versions of a dataset cannot be in one lock file; use two files (path=): {sorted(named)}")
+        raise ConfigError(
+            f"two versions of a dataset cannot be in one lock file; use two files (path=): {sorted(named)}"
+        )
     for name, config in wanted:
         locked.add(name, storage=storage, **config)
     locked.write(path)
@@ -326,7 +423,12 @@ def lock(
 
 
 def load_by_lock(
-    path: str | os.PathLike[str], name: str, split: str | None, storage: Storage | None, progress: bool | None, **config: Any
+    path: str | os.PathLike[str],
+    name: str,
+    split: str | None,
+    storage: Storage | None,
+    progress: bool | None,
+    **config: Any,
 ) -> Any:
     """Load the version of a dataset that a lock file names, and compare it with the lock; the file is not changed.
 
@@ -335,13 +437,19 @@ def load_by_lock(
     """
     locked = LockFile.read(path)
     entry = locked.entry(name)
-    connector = None if storage is None else as_storage_connector(storage)  # a registered factory may have its own
+    connector = (
+        None if storage is None else as_storage_connector(storage)
+    )  # a registered factory may have its own
     known = [each["config"] for each in entry["configurations"]]
     if len(known) == 1:
         config = {**known[0], **config}
     elif not config and known and all(known):
-        shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in known)
-        raise LockError(f"the lock file has {len(known)} configurations of dataset {name!r}: {shown}. Load it with one of them")
+        shown = "; ".join(
+            ", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in known
+        )
+        raise LockError(
+            f"the lock file has {len(known)} configurations of dataset {name!r}: {shown}. Load it with one of them"
+        )
     try:
         dataset = _resolve(name, entry, connector)
     except exception.DatasetNotFoundError as error:

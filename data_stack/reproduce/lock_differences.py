@@ -18,7 +18,11 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import content_if_known
-from data_stack.exception import DatasetFileCorruptError, StorageError, UnsupportedStorageOperationError
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    StorageError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.manifest import SAMPLE_DIGESTS
@@ -52,9 +56,15 @@ class SampleDigests:
 
     def __init__(self, name: str, factory: Any, distribution: str | None) -> None:
         self._name, self._stored, self._content = name, None, list[Any]()
-        stored: StoredDataset | None = factory._find_stored() if isinstance(factory, DatasetFactory) else None
+        stored: StoredDataset | None = (
+            factory._find_stored() if isinstance(factory, DatasetFactory) else None
+        )
         manifest = None if stored is None else factory.manifest()
-        records = [] if manifest is None else sorted([each.identifier, each.size, each.sha256] for each in manifest.prepared)
+        records = (
+            []
+            if manifest is None
+            else sorted([each.identifier, each.size, each.sha256] for each in manifest.prepared)
+        )
         code = code_digest(factory) if records and all(sha256 for *_, sha256 in records) else None
         if code is not None:
             self._stored = stored
@@ -62,7 +72,9 @@ class SampleDigests:
             opener = code_content(factory.open, content_if_known)
             self._content = [records, code, opener, libraries_of(distribution or "lazy-data-stack")]
 
-    def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> dict[str, Any]:
+    def of(
+        self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]
+    ) -> dict[str, Any]:
         """``length`` and ``samples``, the digest, of a split: the remembered one, or else that of all samples.
 
         Args:
@@ -74,14 +86,27 @@ class SampleDigests:
         if (known := self._notes().get(key)) is not None:
             return known
         iterator, title = load(), f"{self._name}/{split}" if split else self._name
-        digest, samples, title = hashlib.sha256(), access_to(iterator), f"{title}: reading all samples once, for the lock"
-        for start in with_bar(range(0, len(iterator), _ROWS_AT_ONCE), None, desc=title, unit="batch"):
-            digest.update(row_digests(samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(iterator))))).tobytes())
+        digest, samples, title = (
+            hashlib.sha256(),
+            access_to(iterator),
+            f"{title}: reading all samples once, for the lock",
+        )
+        for start in with_bar(
+            range(0, len(iterator), _ROWS_AT_ONCE), None, desc=title, unit="batch"
+        ):
+            digest.update(
+                row_digests(
+                    samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(iterator))))
+                ).tobytes()
+            )
         found = {"length": len(iterator), "samples": digest.hexdigest()}
         if self._stored is not None:
             latest = [*self._notes().items(), (key, found)][-200:]
             try:
-                self._stored.write(SAMPLE_DIGESTS, seal_json({"splits": [{"key": key, **each} for key, each in latest]}))
+                self._stored.write(
+                    SAMPLE_DIGESTS,
+                    seal_json({"splits": [{"key": key, **each} for key, each in latest]}),
+                )
             except (StorageError, UnsupportedStorageOperationError) as error:
                 logger.info("the store cannot keep digests of samples of %r: %s", self._name, error)
         return found
@@ -90,9 +115,18 @@ class SampleDigests:
         """All remembered digests, the latest last."""
         notes: dict[str, dict[str, Any]] = {}
         with suppress(DatasetFileCorruptError, StorageError):
-            data = self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
-            for each in JsonObject.unseal(data, "notes on samples").objects("splits") if data is not None else ():
-                notes[each.hexadecimal("key", 64)] = {"length": each.size("length"), "samples": each.hexadecimal("samples", 64)}
+            data = (
+                self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
+            )
+            for each in (
+                JsonObject.unseal(data, "notes on samples").objects("splits")
+                if data is not None
+                else ()
+            ):
+                notes[each.hexadecimal("key", 64)] = {
+                    "length": each.size("length"),
+                    "samples": each.hexadecimal("samples", 64),
+                }
         return notes
 
 
@@ -103,7 +137,11 @@ def libraries_of(distribution: str | None) -> list[str] | None:
     names = {"lazy-data-stack"}
     with suppress(importlib.metadata.PackageNotFoundError):
         required = importlib.metadata.requires(distribution) or ()
-        names |= {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in required if "extra ==" not in each}
+        names |= {
+            re.split(r"[^\w.-]", each, maxsplit=1)[0].lower()
+            for each in required
+            if "extra ==" not in each
+        }
     found = []
     for name in sorted(names):
         with suppress(importlib.metadata.PackageNotFoundError):  # of another platform
@@ -135,14 +173,25 @@ def differing_sources(name: str, locked: Any, factory: Any) -> Iterator[Differen
     declared = {each["identifier"]: each for each in sources_of(factory)}
     for source in locked:
         now = declared.get(source.get("identifier"))
-        if now is None or any(now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source):
-            problem = "is no longer declared" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
+        if now is None or any(
+            now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source
+        ):
+            problem = (
+                "is no longer declared"
+                if now is None
+                else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
+            )
             message = f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
             yield Difference(name, "source", message)
 
 
 def differing_samples(
-    name: str, entry: Mapping[str, Any], dataset: Any, *, compares_equal_bytes: bool, only: tuple[Any, str | None] | None = None
+    name: str,
+    entry: Mapping[str, Any],
+    dataset: Any,
+    *,
+    compares_equal_bytes: bool,
+    only: tuple[Any, str | None] | None = None,
 ) -> Iterator[Difference]:
     """Compare the samples with the digests of a lock file.
 
@@ -161,10 +210,16 @@ def differing_samples(
     differing = []
     try:
         for config, locked, splits in _wanted(entry["configurations"], known, only):
-            options = f" ({', '.join(f'{key}={value!r:.40}' for key, value in config.items())})" if config else ""
+            options = (
+                f" ({', '.join(f'{key}={value!r:.40}' for key, value in config.items())})"
+                if config
+                else ""
+            )
             for split in splits:
                 load = functools.partial(dataset.load, split or None, **config)
-                if locked.get(split) != (digests.of(config, split, load) if split in known else None):
+                if locked.get(split) != (
+                    digests.of(config, split, load) if split in known else None
+                ):
                     differing.append(f"{split!r}{options}")
     except DatasetFileCorruptError as error:
         yield Difference(name, "preparation", f"its samples cannot be read: {error} {ADVICE}")
@@ -175,7 +230,11 @@ def differing_samples(
     here, there = (", ".join(sorted(each)) for each in (now - then, then - now))
     libraries = f"; libraries here: {here}, then: {there}" if now and there else ""
     if differing:
-        although = ", although the prepared bytes are equal" if same_bytes and entry.get("prepared") else ""
+        although = (
+            ", although the prepared bytes are equal"
+            if same_bytes and entry.get("prepared")
+            else ""
+        )
         made_by = f"{' '.join(dataset.package or ('this program',))} made them here, {entry.get('plugin', 'another program')}"
         message = (
             f"the samples of {', '.join(differing)} differ from those in the lock{although} ({made_by} then{libraries}). "
@@ -188,10 +247,15 @@ def differing_samples(
 
 
 def _wanted(
-    configurations: Iterable[Mapping[str, Any]], splits: Iterable[str], only: tuple[Any, str | None] | None
+    configurations: Iterable[Mapping[str, Any]],
+    splits: Iterable[str],
+    only: tuple[Any, str | None] | None,
 ) -> list[tuple[Mapping[str, Any], Mapping[str, Any], list[str]]]:
     """Options, locked digests by split, and the splits to compare."""
-    every = [(each["config"], each["splits"], sorted({*each["splits"], *splits})) for each in configurations]
+    every = [
+        (each["config"], each["splits"], sorted({*each["splits"], *splits}))
+        for each in configurations
+    ]
     if only is None:
         return every
     chosen = [each for each in every if canonical_json(each[0]) == canonical_json(only[0])]
@@ -212,7 +276,10 @@ def advise_code(entry: Mapping[str, Any]) -> str:
 def sources_of(factory: Any) -> list[dict[str, Any]]:
     """The declared sources of a dataset, as a lock file lists them."""
     found = []
-    for source in sorted(factory.sources if isinstance(factory, DatasetFactory) else (), key=lambda each: each.identifier):
+    for source in sorted(
+        factory.sources if isinstance(factory, DatasetFactory) else (),
+        key=lambda each: each.identifier,
+    ):
         fields = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
         known = {key: value for key, value in fields.items() if value is not None}
         found.append({**known, "sources": [shorten(os.fsdecode(each)) for each in source.sources]})
@@ -222,5 +289,10 @@ def sources_of(factory: Any) -> list[dict[str, Any]]:
 def prepared_of(factory: Any) -> list[dict[str, Any]]:
     """The prepared resources of a dataset, as a lock file lists them; empty if it is not ready or has no manifest."""
     manifest = factory.manifest() if isinstance(factory, DatasetFactory) else None
-    records = [] if manifest is None else sorted(manifest.prepared, key=lambda each: each.identifier)
-    return [{"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""} for each in records]
+    records = (
+        [] if manifest is None else sorted(manifest.prepared, key=lambda each: each.identifier)
+    )
+    return [
+        {"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""}
+        for each in records
+    ]

@@ -22,7 +22,12 @@ from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.repository import default_repository
 from data_stack.reproduce.difference import DuplicatesReport, find_duplicates
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
-from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report
+from data_stack.show.reporting import (
+    DatasetIteratorReport,
+    DatasetIteratorReportGenerator,
+    kind_of,
+    plain_report,
+)
 from data_stack.util.distributions import distributions_of
 
 
@@ -70,24 +75,45 @@ class Plan(Document):
     def document(self, level: int = 1) -> list[Block]:
         facts = [
             ("storage", self.storage),
-            ("prepared", "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}"),
+            (
+                "prepared",
+                "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}",
+            ),
             ("steps", ", ".join(self.steps)),
             ("to fetch", size_text(self.bytes_to_fetch)),
             ("free on disk", size_text(self.bytes_free)),
             ("licence", self.licence or "unknown"),
             ("executes code from", self.code),
         ]
-        blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
+        blocks: list[Block] = [
+            Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()),
+            Facts(facts),
+        ]
         if self.sources:
-            places = ["the store" if each.is_stored else each.source or "no source answers" for each in self.sources]
-            rows = [(each.identifier, size_text(each.size), place) for each, place in zip(self.sources, places, strict=True)]
+            places = [
+                "the store" if each.is_stored else each.source or "no source answers"
+                for each in self.sources
+            ]
+            rows = [
+                (each.identifier, size_text(each.size), place)
+                for each, place in zip(self.sources, places, strict=True)
+            ]
             blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
-        blocks += [Paragraph(f"No answer from {place}: {reason}") for each in self.sources for place, reason in each.refusals]
+        blocks += [
+            Paragraph(f"No answer from {place}: {reason}")
+            for each in self.sources
+            for place, reason in each.refusals
+        ]
         return [*blocks, *(Paragraph(f"Problem: {problem}") for problem in self.problems)]
 
 
 def plan(
-    name: str, storage: Storage | None = None, *, offline: bool | None = None, timeout_seconds: float = 10.0, **config: Any
+    name: str,
+    storage: Storage | None = None,
+    *,
+    offline: bool | None = None,
+    timeout_seconds: float = 10.0,
+    **config: Any,
 ) -> Plan:
     """Find out what loading a dataset would retrieve, run and need; nothing is written.
 
@@ -126,34 +152,59 @@ def plan(
     if not isinstance(factory, DatasetFactory):
         return base
     definition = DatasetDefinition(factory, DatasetFactory)
-    base = replace(base, problems=base.problems + _problem(ConfigError, lambda: definition.check_config(config)))
+    base = replace(
+        base,
+        problems=base.problems + _problem(ConfigError, lambda: definition.check_config(config)),
+    )
     readiness = factory.readiness()
     if readiness.manifest is not None or factory.is_ready():
         return replace(base, is_ready=True, steps=("open",))
-    return _unprepared(base, StoredDataset(connector, definition), readiness, offline, timeout_seconds)
+    return _unprepared(
+        base, StoredDataset(connector, definition), readiness, offline, timeout_seconds
+    )
 
 
-def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline: bool | None, timeout_seconds: float) -> Plan:
+def _unprepared(
+    base: Plan,
+    stored: StoredDataset,
+    readiness: Readiness,
+    offline: bool | None,
+    timeout_seconds: float,
+) -> Plan:
     """The plan of a dataset that is not ready; asks the sources that are not stored."""
     definition, connector = stored.definition, stored.connector
     known: dict[str, Any] = {}
     for each in definition.sources:
         info = stored.stat(each.identifier)
-        is_same = info is not None and each.size in (None, info.size) and each.sha256 in (None, info.sha256 or each.sha256)
+        is_same = (
+            info is not None
+            and each.size in (None, info.size)
+            and each.sha256 in (None, info.sha256 or each.sha256)
+        )
         known[each.identifier] = info if is_same else None
     missing = [each for each in definition.sources if known[each.identifier] is None]
-    sources = [PlannedSource(name, info.size, True) for name, info in known.items() if info is not None]
-    sources += ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
+    sources = [
+        PlannedSource(name, info.size, True) for name, info in known.items() if info is not None
+    ]
+    sources += (
+        ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
+    )
     steps = [f"retrieve {len(missing)} of {len(sources)} sources"] if missing else []
     if definition.has_preprocess:
         what = "prepare in shards" if definition.has_shards else "preprocess"
         steps.append(f"resume: {what}" if readiness.resumes else what)
     planned = replace(base, reason=readiness.reason, sources=tuple(sources), steps=(*steps, "open"))
-    problems = [f"no source of {each.identifier!r} answers" for each in sources if not each.is_stored and each.source is None]
+    problems = [
+        f"no source of {each.identifier!r} answers"
+        for each in sources
+        if not each.is_stored and each.source is None
+    ]
     free, needed = planned.bytes_free, planned.bytes_to_fetch
     if free is not None and (needed or 0) > free:
         disk = f"its disk has {size_text(free)} free"
-        problems.append(f"{connector!r} needs {size_text(needed)}, {disk}; make room, or use another store")
+        problems.append(
+            f"{connector!r} needs {size_text(needed)}, {disk}; make room, or use another store"
+        )
     return replace(planned, problems=(*planned.problems, *problems))
 
 
@@ -223,7 +274,9 @@ class DatasetReport(Document):
         Raises:
             DataStackError: as ``data_stack.load`` raises.
         """
-        dataset = default_repository().resolve(name, None if storage is None else as_storage_connector(storage))
+        dataset = default_repository().resolve(
+            name, None if storage is None else as_storage_connector(storage)
+        )
         factory: Any = None if isinstance(dataset, Place) else dataset.factory
         steps = list(factory.prepare(offline=offline).steps) if hasattr(factory, "prepare") else []
         started = time.perf_counter()
@@ -232,8 +285,15 @@ class DatasetReport(Document):
         splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
         started = time.perf_counter()
         generate = DatasetIteratorReportGenerator.generate_report
-        reports = {each: generate(iterator, statistics=statistics) for each, iterator in splits.items()}
-        steps.append(("read all samples" if statistics else "read all targets", time.perf_counter() - started))
+        reports = {
+            each: generate(iterator, statistics=statistics) for each, iterator in splits.items()
+        }
+        steps.append(
+            (
+                "read all samples" if statistics else "read all targets",
+                time.perf_counter() - started,
+            )
+        )
         return cls(
             description=dataset.describe(),
             storage=name if factory is None else repr(factory.storage_connector),
@@ -248,11 +308,18 @@ class DatasetReport(Document):
         fields: dict[str, Any] = {
             **asdict(self.description),
             "storage": self.storage,
-            "splits": {name: plain_report(report, has_text_keys=True) for name, report in self.splits.items()},
+            "splits": {
+                name: plain_report(report, has_text_keys=True)
+                for name, report in self.splits.items()
+            },
             "manifest": asdict(self.manifest) if self.manifest is not None else None,
             "steps": [{"step": step, "seconds": round(seconds, 6)} for step, seconds in self.steps],
         }
-        return fields if self.duplicates is None else {**fields, "duplicates": self.duplicates.to_dict()}
+        return (
+            fields
+            if self.duplicates is None
+            else {**fields, "duplicates": self.duplicates.to_dict()}
+        )
 
     def document(self, level: int = 1) -> list[Block]:
         """The description of the dataset, and the report of each split."""
@@ -261,7 +328,13 @@ class DatasetReport(Document):
         rows = []
         for name, split in self.splits.items():
             kinds = {column.key: kind_of(column) for column in split.columns}
-            rows.append((name, f"{split.length:,}", *(kinds.get(key, "-") for key in (split.sample_pos, split.target_pos))))
+            rows.append(
+                (
+                    name,
+                    f"{split.length:,}",
+                    *(kinds.get(key, "-") for key in (split.sample_pos, split.target_pos)),
+                )
+            )
         blocks.append(Table(["split", "samples", "sample", "target"], rows, frozenset({1})))
         for split in self.splits.values():
             blocks += split.document(level + 1)
@@ -278,9 +351,13 @@ def _blocks_of_resources(manifest: Manifest) -> list[Block]:
     rows, raw = [], {each.identifier for each in manifest.sources}
     blocks: list[Block] = []
     for source in manifest.sources:
-        rows.append((source.identifier, size_text(source.size), source.sha256 or f"md5 {source.md5_sum}"))
+        rows.append(
+            (source.identifier, size_text(source.size), source.sha256 or f"md5 {source.md5_sum}")
+        )
         verified = "verified" if source.verified else "NOT VERIFIED: its definition has no digest"
-        blocks.append(Paragraph(f"{source.identifier}: from {source.origin or 'the store'}, {verified}"))
+        blocks.append(
+            Paragraph(f"{source.identifier}: from {source.origin or 'the store'}, {verified}")
+        )
     # Without preprocessing, sources are listed as prepared, too.
     prepared = [each for each in manifest.prepared if each.identifier not in raw]
     rows += [(each.identifier, size_text(each.size), each.sha256 or "-") for each in prepared]

@@ -16,8 +16,21 @@ from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterat
 from data_stack.dataset.iterator.layer import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import NAMED
-from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, recipe, samples_content
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, MissingDependencyError, RecipeError
+from data_stack.dataset.recipes.recipe import (
+    DATASET,
+    RECIPE_VERSION,
+    describe_layer,
+    node_digests,
+    recipe,
+    samples_content,
+)
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MissingDependencyError,
+    RecipeError,
+)
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.places import is_place
@@ -29,13 +42,26 @@ _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 
 
 # Errors of the environment, and those that name their node already.
-_ENVIRONMENT: tuple[type[DataStackError], ...] = (DatasetFileCorruptError, MissingDependencyError, exception.PluginError)
-_ENVIRONMENT += (exception.PreparationError, exception.RetrievalError, exception.StorageError, RecipeError)
+_ENVIRONMENT: tuple[type[DataStackError], ...] = (
+    DatasetFileCorruptError,
+    MissingDependencyError,
+    exception.PluginError,
+)
+_ENVIRONMENT += (
+    exception.PreparationError,
+    exception.RetrievalError,
+    exception.StorageError,
+    RecipeError,
+)
 
 _ABSENT: Any = object()
 
-_UNAVAILABLE = "of the recipe's nodes cannot be made from it. Give the iterator that each was, as sources=[…]:"
-_NOT_ALLOWED = "the recipe calls functions that are not allowed. If you trust them, pass functions={…}"
+_UNAVAILABLE = (
+    "of the recipe's nodes cannot be made from it. Give the iterator that each was, as sources=[…]:"
+)
+_NOT_ALLOWED = (
+    "the recipe calls functions that are not allowed. If you trust them, pass functions={…}"
+)
 
 _ADVICE = "Samples differ: prepare the dataset as it was then, from its store or the code of then, or make the recipe again"
 
@@ -91,16 +117,23 @@ def from_recipe(
     values: dict[int, dict[str, Any]] = {}
     needed = {len(nodes) - 1}
     for node in reversed(nodes):  # a node comes after what it is stacked on
-        if node.number in needed - given.keys() and (arguments := reader.arguments_of(node)) is not None:
+        if (
+            node.number in needed - given.keys()
+            and (arguments := reader.arguments_of(node)) is not None
+        ):
             values[node.number] = arguments
             needed.update(node.of)
     reader.check_that_nothing_is_missing()
     made: dict[int, Any] = dict(given)
     for node in nodes:
         if node.number in values and node.layer == DATASET:
-            made[node.number] = _load(node, values[node.number], repository or default_repository(), storage)
+            made[node.number] = _load(
+                node, values[node.number], repository or default_repository(), storage
+            )
         elif node.number in values:
-            made[node.number] = _stack_layer(node, [made[number] for number in node.of], values[node.number])
+            made[node.number] = _stack_layer(
+                node, [made[number] for number in node.of], values[node.number]
+            )
     return made[len(nodes) - 1]  # type: ignore[no-any-return]
 
 
@@ -128,23 +161,45 @@ def _nodes_of(recipe: Any) -> list[_Node]:
         raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
     version = recipe.get("data_stack_recipe") if isinstance(recipe, Mapping) else None
     if type(version) is not int or version != RECIPE_VERSION:
-        raise RecipeError(f"its 'data_stack_recipe' {describe_format(version, RECIPE_VERSION)}. iterator.recipe() makes recipes")
+        raise RecipeError(
+            f"its 'data_stack_recipe' {describe_format(version, RECIPE_VERSION)}. iterator.recipe() makes recipes"
+        )
     nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
-        raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}")
+        raise RecipeError(
+            f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}"
+        )
     return [_check_node(number, node) for number, node in enumerate(nodes)]
 
 
 def _check_node(number: int, fields: Any) -> _Node:
     if not isinstance(fields, dict) or fields.keys() != _NODE_FIELDS:
-        raise RecipeError(f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number)
+        raise RecipeError(
+            f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number
+        )
     node = _Node(number, **fields)
-    if node.layer not in (None, DATASET) and not (isinstance(node.layer, str) and node.layer in import_layers()):
-        raise RecipeError(f"this version of data_stack has no layer {shorten(node.layer)}", number, str(node.layer))
-    if not isinstance(node.of, list) or not all(type(below) is int and 0 <= below < number for below in node.of):
-        _refuse(node, f"a node is stacked on nodes before it, by their numbers; this is {shorten(node.of)}")
-    if not isinstance(node.arguments, dict) or not all(type(name) is str for name in node.arguments):
-        _refuse(node, f"the arguments are an object, with texts as keys; these are {shorten(node.arguments)}")
+    if node.layer not in (None, DATASET) and not (
+        isinstance(node.layer, str) and node.layer in import_layers()
+    ):
+        raise RecipeError(
+            f"this version of data_stack has no layer {shorten(node.layer)}",
+            number,
+            str(node.layer),
+        )
+    if not isinstance(node.of, list) or not all(
+        type(below) is int and 0 <= below < number for below in node.of
+    ):
+        _refuse(
+            node,
+            f"a node is stacked on nodes before it, by their numbers; this is {shorten(node.of)}",
+        )
+    if not isinstance(node.arguments, dict) or not all(
+        type(name) is str for name in node.arguments
+    ):
+        _refuse(
+            node,
+            f"the arguments are an object, with texts as keys; these are {shorten(node.arguments)}",
+        )
     return node
 
 
@@ -158,7 +213,9 @@ def _list(names: Iterable[Any]) -> str:
 def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     """For the numbers of nodes that sources stand for, the source."""
     if isinstance(sources, DatasetIteratorIF) or not isinstance(sources, Iterable):
-        raise ConfigError(f"sources are a list of iterators, got {shorten(sources)}; for one write sources=[iterator]")
+        raise ConfigError(
+            f"sources are a list of iterators, got {shorten(sources)}; for one write sources=[iterator]"
+        )
     distinct = list({id(source): source for source in sources}.values())
     if not distinct:
         return {}
@@ -176,8 +233,12 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
         numbers = [number for number, other in enumerate(digests) if other == digest]
         if not numbers or len(alike_sources) not in (1, len(numbers)):
             problem = f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal its last"
-            raise RecipeError(f"{problem}; pass one source for all such nodes, or one for each in their order")
-        given.update(zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True))
+            raise RecipeError(
+                f"{problem}; pass one source for all such nodes, or one for each in their order"
+            )
+        given.update(
+            zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True)
+        )
     return given
 
 
@@ -187,7 +248,9 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
 class _Reader:
     """Makes values of plain data, and notes what the caller must pass."""
 
-    def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(
+        self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]]
+    ) -> None:
         self._storage, self._functions = storage, functions
         self._unavailable, self._reasons = list[str](), list[str]()
         self._not_allowed: dict[str, str] = {}
@@ -207,15 +270,23 @@ class _Reader:
         """The arguments as values; None if one of them, or the class itself, cannot be restored from a recipe."""
         if node.layer is None:
             kind, n_samples = node.arguments.get("class"), shorten(node.arguments.get("n_samples"))
-            self._unavailable.append(f"node {node.number}: an iterator of {kind!s:.300} with {n_samples} samples")
+            self._unavailable.append(
+                f"node {node.number}: an iterator of {kind!s:.300} with {n_samples} samples"
+            )
             return None
         self._reasons, self._node = [], node
         try:
             arguments = {name: self._value(plain) for name, plain in node.arguments.items()}
         except (ConfigError, RecursionError) as error:
-            _refuse(node, "nested too deeply" if isinstance(error, RecursionError) else str(error), error)
+            _refuse(
+                node,
+                "nested too deeply" if isinstance(error, RecursionError) else str(error),
+                error,
+            )
         if self._reasons:
-            self._unavailable.append(f"node {node.number} ({node.layer}): {'; '.join(self._reasons)}")
+            self._unavailable.append(
+                f"node {node.number} ({node.layer}): {'; '.join(self._reasons)}"
+            )
             return None
         return arguments
 
@@ -238,16 +309,29 @@ class _Reader:
         found = self._functions.get(name, NAMED.get(name) if is_named else None)
         if found is not None:
             return found
-        hint = "; or import the module that names it by @data_stack.named_function" if is_named else ""
-        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}")
+        hint = (
+            "; or import the module that names it by @data_stack.named_function" if is_named else ""
+        )
+        self._not_allowed.setdefault(
+            name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}"
+        )
         return _ABSENT
 
     def _partial(self, content: Any) -> Any:
         fields = content if isinstance(content, dict) else {}
         arguments, keywords = fields.get("arguments"), fields.get("keywords")
-        if not isinstance(arguments, list) or not isinstance(keywords, dict) or "function" not in fields:
-            raise ConfigError(f"a partial function has a function, a list of arguments, and keywords, this is {shorten(content)}")
-        function, values = self._value(content["function"]), [self._value(each) for each in arguments]
+        if (
+            not isinstance(arguments, list)
+            or not isinstance(keywords, dict)
+            or "function" not in fields
+        ):
+            raise ConfigError(
+                f"a partial function has a function, a list of arguments, and keywords, this is {shorten(content)}"
+            )
+        function, values = (
+            self._value(content["function"]),
+            [self._value(each) for each in arguments],
+        )
         named = {name: self._value(each) for name, each in keywords.items()}
         if function is not _ABSENT and not callable(function):
             raise ConfigError(f"only a function can be partial, not {shorten(function)}")
@@ -259,7 +343,11 @@ class _Reader:
         raise ConfigError(f"a recipe must not name a store, but this one names {shorten(content)}")
 
     def _tensor(self, content: Any) -> Any:
-        if not isinstance(content, dict) or content.keys() != {"dtype", "values"} or not isinstance(content["dtype"], str):
+        if (
+            not isinstance(content, dict)
+            or content.keys() != {"dtype", "values"}
+            or not isinstance(content["dtype"], str)
+        ):
             raise ConfigError(f"a tensor has a dtype and values, this is {shorten(content)}")
         from data_stack.formats import torch_tensors  # imports torch, which few recipes need
 
@@ -271,7 +359,9 @@ class _Reader:
     def _meta(self, content: Any) -> DatasetMeta:
         try:
             values = {name: self._value(plain) for name, plain in content.items()}
-            layout = IteratorMeta(**{name: values.pop(name) for name in list(values) if name.endswith("_pos")})
+            layout = IteratorMeta(
+                **{name: values.pop(name) for name in list(values) if name.endswith("_pos")}
+            )
             return DatasetMeta(layout, **values)
         except (TypeError, AttributeError) as error:
             raise ConfigError(f"no meta of a dataset: {error}") from error
@@ -281,7 +371,9 @@ class _Reader:
 
         def note(content: Any) -> Any:
             name = content.get(field) if isinstance(content, dict) else content
-            self._reasons.append(f"{what} {name[:300] if isinstance(name, str) and name.isprintable() else shorten(name)}")
+            self._reasons.append(
+                f"{what} {name[:300] if isinstance(name, str) and name.isprintable() else shorten(name)}"
+            )
             return _ABSENT
 
         return note
@@ -290,20 +382,35 @@ class _Reader:
 # ---------------------------------------------------------------------- nodes as iterators
 
 
-def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None) -> Any:
+def _load(
+    node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None
+) -> Any:
     """The dataset that a node names."""
-    name, version, split, resources, samples = map(origin.get, ("name", "version", "split", "resources", "samples"))
+    name, version, split, resources, samples = map(
+        origin.get, ("name", "version", "split", "resources", "samples")
+    )
     versioned = str(name) if version is None else f"{name}@{version}"
-    is_named = origin.keys() == _ORIGIN_FIELDS and not node.of and isinstance(name, str) and not is_place(versioned)
+    is_named = (
+        origin.keys() == _ORIGIN_FIELDS
+        and not node.of
+        and isinstance(name, str)
+        and not is_place(versioned)
+    )
     if not is_named or not (isinstance(samples, str) or (samples is None and resources)):
         need = f"the arguments {_list(_ORIGIN_FIELDS)}, a name (a path or URL comes in sources=), resources or a fingerprint"
         _refuse(node, f"a dataset has {need}; this has {shorten(origin)}")
     try:
         dataset: Any = repository.resolve(versioned, storage)
         if dataset.version != version:
-            _refuse(node, f"the recipe has dataset {name!r} without version; version {dataset.version} is installed. {_ADVICE}")
+            _refuse(
+                node,
+                f"the recipe has dataset {name!r} without version; version {dataset.version} is installed. {_ADVICE}",
+            )
         if split is None and dataset.splits:
-            _refuse(node, f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them")
+            _refuse(
+                node,
+                f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them",
+            )
         loaded = dataset.load(split, **origin["config"])
         found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
         then = found if resources is None else resources
@@ -313,17 +420,24 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     except Exception as error:  # noqa: BLE001  # any factory may raise anything
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
     if differing:
-        shown = f"has SHA-256 {found.get(differing[0])}, in the recipe it has {then.get(differing[0])}"
+        shown = (
+            f"has SHA-256 {found.get(differing[0])}, in the recipe it has {then.get(differing[0])}"
+        )
         _refuse(node, f"resource {differing[0]!r:.200} of dataset {name!r} {shown}. {_ADVICE}")
     if samples is not None and (now := samples_content(loaded)) != samples:
-        _refuse(node, f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {_ADVICE}")
+        _refuse(
+            node,
+            f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {_ADVICE}",
+        )
     return loaded
 
 
 def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> Any:
     """The layer that a node names on what lies below it."""
     layer = import_layers()[str(node.layer)]
-    if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it
+    if node.layer == "informed" and arguments.keys() != {
+        "dataset_meta"
+    }:  # an origin is put there by who has loaded it
         _refuse(node, f"it has the argument 'dataset_meta' alone, not {_list(arguments)}")
     try:
         made = layer._rebuilt(below, arguments)
@@ -336,11 +450,19 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
     if meta is not None and not isinstance(meta, DatasetMetaIF):
         _refuse(node, f"its meta is {shorten(meta)}")
     if unknown := arguments.keys() - description.arguments.keys():
-        _refuse(node, f"it has no arguments {_list(unknown)}; it has {_list(description.arguments)}")
-    if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
+        _refuse(
+            node, f"it has no arguments {_list(unknown)}; it has {_list(description.arguments)}"
+        )
+    if len(description.of) != len(below) or any(
+        one is not other for one, other in zip(description.of, below, strict=True)
+    ):
         _refuse(node, f"it cannot be stacked on {len(below)} iterators")
     return made
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, DataStackError) else f"{type(error).__name__}: {error!s:.300}"
+    return (
+        str(error)
+        if isinstance(error, DataStackError)
+        else f"{type(error).__name__}: {error!s:.300}"
+    )

@@ -58,7 +58,9 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
         present, missing = present_values(targets)
         if present.ndim == 1 and present.dtype.kind in "biuf" and len(present):
             others = Counter(map(plain_value, targets[missing]))
-            return _distribution_of_numbers(present) | {other: others[other] for other in sorted(others, key=_order)}
+            return _distribution_of_numbers(present) | {
+                other: others[other] for other in sorted(others, key=_order)
+            }
     if targets.dtype.kind in "Mm" and targets.ndim > 1:
         targets = targets.astype(np.str_)  # Python has no time in nanoseconds
     values = targets if targets.dtype.kind in "Mm" else targets.tolist()
@@ -78,7 +80,9 @@ def plain_value(value: Any) -> Any:
         return None
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else str(value).replace("T", " ")
-    if hasattr(value, "tolist"):  # a number or an array of its own shape in a ragged column, or a tensor
+    if hasattr(
+        value, "tolist"
+    ):  # a number or an array of its own shape in a ragged column, or a tensor
         try:
             value = value.tolist()
         except Exception:  # noqa: BLE001  # foreign code
@@ -105,7 +109,9 @@ def class_name(target: Any, names: Sequence[Any] | None, kind: str | None) -> st
     """
     if names is None or type(target) is not int or not 0 <= target < len(names):
         return None
-    are_names = kind != "one_hot" and any(isinstance(name, int) for name in names)  # the numbers themselves
+    are_names = kind != "one_hot" and any(
+        isinstance(name, int) for name in names
+    )  # the numbers themselves
     return None if are_names else readable(plain_value(names[target]))
 
 
@@ -135,7 +141,10 @@ def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
     texts = [f"{edge:.6g}" for edge in edges.tolist()]
     if len(set(texts)) < len(texts):
         texts = [f"{edge:.17g}" for edge in edges.tolist()]
-    names = [f"[{low}, {high}{')' if high != texts[-1] else ']'}" for low, high in itertools.pairwise(texts)]
+    names = [
+        f"[{low}, {high}{')' if high != texts[-1] else ']'}"
+        for low, high in itertools.pairwise(texts)
+    ]
     ranges = dict(zip(names, counts.tolist(), strict=True))
     others = Counter(str(target) for target in targets[~np.isfinite(targets)].tolist())
     return ranges | dict(sorted(others.items()))
@@ -209,27 +218,43 @@ def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[Col
     roles: dict[Any, str] = {}
     for role in ("tag", "target", "sample"):  # the last role wins if positions are equal
         position = getattr(meta, f"{role}_pos", None)
-        roles[position + len(rows[0]) if isinstance(position, int) and -len(rows[0]) <= position < 0 else position] = role
+        roles[
+            position + len(rows[0])
+            if isinstance(position, int) and -len(rows[0]) <= position < 0
+            else position
+        ] = role
     columns = []
     for key in rows[0]:
         of_schema = declared.get(key) or DeclaredColumn()
         values = [row[key] for row in rows if key in row]
         found = [value for value in values if not is_null(value)]
-        stacked = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
+        stacked = [
+            value[None] if type(value) is np.ndarray else stack_values([value]) for value in found
+        ]
         pairs = zip(found, stacked, strict=True)
-        types = dict.fromkeys(type(value).__name__ if each.dtype == object else str(each.dtype) for value, each in pairs)
-        dtype = " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "") or "NoneType"
+        types = dict.fromkeys(
+            type(value).__name__ if each.dtype == object else str(each.dtype)
+            for value, each in pairs
+        )
+        dtype = (
+            " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "")
+            or "NoneType"
+        )
         shape = _common_shape({each.shape[1:] for each in stacked}) if stacked else ()
         if of_schema.dtype is not None:
             dtype, shape = of_schema.dtype, of_schema.shape
         if of_schema.is_nullable and not dtype.endswith(_NULLABLE):
             dtype += _NULLABLE
         name = names[key] if isinstance(key, int) and key < len(names) else None
-        columns.append(ColumnReport(key, None if key is None else roles.get(key), dtype, shape, name=name))
+        columns.append(
+            ColumnReport(key, None if key is None else roles.get(key), dtype, shape, name=name)
+        )
     return tuple(columns)
 
 
-def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]) -> tuple[ColumnReport, ...]:
+def with_statistics(
+    iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
+) -> tuple[ColumnReport, ...]:
     """Add the statistics of all samples to ``columns``; reads all samples once, in blocks of about 4 MiB."""
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
     for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
@@ -250,7 +275,9 @@ def fields_of(sample: Any) -> dict[Any, Any]:
 
 def _common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:
     """The common shape, None for an extent that differs; None if the numbers of dimensions differ."""
-    common = (extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=False))
+    common = (
+        extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=False)
+    )
     return tuple(common) if len({len(shape) for shape in shapes}) == 1 else None
 
 
@@ -286,11 +313,24 @@ class _Collector:
 
     def statistics(self) -> ColumnStatistics:
         """The statistics of all blocks."""
-        n_finite, n_infinite, extremes = int(self._moments.count), self._n_infinite, self._extremes or (None, None)
-        low, high = (str(each) if isinstance(each, (np.datetime64, np.timedelta64)) else each for each in extremes)
-        mean, std = (float(self._moments.mean), float(self._moments.deviation)) if n_finite else (None, None)
+        n_finite, n_infinite, extremes = (
+            int(self._moments.count),
+            self._n_infinite,
+            self._extremes or (None, None),
+        )
+        low, high = (
+            str(each) if isinstance(each, (np.datetime64, np.timedelta64)) else each
+            for each in extremes
+        )
+        mean, std = (
+            (float(self._moments.mean), float(self._moments.deviation))
+            if n_finite
+            else (None, None)
+        )
         n_distinct = None if self._distinct is None else len(self._distinct)
-        return ColumnStatistics(self._n_missing, n_finite + n_infinite, n_infinite, low, high, mean, std, n_distinct)
+        return ColumnStatistics(
+            self._n_missing, n_finite + n_infinite, n_infinite, low, high, mean, std, n_distinct
+        )
 
     def _add_numbers(self, numbers: _Numbers) -> None:
         """Numbers without NaN, shape ``(n,)``."""
@@ -299,7 +339,12 @@ class _Collector:
         if len(finite):
             self._moments.add(finite)
         if len(numbers):
-            self._add_extremes([(float if numbers.dtype.kind == "f" else int)(each) for each in (numbers.min(), numbers.max())])
+            self._add_extremes(
+                [
+                    (float if numbers.dtype.kind == "f" else int)(each)
+                    for each in (numbers.min(), numbers.max())
+                ]
+            )
 
     def _add_extremes(self, found: list[Any]) -> None:
         found = [*self._extremes, *found]  # times may have another unit than earlier ones
@@ -323,7 +368,9 @@ class _Collector:
             value = array.item() if array is not None and array.dtype.kind in "biufc" else value
             if isinstance(value, (bool, int, float)):
                 is_too_large = isinstance(value, int) and abs(value) >= 2**1023
-                numbers.append(math.copysign(math.inf, int(value > 0) - 0.5) if is_too_large else value)
+                numbers.append(
+                    math.copysign(math.inf, int(value > 0) - 0.5) if is_too_large else value
+                )
             self._count_distinct([value])
         are_floats = any(isinstance(number, float) or abs(number) >= 2**63 for number in numbers)
         self._add_numbers(np.array(numbers, dtype=np.float64 if are_floats else np.int64))

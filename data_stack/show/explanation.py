@@ -17,7 +17,16 @@ from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import InformedDatasetIterator, walk_stack
 from data_stack.dataset.recipes.recipe import list_origins
-from data_stack.show.markup import Block, Document, Heading, Paragraph, Rich, Table, printable, readable
+from data_stack.show.markup import (
+    Block,
+    Document,
+    Heading,
+    Paragraph,
+    Rich,
+    Table,
+    printable,
+    readable,
+)
 from data_stack.util.distributions import distributions_of
 
 _PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
@@ -74,7 +83,9 @@ class Explanation(Document):
                 datasets.append(layer.dataset)
 
     def __str__(self) -> str:
-        return "\n".join([*self._lines(1, "", "", set()), *[""] * bool(self.licenses), *self._summary()])
+        return "\n".join(
+            [*self._lines(1, "", "", set()), *[""] * bool(self.licenses), *self._summary()]
+        )
 
     __repr__ = __str__
 
@@ -86,7 +97,11 @@ class Explanation(Document):
 
     def _summary(self) -> Iterator[str]:
         for license_, datasets in self.licenses.items():
-            more = f", … {len(datasets) - _MAX_DATASETS:,} more" if len(datasets) > _MAX_DATASETS else ""
+            more = (
+                f", … {len(datasets) - _MAX_DATASETS:,} more"
+                if len(datasets) > _MAX_DATASETS
+                else ""
+            )
             what = "licence unknown" if license_ is None else f"licence {readable(license_)}"
             yield f"{what}: {', '.join(datasets[:_MAX_DATASETS])}{more}"
 
@@ -95,7 +110,9 @@ class Explanation(Document):
         while True:  # a chain may be deep: it has no indent, and needs no recursion
             layer = self.layers[number - 1]
             arguments = f"({layer.arguments})" if layer.arguments else ""
-            length = "of unknown length" if layer.n_samples is None else samples_text(layer.n_samples)
+            length = (
+                "of unknown length" if layer.n_samples is None else samples_text(layer.n_samples)
+            )
             name = f"[{number}] " if self._n_above[number] > 1 else ""
             yield f"{first}{name}{layer.layer}{arguments}  {length}{', as above' if number in drawn else ''}"
             if number in drawn:
@@ -144,7 +161,9 @@ def explain(iterator: Any) -> Explanation:
             meta = layer.dataset_meta if meta is None else meta
             origin = layer._origin if origin is None else origin
             layer = layer._dataset_iterator
-        informed.setdefault(id(layer), (getattr(layer, "dataset_meta", None) if meta is None else meta, origin))
+        informed.setdefault(
+            id(layer), (getattr(layer, "dataset_meta", None) if meta is None else meta, origin)
+        )
         return layer
 
     def below_of(layer: Any) -> list[Any]:
@@ -158,12 +177,19 @@ def explain(iterator: Any) -> Explanation:
         meta, origin = informed[id(layer)]
         parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
         if origin is not None:
-            parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key)), origin.get("split")]
+            parts = [
+                " ".join(str(origin[key]) for key in ("name", "version") if origin.get(key)),
+                origin.get("split"),
+            ]
         given: list[tuple[str, Any]] = []
         if below and _is_ours(layer):
             known = inspect.signature(type(layer).__init__).parameters
             items = layer._arguments().items()
-            given = [(name, value) for name, value in items if name not in known or value is not known[name].default]
+            given = [
+                (name, value)
+                for name, value in items
+                if name not in known or value is not known[name].default
+            ]
         n_samples = None
         with contextlib.suppress(Exception):  # foreign code
             n_samples = len(layer)
@@ -204,7 +230,9 @@ def _short(value: Any) -> str:
         return name
     if isinstance(value, functools.partial):
         return f"partial({_short(value.func)})"
-    return shorten(value) if type(value).__module__ in ("builtins", "numpy") else type(value).__name__
+    return (
+        shorten(value) if type(value).__module__ in ("builtins", "numpy") else type(value).__name__
+    )
 
 
 # ---------------------------------------------------------------------- licence expressions
@@ -232,10 +260,18 @@ def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
     def visit(node: Any) -> bool | None:
         if node.args:
             parts = [visit(each) for each in node.args]
-            decisive = type(node).__name__ != "OR"  # one denied part denies "A AND B"; one permitted part permits "A OR B"
+            decisive = (
+                type(node).__name__ != "OR"
+            )  # one denied part denies "A AND B"; one permitted part permits "A OR B"
             return decisive if decisive in parts else None if None in parts else not decisive
-        name = getattr(node, "license_symbol", node).key  # "GPL-2.0-only WITH …": an exception only permits more
-        return None if name in own else any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
+        name = getattr(
+            node, "license_symbol", node
+        ).key  # "GPL-2.0-only WITH …": an exception only permits more
+        return (
+            None
+            if name in own
+            else any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
+        )
 
     return visit(_spdx().parse(licence))
 
@@ -278,12 +314,22 @@ class Licences(Document):
     n_unnamed: int
 
     def document(self, level: int = 1) -> list[Block]:
-        names = [each.name + ("" if each.version is None else f"@{each.version}") for each in self.datasets]
+        names = [
+            each.name + ("" if each.version is None else f"@{each.version}")
+            for each in self.datasets
+        ]
         pairs = zip(names, self.datasets, strict=True)
         rows = [(name, each.licence or "unknown", each.homepage or "") for name, each in pairs]
-        blocks: list[Block] = [Heading(level, "Licences"), Table(("dataset", "licence", "homepage"), rows)]
+        blocks: list[Block] = [
+            Heading(level, "Licences"),
+            Table(("dataset", "licence", "homepage"), rows),
+        ]
         if self.n_unnamed:
-            blocks.append(Paragraph(f"{self.n_unnamed} more source(s) have no card, so their licences are unknown."))
+            blocks.append(
+                Paragraph(
+                    f"{self.n_unnamed} more source(s) have no card, so their licences are unknown."
+                )
+            )
         return blocks
 
 
@@ -298,7 +344,9 @@ def licences(iterator: DatasetIteratorIF) -> Licences:
     origins, n_unnamed = list_origins(iterator)
     found = {(each.get("name"), each.get("version")): each for each in origins}
     fields = ("version", "license", "homepage")
-    datasets = (LicencedDataset(str(each.get("name")), *map(each.get, fields)) for each in found.values())
+    datasets = (
+        LicencedDataset(str(each.get("name")), *map(each.get, fields)) for each in found.values()
+    )
     return Licences(tuple(datasets), n_unnamed)
 
 
@@ -316,20 +364,31 @@ def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
                 key, number = f"{wanted}_{number}", number + 1
             entries[key] = entry if key == wanted else entry.replace(wanted, key, 1)
     if with_data_stack:
-        version = (distributions_of("data_stack") or ("lazy-data-stack unknown",))[0].rpartition(" ")[2]
+        version = (distributions_of("data_stack") or ("lazy-data-stack unknown",))[0].rpartition(
+            " "
+        )[2]
         entries["data_stack"] = _DATA_STACK % version
     return "\n\n".join(entries.values())
 
 
 def _entries(origin: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The BibTeX entries of a dataset by their keys; plain text becomes the note of an entry."""
-    name, text, homepage = str(origin.get("name")), (origin.get("citation") or "").strip(), origin.get("homepage")
+    name, text, homepage = (
+        str(origin.get("name")),
+        (origin.get("citation") or "").strip(),
+        origin.get("homepage"),
+    )
     if text.startswith("@"):
         for part in re.split(r"(?m)^(?=\s*@\w+\s*\{)", text):
             if match := re.match(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", part, re.ASCII):
                 yield match[1], part.strip()
         return
-    fields = {"title": name, "note": text, "howpublished": homepage and rf"\url{{{homepage}}}", "version": origin.get("version")}
+    fields = {
+        "title": name,
+        "note": text,
+        "howpublished": homepage and rf"\url{{{homepage}}}",
+        "version": origin.get("version"),
+    }
     key = re.sub(r"\W+", "_", name)
     lines = [key]
     for field, value in fields.items():

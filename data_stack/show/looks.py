@@ -20,15 +20,46 @@ from data_stack.show.column_statistics import n_values_of, plain_value
 from data_stack.show.markup import printable, readable
 from data_stack.values.stacked_values import exact_array, is_null, one_hot_positions
 
-Kind = Literal["image", "mask", "boxes", "audio", "series", "array", "number", "text", "bytes", "missing", "other"]
+Kind = Literal[
+    "image",
+    "mask",
+    "boxes",
+    "audio",
+    "series",
+    "array",
+    "number",
+    "text",
+    "bytes",
+    "missing",
+    "other",
+]
 """How a value is shown; see ``docs/display.md``."""
 
 _Array = npt.NDArray[Any]
 
 _SHORT = 16  # vectors of up to 16 numbers are written out
 _CHANNELS = (1, 3, 4)
-_PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
-_MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # values of these are brightnesses or colours
+_PRINTED = (
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    decimal.Decimal,
+    np.bool_,
+    np.integer,
+    np.datetime64,
+)
+_MODES = (
+    "1",
+    "L",
+    "RGB",
+    "RGBA",
+    "I",
+    "I;16",
+    "I;16B",
+    "I;16L",
+    "I;16N",
+    "F",
+)  # values of these are brightnesses or colours
 
 
 class Look(NamedTuple):
@@ -48,7 +79,9 @@ class Look(NamedTuple):
     @property
     def is_picture(self) -> bool:
         """Whether the value can be drawn, as a picture or as lines; sound can, and also has a player."""
-        return self.kind in ("image", "mask", "series", "audio") or (self.kind == "array" and self.data.ndim > 1)
+        return self.kind in ("image", "mask", "series", "audio") or (
+            self.kind == "array" and self.data.ndim > 1
+        )
 
 
 def kind_of_value(value: Any, hint: str | None = None) -> Kind:
@@ -69,7 +102,9 @@ def look_at(value: Any, hint: str | None = None) -> Look:
     try:
         return _look(value, *(hint or "").partition(" ")[::2])
     except Exception:  # noqa: BLE001  # foreign values and broken files
-        return Look("bytes" if isinstance(value, (bytes, bytearray, memoryview)) else "other", value)
+        return Look(
+            "bytes" if isinstance(value, (bytes, bytearray, memoryview)) else "other", value
+        )
 
 
 def shorten(value: Any, most_characters: int = 200) -> str:
@@ -84,7 +119,9 @@ def shorten(value: Any, most_characters: int = 200) -> str:
     if isinstance(value, _PRINTED):
         return readable(str(value), most_characters)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" and value.size <= _SHORT:
-        value = np.array2string(value, precision=4, separator=", ", threshold=_SHORT).replace("\n", "")
+        value = np.array2string(value, precision=4, separator=", ", threshold=_SHORT).replace(
+            "\n", ""
+        )
         return readable(value, most_characters)
     return printable(plain_data.shorten(value))[:most_characters]
 
@@ -152,18 +189,25 @@ def _sound_of(value: Any, rate: str) -> Look | None:
         samples, hertz = value["array"], value["sampling_rate"]
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (int, np.integer)):
         samples, hertz = value
-    array = exact_array(samples) if hertz is not None and int(hertz) in range(1_000, 400_000) else None
+    array = (
+        exact_array(samples) if hertz is not None and int(hertz) in range(1_000, 400_000) else None
+    )
     if array is None or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or len(array) < 2:
         return None
     columns = array.reshape(len(array), -1)
-    return Look("audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(hertz or 0))
+    return Look(
+        "audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(hertz or 0)
+    )
 
 
 def _numbers_of(value: Any, wanted: str) -> _Array | None:
     """The numbers of a value; of a Pillow image its colours: palettes (except those of masks) and inks are converted."""
     if isinstance(value, (list, tuple)):
         value = value[:100_000]
-    elif type(value).__module__.startswith("PIL.") and value.mode not in (*_MODES, "P" if wanted == "mask" else ""):
+    elif type(value).__module__.startswith("PIL.") and value.mode not in (
+        *_MODES,
+        "P" if wanted == "mask" else "",
+    ):
         value = value.convert("RGBA" if value.has_transparency_data else "RGB")
     array = exact_array(value)
     if array is None or array.dtype.kind not in "biufc":
@@ -174,9 +218,14 @@ def _numbers_of(value: Any, wanted: str) -> _Array | None:
 def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
     if wanted == "boxes" and array.ndim in (1, 2) and array.shape[-1] == 4:
         boxes = array.reshape(-1, 4).astype(np.float64)
-        return Look("boxes", np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]]) if option == "xywh" else boxes)
+        return Look(
+            "boxes",
+            np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]]) if option == "xywh" else boxes,
+        )
     picture = _picture_of(array)
-    is_image = picture is not None and (picture.ndim == 3 or picture.dtype.name in ("bool", "uint8", "uint16"))
+    is_image = picture is not None and (
+        picture.ndim == 3 or picture.dtype.name in ("bool", "uint8", "uint16")
+    )
     if wanted == "mask" and picture is not None and picture.ndim == 2:
         return Look("mask", picture)
     if wanted in get_args(Kind) and wanted not in ("image", "series"):
@@ -185,9 +234,16 @@ def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
         return Look("image", picture)
     lines = array.reshape(len(array), -1)
     lines = lines.T if lines.shape[0] < lines.shape[1] else lines
-    if array.ndim <= 2 and array.size > _SHORT and lines.shape[1] <= 12 and len(lines) >= 4 * lines.shape[1]:
+    if (
+        array.ndim <= 2
+        and array.size > _SHORT
+        and lines.shape[1] <= 12
+        and len(lines) >= 4 * lines.shape[1]
+    ):
         return Look("series", lines)  # many numbers in few lines
-    is_natural = picture is not None and sampled(picture).min() >= 0 and sampled(picture).max() <= 255
+    is_natural = (
+        picture is not None and sampled(picture).min() >= 0 and sampled(picture).max() <= 255
+    )
     return Look("image", picture) if is_natural else Look("array", array)
 
 
@@ -214,7 +270,9 @@ def default_keys(meta: Any, first: Any) -> tuple[Key, Key]:
             pictures = (key for key in first if look_at(first[key], "image").kind == "image")
             sample_key = next(pictures, next(iter(first), None))
         if target_key not in first:
-            target_key = next((key for key in first if key != sample_key and n_values_of(first[key]) == 1), None)
+            target_key = next(
+                (key for key in first if key != sample_key and n_values_of(first[key]) == 1), None
+            )
     return sample_key, target_key
 
 
@@ -238,7 +296,11 @@ def label_text(target: Any, class_names: Sequence[Any] | None, most_characters: 
     """A target as a short text: the name of its class, or its value."""
     label = _label(target)
     is_number = class_names and type(label) is int and 0 <= label < len(class_names)
-    return "" if label is None else shorten(class_names[label] if class_names and is_number else label, most_characters)
+    return (
+        ""
+        if label is None
+        else shorten(class_names[label] if class_names and is_number else label, most_characters)
+    )
 
 
 def hints_of(iterator: DatasetIteratorIF) -> dict[int | str, str]:
@@ -255,25 +317,43 @@ def overlays_of(sample: Any, hints: Mapping[Any, str]) -> dict[str, Any]:
 
 
 def choose(
-    iterator: DatasetIteratorIF, target_key: Key, n_samples: int, seed: int | None, per_class: int | None = None
+    iterator: DatasetIteratorIF,
+    target_key: Key,
+    n_samples: int,
+    seed: int | None,
+    per_class: int | None = None,
 ) -> tuple[list[int], int]:
     """Choose positions to draw, alternating between classes (or, with ``per_class``, class after class), and count the classes.
 
     If the targets are not classes, the count is 0, and the positions are evenly spread.
     """
     n_total = len(iterator)
-    candidates = np.linspace(0, n_total - 1, min(n_total, 10_000)).astype(np.intp)  # at most, evenly spread
+    candidates = np.linspace(0, n_total - 1, min(n_total, 10_000)).astype(
+        np.intp
+    )  # at most, evenly spread
     if seed is not None:
         np.random.default_rng(seed).shuffle(candidates)
     try:
-        labels = [] if target_key is None else [_label(target) for target in iterator.read_column(target_key, candidates)]
+        labels = (
+            []
+            if target_key is None
+            else [_label(target) for target in iterator.read_column(target_key, candidates)]
+        )
     except (ConfigError, LookupError, TypeError):  # the samples have no such column
         labels = []
     classes = set(labels) - {None}
-    if not classes or len(classes) > len(labels) // 2 or any(isinstance(label, float) for label in classes):
+    if (
+        not classes
+        or len(classes) > len(labels) // 2
+        or any(isinstance(label, float) for label in classes)
+    ):
         if per_class is not None:
-            raise ConfigError(f"per_class={per_class} requires a column of classes, but column {target_key!r} has none")
-        return candidates[np.linspace(0, len(candidates) - 1, n_samples).astype(np.intp)].tolist(), 0
+            raise ConfigError(
+                f"per_class={per_class} requires a column of classes, but column {target_key!r} has none"
+            )
+        return candidates[
+            np.linspace(0, len(candidates) - 1, n_samples).astype(np.intp)
+        ].tolist(), 0
     n_before: Counter[Any] = Counter()
     in_turn: list[tuple[int, Any, int]] = []
     for position, label in zip(candidates.tolist(), labels, strict=True):

@@ -145,7 +145,12 @@ def printable(text: str, keep: str = "") -> str:
     """``text`` with control, escape and bidirectional characters escaped, except ``keep``."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in keep else each.encode("unicode_escape").decode("ascii") for each in text)
+    return "".join(
+        each
+        if each.isprintable() or each in keep
+        else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
 
 
 def number_text(number: float | int | str | None) -> str:
@@ -170,7 +175,9 @@ def as_text(blocks: Iterable[Block]) -> str:
     return "\n\n".join("\n".join(_text_lines(block)) for block in blocks)
 
 
-def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool = True) -> Iterator[str]:
+def _columns(
+    rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool = True
+) -> Iterator[str]:
     """The lines of a table whose first row may be its header; the columns numbered in ``right`` are flush right."""
     rows = [[printable(cell) for cell in row] for row in rows]  # untrusted names and labels
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
@@ -181,14 +188,19 @@ def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_
             cells.append(room + text if column in right else text + room)
         yield "  ".join(cells).rstrip()
         if number == 0 and has_header:
-            yield "  ".join(("-" if text else " ") * width for text, width in zip(row, widths, strict=True)).rstrip()
+            yield "  ".join(
+                ("-" if text else " ") * width for text, width in zip(row, widths, strict=True)
+            ).rstrip()
 
 
 def _width(text: str) -> int:
     """The width of ``text`` in a terminal; Chinese characters and emoji are two columns wide."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
+    return sum(
+        0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF")
+        for each in text
+    )
 
 
 def _text_lines(block: Block) -> Iterator[str]:
@@ -202,7 +214,10 @@ def _text_lines(block: Block) -> Iterator[str]:
     elif isinstance(block, Table):
         yield from _columns([block.header, *block.limit_rows()], block.right)
     elif isinstance(block, Gallery):
-        yield from ("  ".join(printable(each) for each in (picture, *captions) if each) for picture, captions in block.tiles)
+        yield from (
+            "  ".join(printable(each) for each in (picture, *captions) if each)
+            for picture, captions in block.tiles
+        )
     elif isinstance(block, Fold):
         yield as_text([Paragraph(f"{block.title}:"), *block.blocks])
     else:
@@ -221,12 +236,21 @@ def _html_of(block: Block) -> str:
     if isinstance(block, Paragraph):
         return f"<p>{_html(block.text)}</p>"
     if isinstance(block, Facts):
-        rows = "".join(f"<tr>{_html_cell('th', name)}{_html_cell('td', fact)}</tr>" for name, fact in block.rows)
+        rows = "".join(
+            f"<tr>{_html_cell('th', name)}{_html_cell('td', fact)}</tr>"
+            for name, fact in block.rows
+        )
         return f'<div class="wide"><table>{rows}</table></div>'
     if isinstance(block, Gallery):
-        lines = ["<br/>".join(_html(caption) for caption in captions if caption) for _, captions in block.tiles]
+        lines = [
+            "<br/>".join(_html(caption) for caption in captions if caption)
+            for _, captions in block.tiles
+        ]
         tiles = zip(block.tiles, lines, strict=True)
-        shown = (f"<figure>{_html(picture)}<figcaption>{line}</figcaption></figure>" for (picture, _), line in tiles)
+        shown = (
+            f"<figure>{_html(picture)}<figcaption>{line}</figcaption></figure>"
+            for (picture, _), line in tiles
+        )
         return f'<div class="tiles">{"".join(shown)}</div>'
     if isinstance(block, Fold):
         parts = "\n".join(map(_html_of, block.blocks))

@@ -22,7 +22,19 @@ from data_stack.show import looks
 from data_stack.show.column_statistics import ColumnReport, columns_of, target_distribution
 from data_stack.show.explanation import Explanation, explain, samples_text
 from data_stack.show.looks import Look
-from data_stack.show.markup import Beside, Block, Document, Facts, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
+from data_stack.show.markup import (
+    Beside,
+    Block,
+    Document,
+    Facts,
+    Fold,
+    Gallery,
+    Heading,
+    Paragraph,
+    Rich,
+    Table,
+    as_text,
+)
 from data_stack.show.reporting import table_of_columns, table_of_targets
 from data_stack.values.stacked_values import stack_values
 
@@ -33,7 +45,9 @@ _N_BYTES = 130_000
 _Iterator = TypeVar("_Iterator")
 
 
-def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+def _picture(
+    look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]
+) -> Rich:
     """A picture of about ``n_bytes`` at most, shrunk to fit; those that share a span share black and white."""
     from data_stack.show.pictures import draw, file_of  # needs Pillow
 
@@ -45,7 +59,13 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
             media, data = "jpeg", file_of(image, "jpeg")
         max_pixels //= 2
     is_series, shape = look.kind == "series", look.data.shape
-    height, width = (image.height, image.width) if is_series else shape[-2:] if look.kind == "array" else shape[:2]
+    height, width = (
+        (image.height, image.width)
+        if is_series
+        else shape[-2:]
+        if look.kind == "array"
+        else shape[:2]
+    )
     scale = (170 if is_series else _EDGE) / max(height, width)
     scale, style = (int(scale), ' style="image-rendering:pixelated"') if scale >= 3 else (scale, "")
     size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
@@ -54,19 +74,29 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
     if not is_series and look.kind != "array":
         return Rich(text, shown)
     finite = looks.sampled(look.data)[np.isfinite(looks.sampled(look.data))]
-    return Rich(text, shown + _soft(f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"))
+    return Rich(
+        text,
+        shown
+        + _soft(f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"),
+    )
 
 
 def _player(look: Look, n_bytes: int) -> Rich:
     """A player of one channel of 8 bits; long sound has a lower sampling rate, or only its beginning."""
     samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
-    samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
+    samples = np.nan_to_num(samples) / (
+        np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1
+    )
     rate, room = look.rate, 3 * n_bytes // 4
     while rate >= 16_000 and len(samples) > room:
         samples, rate = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1), rate // 2
     samples = samples[:room]
     seconds, shown = len(look.data) / look.rate, len(samples) / rate
-    text = f"{seconds:.2f} s, {look.rate:,} Hz" if shown > 0.98 * seconds else f"the first {shown:.1f} s of {seconds:.1f} s"
+    text = (
+        f"{seconds:.2f} s, {look.rate:,} Hz"
+        if shown > 0.98 * seconds
+        else f"the first {shown:.1f} s of {seconds:.1f} s"
+    )
     loudest = max(1.0, float(np.abs(samples).max(initial=0)))
     file = io.BytesIO()
     with wave.open(file, "wb") as writer:
@@ -134,8 +164,14 @@ class IteratorPage(Document):
     def _rows(self) -> list[tuple[int, Any, str]]:
         """Positions, samples, and why these cannot be read; stops after a second."""
         iterator, blocks = self.iterator, access_to(self.iterator).blocks()
-        n_near = len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
-        places = np.linspace(0, max(0, n_near - 1), min(self.n_samples, n_near)).astype(np.int64).tolist()
+        n_near = (
+            len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
+        )
+        places = (
+            np.linspace(0, max(0, n_near - 1), min(self.n_samples, n_near))
+            .astype(np.int64)
+            .tolist()
+        )
         rows: list[tuple[int, Any, str]] = []
         started = time.perf_counter()
         for position in dict.fromkeys(places):
@@ -183,7 +219,10 @@ class IteratorPage(Document):
         """Length, licences and class."""
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else samples_text(n_samples)
-        licences = [f"licence {looks.shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
+        licences = [
+            f"licence {looks.shorten(each)}" if each else "licence unknown"
+            for each in self._explanation.licenses
+        ]
         kind = type(self.iterator).__name__
         kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
         return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
@@ -197,21 +236,34 @@ class IteratorPage(Document):
         keys: list[Any] = [each.key for each in shown]
         hints: dict[Any, str] = {**looks.hints_of(self.iterator)}
         views: list[dict[Any, Look]] = [
-            {} if reason else {key: looks.look_at(looks.part_of(sample, key), hints.get(key)) for key in keys}
+            {}
+            if reason
+            else {key: looks.look_at(looks.part_of(sample, key), hints.get(key)) for key in keys}
             for _, sample, reason in self._rows
         ]
         whole = list(filter(None, views))
         pictured = [key for key in keys if any(row[key].is_picture for row in whole)]
         if any(row[key].kind == "image" for row in whole for key in pictured):
-            pictured = [key for key in pictured if not hints.get(key, "").startswith(("mask", "boxes"))]
+            pictured = [
+                key for key in pictured if not hints.get(key, "").startswith(("mask", "boxes"))
+            ]
         n_bytes = self.n_bytes // max(1, len(self._rows) * len(pictured))
-        spans = {key: looks.span_of([row[key].data for row in whole if row[key].kind == "image"]) for key in pictured}
+        spans = {
+            key: looks.span_of([row[key].data for row in whole if row[key].kind == "image"])
+            for key in pictured
+        }
 
         def cell(sample: Any, look: Look, key: Any) -> str:
-            over = looks.overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
+            over = (
+                looks.overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
+            )
             try:
                 if look.is_picture:
-                    return _player(look, n_bytes) if look.kind == "audio" else _picture(look, n_bytes, spans.get(key), over)
+                    return (
+                        _player(look, n_bytes)
+                        if look.kind == "audio"
+                        else _picture(look, n_bytes, spans.get(key), over)
+                    )
                 return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
@@ -219,26 +271,51 @@ class IteratorPage(Document):
         tiles: list[tuple[str, list[str]]] = []
         table: list[list[str]] = []
         for (at, sample, reason), row in zip(self._rows, views, strict=True):
-            cells = [reason, *[""] * (len(keys) - 1)] if reason else [cell(sample, row[key], key) for key in keys]
+            cells = (
+                [reason, *[""] * (len(keys) - 1)]
+                if reason
+                else [cell(sample, row[key], key) for key in keys]
+            )
             table.append([f"#{at:,}", *cells])
             if len(pictured) == 1:
                 key = pictured[0]
-                tiles.append((reason or cells[keys.index(key)], self._captions(at, sample, row, key)))
+                tiles.append(
+                    (reason or cells[keys.index(key)], self._captions(at, sample, row, key))
+                )
         if tiles:
             return [Gallery(tiles)]
         names = ["" if each.key is None else str(each.name or each.key) for each in shown] or [""]
         kinds = [{row[key].kind for row in whole} for key in keys]
-        numbers = {number for number, each in enumerate(kinds, start=1) if each <= {"number", "missing"}}
+        numbers = {
+            number for number, each in enumerate(kinds, start=1) if each <= {"number", "missing"}
+        }
         return [Table(["", *names], table, frozenset(numbers))]
 
     def _captions(self, position: int, sample: Any, row: dict[Any, Look], key: Any) -> list[str]:
         captions = [f"#{position:,}"]
-        if self._target_key in row and self._target_key != key and not row[self._target_key].is_picture:
-            text = looks.label_text(looks.part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
+        if (
+            self._target_key in row
+            and self._target_key != key
+            and not row[self._target_key].is_picture
+        ):
+            text = looks.label_text(
+                looks.part_of(sample, self._target_key), getattr(self._meta, "class_names", None)
+            )
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
-        others = [each for each in self._columns if each.key in row and each.key not in (key, self._target_key)]
-        others = [each for each in others if each.role != "tag" and row[each.key].kind in ("text", "number")]
-        return captions + [f"{each.name or each.key} {looks.shorten(row[each.key].data, 40)}" for each in others[:3]]
+        others = [
+            each
+            for each in self._columns
+            if each.key in row and each.key not in (key, self._target_key)
+        ]
+        others = [
+            each
+            for each in others
+            if each.role != "tag" and row[each.key].kind in ("text", "number")
+        ]
+        return captions + [
+            f"{each.name or each.key} {looks.shorten(row[each.key].data, 40)}"
+            for each in others[:3]
+        ]
 
     @_part
     def columns(self) -> list[Block]:
@@ -258,9 +335,17 @@ class IteratorPage(Document):
             return []
         if len(counts) > _MAX_CLASSES:
             counts = dict(Counter(counts).most_common())
-        table = table_of_targets(counts, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
-        name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
-        return [Heading(2, f"Classes of {looks.shorten(name)}"), table._replace(max_rows=_MAX_CLASSES)]
+        table = table_of_targets(
+            counts, getattr(meta, "class_names", None), getattr(meta, "target_kind", None)
+        )
+        name = next(
+            (str(each.name or each.key) for each in self._columns if each.key == self._target_key),
+            "target",
+        )
+        return [
+            Heading(2, f"Classes of {looks.shorten(name)}"),
+            table._replace(max_rows=_MAX_CLASSES),
+        ]
 
     @_part
     def tree(self) -> list[Block]:
@@ -272,15 +357,25 @@ class IteratorPage(Document):
         """The tree of layers, folded below their names."""
         names = [layer.layer for layer in self._explanation.layers]
         more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
-        return [Fold(f"Stack: {' ← '.join(map(looks.shorten, names[:4]))}{more}", self._explanation.document())]
+        return [
+            Fold(
+                f"Stack: {' ← '.join(map(looks.shorten, names[:4]))}{more}",
+                self._explanation.document(),
+            )
+        ]
 
 
-def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> tuple[dict[Any, int], str]:
+def _count_targets(
+    iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
+) -> tuple[dict[Any, int], str]:
     values = [looks.part_of(sample, key) for sample in samples]
     kinds = {looks.look_at(value).kind for value in values}
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}, ""
-    n_bytes = max(32 + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
+    n_bytes = max(
+        32 + len(value) if isinstance(value, str) else stack_values([value]).itemsize
+        for value in values
+    )
     if len(iterator) * n_bytes > 1_000_000 or not _reads_columns(iterator):
         return {}, ""
     column = iterator.read_column(key)
@@ -299,9 +394,15 @@ def _reads_columns(iterator: Any) -> bool:
     while waiting:
         layer = waiting.pop()
         source = access_to(layer).unwrap()[0]
-        has_own = type(source).columns is not SampleAccess.columns and not isinstance(source, DefaultAccess)
+        has_own = type(source).columns is not SampleAccess.columns and not isinstance(
+            source, DefaultAccess
+        )
         blocks = source.blocks()
-        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > 100):
+        if (
+            not has_own
+            or "function" in layer._made_with
+            or (blocks is not None and len(blocks) > 100)
+        ):
             return False
         waiting += layer._stack_on()
     return True
@@ -323,22 +424,43 @@ class Splits(dict[str, _Iterator], Document):
         raise AttributeError(message, name=name, obj=self)
 
     def __str__(self) -> str:
-        facts = [(str(name), as_text(IteratorPage(iterator).facts())) for name, iterator in self.items()]
-        title = IteratorPage(next(iter(self.values()))).title.rpartition(", ") if self else ("", "", "no splits")
+        facts = [
+            (str(name), as_text(IteratorPage(iterator).facts())) for name, iterator in self.items()
+        ]
+        title = (
+            IteratorPage(next(iter(self.values()))).title.rpartition(", ")
+            if self
+            else ("", "", "no splits")
+        )
         return as_text([Heading(1, title[0] or title[2]), Facts(facts)])
 
     def document(self, level: int = 1) -> list[Block]:
         """The title, the splits side by side, and the columns that they share."""
         shown = list(self.items())[:8]
-        pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
+        pages = {
+            str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown))
+            for name, iterator in shown
+        }
         if not pages:
             return [Paragraph("no splits")]
         columns = [page.columns() for page in pages.values()]
-        shared = columns[0] if len(columns) > 1 and all(each == columns[0] for each in columns) else []
+        shared = (
+            columns[0] if len(columns) > 1 and all(each == columns[0] for each in columns) else []
+        )
         sides = [
-            [Heading(level + 1, name), *page.facts(), *page.samples(), *([] if shared else own), *page.targets()]
+            [
+                Heading(level + 1, name),
+                *page.facts(),
+                *page.samples(),
+                *([] if shared else own),
+                *page.targets(),
+            ]
             for (name, page), own in zip(pages.items(), columns, strict=True)
         ]
-        more: list[Block] = [Paragraph(f"… {len(self) - len(shown):,} more splits")] if len(self) > len(shown) else []
+        more: list[Block] = (
+            [Paragraph(f"… {len(self) - len(shown):,} more splits")]
+            if len(self) > len(shown)
+            else []
+        )
         title = next(iter(pages.values())).title
         return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

@@ -34,9 +34,18 @@ _Span = tuple[float, float] | None
 
 #: Evenly spaced colours of matplotlib's viridis.
 _HEAT = np.array([(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37)])
-_LINE_COLOURS = ((91, 139, 208), (217, 119, 74), (74, 165, 138), (176, 124, 198), (194, 161, 60), (138, 143, 152))
+_LINE_COLOURS = (
+    (91, 139, 208),
+    (217, 119, 74),
+    (74, 165, 138),
+    (176, 124, 198),
+    (194, 161, 60),
+    (138, 143, 152),
+)
 #: The colours of classes in masks, and of boxes.
-_COLOURS = np.array([(230, 75, 53), (77, 187, 213), (0, 160, 135), (240, 180, 40), (132, 94, 194), (240, 120, 180)])
+_COLOURS = np.array(
+    [(230, 75, 53), (77, 187, 213), (0, 160, 135), (240, 180, 40), (132, 94, 194), (240, 120, 180)]
+)
 _PAPER, _INK, _GREY = "#ffffff", "#1b1f24", "#6a737d"
 _MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
 _TITLE_SIZE, _TEXT_SIZE = 24, 15
@@ -44,7 +53,13 @@ _CELL_PIXELS, _MAX_CELL = 80, 160
 
 
 def as_png(
-    value: Any, *, max_pixels: int = 1 << 16, span: _Span = None, hint: str | None = None, boxes: Any = None, mask: Any = None
+    value: Any,
+    *,
+    max_pixels: int = 1 << 16,
+    span: _Span = None,
+    hint: str | None = None,
+    boxes: Any = None,
+    mask: Any = None,
 ) -> bytes:
     """Draw a value as a PNG file.
 
@@ -68,7 +83,9 @@ def as_png(
     if look.kind == "array" and look.data.ndim == 1:
         look = Look("array", look.data[np.newaxis])
     if not look.is_picture:
-        raise ConfigError(f"cannot draw {shorten(value)}: expected an image, sound or numbers, got {look.kind}")
+        raise ConfigError(
+            f"cannot draw {shorten(value)}: expected an image, sound or numbers, got {look.kind}"
+        )
     return file_of(draw(look, max_pixels, span, boxes=boxes, mask=mask))
 
 
@@ -79,7 +96,9 @@ def file_of(image: Image.Image, kind: str = "png") -> bytes:
     return file.getvalue()
 
 
-def draw(look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, mask: Any = None) -> Image.Image:
+def draw(
+    look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, mask: Any = None
+) -> Image.Image:
     """Draw a value as :func:`as_png` does, in grey or colours, with or without transparency."""
     if look.kind in ("series", "audio"):
         return _draw_lines(look.data, max_pixels)
@@ -93,17 +112,32 @@ def draw(look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, 
         low, high = looks.span_of([array], from_zero=False)
         where = np.clip((small.astype(np.float64) - low) / (high - low), 0, 1)
         heat = [np.interp(where, np.linspace(0, 1, len(_HEAT)), channel) for channel in _HEAT.T]
-        return Image.fromarray(np.nan_to_num(np.stack([*heat, np.where(np.isnan(where), 0, 255)], axis=2)).astype(np.uint8))
-    grey, span = np.ascontiguousarray(_thin_out(array, 16 * max_pixels)), span or looks.span_of([array])
+        return Image.fromarray(
+            np.nan_to_num(np.stack([*heat, np.where(np.isnan(where), 0, 255)], axis=2)).astype(
+                np.uint8
+            )
+        )
+    grey, span = (
+        np.ascontiguousarray(_thin_out(array, 16 * max_pixels)),
+        span or looks.span_of([array]),
+    )
     if grey.dtype != np.uint8 or span != (0.0, 255.0):
         with np.errstate(all="ignore"):
-            grey = np.nan_to_num(np.interp(grey.astype(np.float64), span, (0, 255))).round().astype(np.uint8)
+            grey = (
+                np.nan_to_num(np.interp(grey.astype(np.float64), span, (0, 255)))
+                .round()
+                .astype(np.uint8)
+            )
     image = Image.fromarray(grey)
     image = image.resize((small.shape[1], small.shape[0]), Image.Resampling.BOX)
     if boxes is None and mask is None:
         return image
-    times = math.ceil(160 / max(image.size))  # smaller pictures are enlarged before boxes and masks are drawn
-    image = image.convert("RGB").resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
+    times = math.ceil(
+        160 / max(image.size)
+    )  # smaller pictures are enlarged before boxes and masks are drawn
+    image = image.convert("RGB").resize(
+        (image.width * times, image.height * times), Image.Resampling.NEAREST
+    )
     if mask is not None and (of_mask := looks.look_at(mask, "mask")).kind == "mask":
         over = _colours_of(_thin_out(of_mask.data, image.width * image.height), 128)
         over = over.resize(image.size, Image.Resampling.NEAREST)
@@ -113,8 +147,14 @@ def draw(look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, 
         drawing, thick = ImageDraw.Draw(image), max(1, max(image.size) // 80)
         for number, box in enumerate(of_boxes.data[np.isfinite(of_boxes.data).all(axis=1)][:200]):
             edges = np.clip(box * scale, -1, [*image.size, *image.size]).reshape(2, 2)
-            colour = tuple(_COLOURS[(number + 3) % len(_COLOURS)].tolist())  # not the colours of the first classes of a mask
-            drawing.rectangle((*edges.min(axis=0).tolist(), *edges.max(axis=0).tolist()), outline=colour, width=thick)
+            colour = tuple(
+                _COLOURS[(number + 3) % len(_COLOURS)].tolist()
+            )  # not the colours of the first classes of a mask
+            drawing.rectangle(
+                (*edges.min(axis=0).tolist(), *edges.max(axis=0).tolist()),
+                outline=colour,
+                width=thick,
+            )
     return image
 
 
@@ -137,11 +177,15 @@ def _draw_lines(lines: _Array, max_pixels: int) -> Image.Image:
     low, high = looks.span_of([lines], from_zero=False)
     pixels = np.zeros((height, width, 4), np.uint8)
     with np.errstate(all="ignore"):
-        values = np.where(np.isfinite(lines), lines, np.nan)[:, : len(_LINE_COLOURS)].astype(np.float64)
+        values = np.where(np.isfinite(lines), lines, np.nan)[:, : len(_LINE_COLOURS)].astype(
+            np.float64
+        )
         heights = (high - values) / (high - low) * (height - 3)
         if len(lines) <= width:
             places = np.linspace(0, len(lines) - 1, width + 1)
-            heights = np.stack([np.interp(places, np.arange(len(lines)), line) for line in heights.T], axis=1)
+            heights = np.stack(
+                [np.interp(places, np.arange(len(lines)), line) for line in heights.T], axis=1
+            )
         starts = np.linspace(0, len(heights) - 1, width + 1).round().astype(np.intp)
         ranges = np.stack([starts[:-1], starts[1:] + 1], axis=1).ravel()
         padded = np.vstack([heights, np.full((1, heights.shape[1]), np.nan)])
@@ -155,7 +199,9 @@ def _draw_lines(lines: _Array, max_pixels: int) -> Image.Image:
 def _colours_of(mask: _Array, opacity: int) -> Image.Image:
     classes = np.nan_to_num(mask).astype(np.int64)
     opacities = np.where(classes == 0, 0, opacity)
-    return Image.fromarray(np.dstack([_COLOURS[(classes - 1) % len(_COLOURS)], opacities]).astype(np.uint8))
+    return Image.fromarray(
+        np.dstack([_COLOURS[(classes - 1) % len(_COLOURS)], opacities]).astype(np.uint8)
+    )
 
 
 def contact_sheet(
@@ -189,7 +235,12 @@ def contact_sheet(
         ConfigError: ``n_samples``, ``n_columns`` or ``per_class`` is below 1, or ``seed`` below 0; ``columns`` is empty;
             ``per_class`` without classes.
     """
-    for name, value in {"n_samples": n_samples, "n_columns": n_columns, "per_class": per_class, "seed": seed}.items():
+    for name, value in {
+        "n_samples": n_samples,
+        "n_columns": n_columns,
+        "per_class": per_class,
+        "seed": seed,
+    }.items():
         if value is not None:
             check_integer(name, value, at_least=0 if name == "seed" else 1)
     title = looks.title_of(iterator) if title is None else title
@@ -201,28 +252,48 @@ def contact_sheet(
     if columns is not None:
         given = [columns] if isinstance(columns, (int, str)) else list(columns)
         if not given:
-            raise ConfigError("columns is empty; name the column of the picture, then those of the labels")
+            raise ConfigError(
+                "columns is empty; name the column of the picture, then those of the labels"
+            )
         sample_key, *target_keys = (column_key(iterator, key) for key in given)
-    most = n_total if n_samples is None and per_class is not None else min(n_samples or 100, n_total)
-    chosen, n_classes = looks.choose(iterator, target_keys[0] if target_keys else None, most, seed, per_class)
+    most = (
+        n_total if n_samples is None and per_class is not None else min(n_samples or 100, n_total)
+    )
+    chosen, n_classes = looks.choose(
+        iterator, target_keys[0] if target_keys else None, most, seed, per_class
+    )
     samples = [iterator[position] for position in chosen]
-    labels = [" · ".join(looks.label_text(looks.part_of(each, key), classes.get(key)) for key in target_keys) for each in samples]
+    labels = [
+        " · ".join(
+            looks.label_text(looks.part_of(each, key), classes.get(key)) for key in target_keys
+        )
+        for each in samples
+    ]
     tiles = _tiles(samples, sample_key, looks.hints_of(iterator))
     if n_columns is None:
-        n_columns = per_class if per_class and n_classes else n_classes if 4 <= n_classes <= 12 else 10
+        n_columns = (
+            per_class if per_class and n_classes else n_classes if 4 <= n_classes <= 12 else 10
+        )
     return _draw(tiles, labels, n_columns, title, f"{len(samples):,} of {n_total:,} samples")
 
 
 # ------------------------------------------------------------------ drawing
 
 
-def _draw(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, title: str, about: str) -> Image.Image:
+def _draw(
+    tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, title: str, about: str
+) -> Image.Image:
     n_columns = min(n_columns, len(tiles))
     width = max(tile.width for tile in tiles) + _GAP
     height = max(tile.height for tile in tiles) + _LINE_HEIGHT + _GAP
-    sheet, drawing = _sheet(title, about, n_columns * width, math.ceil(len(tiles) / n_columns) * height)
+    sheet, drawing = _sheet(
+        title, about, n_columns * width, math.ceil(len(tiles) / n_columns) * height
+    )
     for number, (tile, label) in enumerate(zip(tiles, labels, strict=True)):
-        left, top = _MARGIN + number % n_columns * width, _MARGIN + _TITLE_HEIGHT + number // n_columns * height
+        left, top = (
+            _MARGIN + number % n_columns * width,
+            _MARGIN + _TITLE_HEIGHT + number // n_columns * height,
+        )
         sheet.paste(tile, (left, top))
         while label and _text_width(label) > width:
             label = label[:-2] + "…" if len(label) > 2 else ""
@@ -232,19 +303,27 @@ def _draw(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, t
 
 def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[Image.Image]:
     """A picture or text for each sample."""
-    views = [looks.look_at(looks.part_of(sample, key), hints.get(key, "image")) for sample in samples]
+    views = [
+        looks.look_at(looks.part_of(sample, key), hints.get(key, "image")) for sample in samples
+    ]
     span = looks.span_of([look.data for look in views if look.kind == "image"])
     tiles = []
     for sample, look in zip(samples, views, strict=True):
         if look.is_picture:
             over = looks.overlays_of(sample, hints) if look.kind == "image" else {}
-            image = draw(look, 1 << 18, span, **over)  # of a picture before Pillow fits it into its cell
+            image = draw(
+                look, 1 << 18, span, **over
+            )  # of a picture before Pillow fits it into its cell
             if image.mode == "RGBA":
                 image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
             image = image.convert("RGB")
             image.thumbnail((_MAX_CELL, _MAX_CELL))
             factor = math.ceil(_CELL_PIXELS / max(image.size))  # of a small picture
-            tiles.append(image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST))
+            tiles.append(
+                image.resize(
+                    (image.width * factor, image.height * factor), Image.Resampling.NEAREST
+                )
+            )
         else:
             tiles.append(Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER))
             text = textwrap.fill(shorten(looks.part_of(sample, key), 100), 20)
@@ -252,7 +331,9 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
     return tiles
 
 
-def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
+def _sheet(
+    title: str, about: str, width: int, height: int
+) -> tuple[Image.Image, ImageDraw.ImageDraw]:
     """A white sheet with a title and a subtitle, and ``width`` × ``height`` pixels below them."""
     title = readable(title)
     width = max(width, _text_width(title, _TITLE_SIZE), _text_width(about)) + 2 * _MARGIN

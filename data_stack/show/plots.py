@@ -36,7 +36,13 @@ class Plot(Figure):
         return stream.getvalue()
 
 
-def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: int = 30, title: str | None = None) -> Plot:
+def plot(
+    iterator: DatasetIteratorIF,
+    column: int | str | None = None,
+    *,
+    bins: int = 30,
+    title: str | None = None,
+) -> Plot:
     """See ``iterator.plot``."""
     if not len(iterator) or bins < 1:
         raise ConfigError(f"cannot plot: the iterator has no samples, or there are {bins} bins")
@@ -44,19 +50,33 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
     target_key = default_keys(meta, first)[1]
     key = target_key if column is None else column_key(iterator, column)
     if column is None and part_of(first, key) is None:
-        raise ConfigError("cannot plot the target: the samples have none; name a column: plot(column)")
+        raise ConfigError(
+            "cannot plot the target: the samples have none; name a column: plot(column)"
+        )
     names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
     classes = getattr(meta, "class_names", None) if key == target_key else None
     title = title_of(iterator) if title is None else title
     values, name = iterator.read_column(0 if key is None else key), str(names.get(key, key))
     found: Any = None if classes or values.ndim != 1 else present_values(values)[0]
-    if found is not None and found.dtype == object and all(isinstance(each, (numbers.Real, decimal.Decimal)) for each in found):
+    if (
+        found is not None
+        and found.dtype == object
+        and all(isinstance(each, (numbers.Real, decimal.Decimal)) for each in found)
+    ):
         found = np.array([float(each) for each in found])
     if found is not None:
-        found = found.astype("M8[us]") if found.dtype.kind == "M" else found if found.dtype.kind in "iuf" else None
+        found = (
+            found.astype("M8[us]")
+            if found.dtype.kind == "M"
+            else found
+            if found.dtype.kind in "iuf"
+            else None
+        )
     counts = target_distribution(values) if found is None or len(np.unique(found)) <= 30 else None
     if counts is not None and not counts:
-        raise ConfigError(f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}")
+        raise ConfigError(
+            f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}"
+        )
     if counts is not None or found is None:
         return plot_counts({name: counts or {}}, classes, title=title)
     finite = found[np.isfinite(found)]  # or not NaT
@@ -72,7 +92,11 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
 
 
 def plot_counts(
-    counts: Mapping[str, Mapping[Any, int]], class_names: Sequence[Any] | None = None, *, title: str = "", kind: str | None = None
+    counts: Mapping[str, Mapping[Any, int]],
+    class_names: Sequence[Any] | None = None,
+    *,
+    title: str = "",
+    kind: str | None = None,
 ) -> Plot:
     """Plot the number of samples of each class, of one split or of several side by side.
 
@@ -90,15 +114,22 @@ def plot_counts(
         raise ConfigError("cannot plot: the targets were not counted")
     most = {target for target, _ in totals.most_common(_MAX_BARS)}
     shown = [target for target in totals if target in most]
-    names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
+    names = [
+        "missing" if target is None else class_name(target, class_names, kind) or str(target)
+        for target in shown
+    ]
     labels = [shorten(name, 30) for name in names]
     figure, axes = _figure(title)
     is_upright = len(shown) <= 12 and max(map(len, labels)) <= 12
     thickness, places = 0.8 / len(counts), np.arange(len(shown))
     for number, (name, each) in enumerate(counts.items()):
         offsets = places + (number - (len(counts) - 1) / 2) * thickness
-        (axes.bar if is_upright else axes.barh)(offsets, [each.get(target, 0) for target in shown], thickness, label=name)
-    title_of_counts = "samples" + (f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else "")
+        (axes.bar if is_upright else axes.barh)(
+            offsets, [each.get(target, 0) for target in shown], thickness, label=name
+        )
+    title_of_counts = "samples" + (
+        f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else ""
+    )
     title_of_classes = next(iter(counts)) if len(counts) == 1 else ""
     if is_upright:
         axes.set(xlabel=title_of_classes, ylabel=title_of_counts, xticks=places, xticklabels=labels)
@@ -107,7 +138,9 @@ def plot_counts(
         axes.set(xlabel=title_of_counts, ylabel=title_of_classes, yticks=places, yticklabels=labels)
         axes.invert_yaxis()
     if len(counts) > 1:
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, labelcolor=_INK)  # beside the bars
+        axes.legend(
+            loc="upper left", bbox_to_anchor=(1, 1), frameon=False, labelcolor=_INK
+        )  # beside the bars
     return figure
 
 

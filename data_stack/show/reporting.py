@@ -20,8 +20,22 @@ from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show import column_statistics
-from data_stack.show.column_statistics import ColumnReport, class_name, plain_value, target_distribution
-from data_stack.show.markup import Block, Document, Facts, Heading, Table, bar, number_text, readable
+from data_stack.show.column_statistics import (
+    ColumnReport,
+    class_name,
+    plain_value,
+    target_distribution,
+)
+from data_stack.show.markup import (
+    Block,
+    Document,
+    Facts,
+    Heading,
+    Table,
+    bar,
+    number_text,
+    readable,
+)
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import as_array, one_hot_positions
 from data_stack.values.stacking import value_of
@@ -76,8 +90,12 @@ class DatasetIteratorReport(Document):
         """
         from data_stack.show.plots import plot_counts
 
-        name = next((str(each.name or each.key) for each in self.columns if each.role == "target"), "target")
-        return plot_counts({name: self.target_dist}, self.class_names, title=_title(self), kind=self.target_kind)
+        name = next(
+            (str(each.name or each.key) for each in self.columns if each.role == "target"), "target"
+        )
+        return plot_counts(
+            {name: self.target_dist}, self.class_names, title=_title(self), kind=self.target_kind
+        )
 
     def document(self, level: int = 1) -> list[Block]:
         """The facts, columns and targets of the iterator."""
@@ -85,7 +103,10 @@ class DatasetIteratorReport(Document):
         if self.columns:
             blocks += [Heading(level + 1, "Columns"), table_of_columns(self.columns)]
         if self.target_dist:
-            blocks += [Heading(level + 1, "Targets"), table_of_targets(self.target_dist, self.class_names, self.target_kind)]
+            blocks += [
+                Heading(level + 1, "Targets"),
+                table_of_targets(self.target_dist, self.class_names, self.target_kind),
+            ]
         return blocks
 
 
@@ -102,7 +123,12 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
         is_known = id(each) in numbers
         number = numbers.setdefault(id(each), len(numbers) + 1)
         if is_known or depth > 25:  # parsers of JSON and YAML limit nesting
-            name = {"identifier": each.identifier, "name": each.name, "tag": each.tag, "length": each.length}
+            name = {
+                "identifier": each.identifier,
+                "name": each.name,
+                "tag": each.tag,
+                "length": each.length,
+            }
             return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
         counts: dict[Any, int] = {}
         for target, count in each.target_dist.items():
@@ -111,9 +137,17 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
                 key = json.dumps(key)
             counts[key] = count
         fields = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
-        fields |= {"sub_reports": (), "columns": [dataclasses.asdict(column) for column in each.columns]}
+        fields |= {
+            "sub_reports": (),
+            "columns": [dataclasses.asdict(column) for column in each.columns],
+        }
         below = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
-        return {**plain_data_of(fields), "target_dist": counts, "sub_reports": below, "report_number": number}
+        return {
+            **plain_data_of(fields),
+            "target_dist": counts,
+            "sub_reports": below,
+            "report_number": number,
+        }
 
     return plain(report, 0)
 
@@ -131,12 +165,18 @@ def plain_data_of(value: Any) -> Any:
 
 
 def _title(report: DatasetIteratorReport) -> str:
-    return " ".join(readable(part) for part in (report.name, report.tag) if part is not None) or "an iterator"
+    return (
+        " ".join(readable(part) for part in (report.name, report.tag) if part is not None)
+        or "an iterator"
+    )
 
 
 def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     facts = {"samples": f"{report.length:,}", "identifier": readable(report.identifier or "")}
-    for name, values in (("classes", report.class_names or ()), ("features", report.feature_names or ())):
+    for name, values in (
+        ("classes", report.class_names or ()),
+        ("features", report.feature_names or ()),
+    ):
         more = f", … ({len(values):,} in all)" if len(values) > _MAX_NUMBERS_IN_A_CELL else ""
         facts[name] = ", ".join(map(readable, values[:_MAX_NUMBERS_IN_A_CELL])) + more
     facts["layers"] = " → ".join(map(readable, report.provenance[-100:]))
@@ -145,7 +185,9 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     return [(name, text) for name, text in facts.items() if text]
 
 
-def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
+def table_of_columns(
+    columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None
+) -> Table:
     """A table with a row for each column of an iterator.
 
     Args:
@@ -159,8 +201,21 @@ def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] 
     for column in columns:
         numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
         about = [values.get(column.key, "")] if values else []
-        name = "" if column.key is None else readable(column.key if column.name is None else column.name)
-        rows.append([name, column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
+        name = (
+            ""
+            if column.key is None
+            else readable(column.key if column.name is None else column.name)
+        )
+        rows.append(
+            [
+                name,
+                column.role or "",
+                column.dtype,
+                _shape(column.shape),
+                *about,
+                *map(number_text, numbers),
+            ]
+        )
     return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
 
 
@@ -174,7 +229,9 @@ def _shape(shape: tuple[int | None, ...] | None) -> str:
     return "varies" if shape is None else extents or "one value"
 
 
-def table_of_targets(target_dist: Mapping[Any, int], class_names: Sequence[Any] | None, target_kind: str | None) -> Table:
+def table_of_targets(
+    target_dist: Mapping[Any, int], class_names: Sequence[Any] | None, target_kind: str | None
+) -> Table:
     """Targets with their counts, shares and bars.
 
     Args:
@@ -188,7 +245,9 @@ def table_of_targets(target_dist: Mapping[Any, int], class_names: Sequence[Any] 
     rows = []
     for target, count in target_dist.items():
         row = [readable(target)] + ([names[target] or ""] if has_names else [])
-        rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar(count / max(1, most))])
+        rows.append(
+            [*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar(count / max(1, most))]
+        )
     header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
     return Table(header, rows, frozenset({len(header) - 3, len(header) - 2}))
 
@@ -243,11 +302,15 @@ class DatasetIteratorReportGenerator:
         except ValueError:
             known = [each.value for each in formats]
             near, names = did_you_mean(report_format, known), ", ".join(map(repr, known))
-            raise ConfigError(f"unknown report format {report_format!r}{near}; known formats: {names}") from None
+            raise ConfigError(
+                f"unknown report format {report_format!r}{near}; known formats: {names}"
+            ) from None
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(as_iterator(iterator))
         if statistics:
-            report.columns = column_statistics.with_statistics(as_iterator(iterator), report.columns)
+            report.columns = column_statistics.with_statistics(
+                as_iterator(iterator), report.columns
+            )
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
@@ -258,7 +321,9 @@ class DatasetIteratorReportGenerator:
             import yaml  # optional, for this format alone
         except ModuleNotFoundError as error:
             raise MissingDependencyError("a report in YAML", "PyYAML", "yaml") from error
-        return yaml.safe_dump(plain_report(report, has_text_keys=False), indent=4, sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(
+            plain_report(report, has_text_keys=False), indent=4, sort_keys=False, allow_unicode=True
+        )
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
@@ -278,7 +343,9 @@ class _Reporter:
         self._columns: dict[tuple[SampleAccess, ColumnKey], npt.NDArray[Any]] = {}
 
     def report(self, iterator: Any) -> DatasetIteratorReport:
-        nodes = list(walk_stack(iterator, lambda node: list(getattr(node, "underlying_iterators", ()))))
+        nodes = list(
+            walk_stack(iterator, lambda node: list(getattr(node, "underlying_iterators", ())))
+        )
         reports = {id(node): self._bare_report(node) for node, _ in nodes}
         for node, underlying in nodes:
             reports[id(node)].sub_reports += [reports[id(each)] for each in underlying]
@@ -287,15 +354,29 @@ class _Reporter:
     def _bare_report(self, iterator: Any) -> DatasetIteratorReport:
         """The report without sub-reports."""
         meta = getattr(iterator, "dataset_meta", None)
-        speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if self._measures_speed else None
+        speed = (
+            DatasetIteratorReportGenerator.measure_iteration_speed(iterator)
+            if self._measures_speed
+            else None
+        )
         n_samples = len(iterator)
-        names = ("identifier", "sample_pos", "target_pos", "tag_pos", "target_kind", "class_names", "feature_names")
+        names = (
+            "identifier",
+            "sample_pos",
+            "target_pos",
+            "tag_pos",
+            "target_kind",
+            "class_names",
+            "feature_names",
+        )
         same: dict[str, Any] = {name: getattr(meta, name, None) for name in names}
         return DatasetIteratorReport(
             name=type(iterator).__name__ if meta is None else meta.dataset_name,
             tag=getattr(meta, "dataset_tag", None),
             length=n_samples,
-            target_dist=self._distribution(as_iterator(iterator), meta.target_pos) if n_samples and meta is not None else {},
+            target_dist=self._distribution(as_iterator(iterator), meta.target_pos)
+            if n_samples and meta is not None
+            else {},
             iteration_speed=speed,
             sub_reports=[],
             provenance=tuple(getattr(meta, "provenance", ())),
@@ -307,24 +388,40 @@ class _Reporter:
         try:
             if (source, target_pos) not in self._columns:
                 target = value_of(iterator[0], target_pos)
-                is_small = column_statistics.n_values_of(target) <= column_statistics.MAX_VALUES_OF_A_TARGET
+                is_small = (
+                    column_statistics.n_values_of(target)
+                    <= column_statistics.MAX_VALUES_OF_A_TARGET
+                )
                 if not is_small and one_hot_positions(as_array(target)[None]) is None:
                     return {}
                 if positions is not None:
-                    return target_distribution(source.columns([target_pos], as_index_array(positions))[0])
+                    return target_distribution(
+                        source.columns([target_pos], as_index_array(positions))[0]
+                    )
                 (self._columns[source, target_pos],) = source.columns([target_pos])
         except ConfigError:  # the samples have no target
             return {}
         column = self._columns[source, target_pos]
-        return target_distribution(column if positions is None else column.take(as_index_array(positions), axis=0))
+        return target_distribution(
+            column if positions is None else column.take(as_index_array(positions), axis=0)
+        )
 
 
 def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
     n_samples = len(iterator)
-    positions = sorted(set(np.linspace(0, n_samples - 1, min(n_samples, 8)).round().astype(int).tolist()))  # to find the columns
-    return column_statistics.columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
+    positions = sorted(
+        set(np.linspace(0, n_samples - 1, min(n_samples, 8)).round().astype(int).tolist())
+    )  # to find the columns
+    return (
+        column_statistics.columns_of(iterator, [iterator[position] for position in positions])
+        if positions
+        else ()
+    )
 
 
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
     """``iterator.features``."""
-    return {column.name or ("value" if column.key is None else column.key): column for column in _columns_of(iterator)}
+    return {
+        column.name or ("value" if column.key is None else column.key): column
+        for column in _columns_of(iterator)
+    }

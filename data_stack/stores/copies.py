@@ -64,11 +64,18 @@ def copy_datasets(
     for name in [None] if names is None else dict.fromkeys(map(stored_name, names)):
         chosen = _choose(source, name)
         parcels, skipped, faults = parcels + chosen[0], skipped + chosen[1], faults + chosen[2]
-    how: dict[str, Any] = {"n_threads": n_threads, "deep": deep, "dry_run": dry_run, "progress": progress}
+    how: dict[str, Any] = {
+        "n_threads": n_threads,
+        "deep": deep,
+        "dry_run": dry_run,
+        "progress": progress,
+    }
     return copy_parcels(source, target, parcels, skipped=skipped, faults=faults, **how)
 
 
-def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], list[Fault], list[Fault]]:
+def _choose(
+    source: StorageConnector, name: str | None
+) -> tuple[list[Parcel], list[Fault], list[Fault]]:
     """What to copy of a dataset, or of the whole store; versions that are unfinished; and manifests that are damaged."""
     stored = take_inventory(source, [] if name is None else [name])
     if name is not None and not stored.versions and not stored.loose:
@@ -78,12 +85,23 @@ def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], l
         if version.manifest is not None:
             parcels.append(_parcel(source, version, version.manifest))
         elif version.is_begun or version.data is None:
-            skipped.append(Fault(version.folder, "its preparation has not finished; `data-stack prepare` resumes it"))
+            skipped.append(
+                Fault(
+                    version.folder,
+                    "its preparation has not finished; `data-stack prepare` resumes it",
+                )
+            )
         else:
-            faults.append(Fault(f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"))
+            faults.append(
+                Fault(
+                    f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"
+                )
+            )
     if name is not None and not parcels and not faults:
         problem = f"dataset {name!r} is not prepared in {source!r}: it has no manifest{' yet' if skipped else ''}"
-        raise PreparationError(f"{problem}. Prepare it there first (data-stack prepare {name}), or copy the whole store")
+        raise PreparationError(
+            f"{problem}. Prepare it there first (data-stack prepare {name}), or copy the whole store"
+        )
     if stored.loose:
         parcels.append(Parcel("", tuple(map(Wanted, stored.loose))))
     return parcels, skipped, faults
@@ -96,8 +114,14 @@ def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest
         Wanted(each.identifier, each.size, each.sha256)
         for each in version.resources(source).values()
         # Resources that the manifest does not list may be unfinished work of another process.
-        if each.identifier != f"{folder}/{MANIFEST}" and (each.is_prepared or each.is_source or not version.is_begun)
+        if each.identifier != f"{folder}/{MANIFEST}"
+        and (each.is_prepared or each.is_source or not version.is_begun)
     ]
     # While the mark is there, the target's resources do not count as a complete dataset, nor are they adopted as one.
     mark = Journal(fingerprint(manifest.name, manifest.version, manifest.factory, manifest.sources))
-    return Parcel(folder, tuple(wanted), (f"{folder}/{MANIFEST}", version.data or b""), (f"{folder}/{JOURNAL}", mark.to_json()))
+    return Parcel(
+        folder,
+        tuple(wanted),
+        (f"{folder}/{MANIFEST}", version.data or b""),
+        (f"{folder}/{JOURNAL}", mark.to_json()),
+    )

@@ -6,7 +6,11 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data_stack.exception import DatasetFileCorruptError, DatasetNotFoundError, ResourceNotFoundError
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    ResourceNotFoundError,
+)
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest
 from data_stack.io.identifiers import check_identifier
@@ -59,7 +63,9 @@ class StoredVersion:
     @property
     def version(self) -> str | None:
         """Its version; None if neither folder nor manifest names it."""
-        return self.folder.partition("/")[2] or (self.manifest.version if self.manifest is not None else None)
+        return self.folder.partition("/")[2] or (
+            self.manifest.version if self.manifest is not None else None
+        )
 
     @property
     def is_begun(self) -> bool:
@@ -73,14 +79,18 @@ class StoredVersion:
             return found
         for source in self.manifest.sources:
             identifier = f"{self.folder}/{source.identifier}"
-            if identifier in found or connector.has_resource(identifier):  # sources need not be kept
+            if identifier in found or connector.has_resource(
+                identifier
+            ):  # sources need not be kept
                 # The manifest of an adopted dataset lists the sources of the definition, not the stored bytes.
                 known = (None, None) if self.manifest.adopted else (source.size, source.sha256)
                 found[identifier] = ExpectedResource(identifier, *known, is_source=True)
         for record in self.manifest.prepared:
             identifier = f"{self.folder}/{record.identifier}"
             is_source = identifier in found and found[identifier].is_source
-            found[identifier] = ExpectedResource(identifier, record.size, record.sha256, is_prepared=True, is_source=is_source)
+            found[identifier] = ExpectedResource(
+                identifier, record.size, record.sha256, is_prepared=True, is_source=is_source
+            )
         return found
 
 
@@ -121,7 +131,9 @@ class Inventory:
         return dict(sorted(found.items()))
 
 
-def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *, must_exist: bool = False) -> Inventory:
+def take_inventory(
+    storage: Storage | None = None, names: Sequence[str] = (), *, must_exist: bool = False
+) -> Inventory:
     """List the datasets in a store; reads nothing but manifests.
 
     ::
@@ -140,10 +152,14 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
         UnsupportedStorageOperationError: the store cannot list its resources.
     """
     connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
-    names = [stored_name(name) for name in ([names] if isinstance(names, str) else names)]  # not its letters
+    names = [
+        stored_name(name) for name in ([names] if isinstance(names, str) else names)
+    ]  # not its letters
     for name in names:
         check_identifier(f"{name}/{MANIFEST}")
-    listed = {each for name in dict.fromkeys(names) for each in connector.list_resources(f"{name}/")}
+    listed = {
+        each for name in dict.fromkeys(names) for each in connector.list_resources(f"{name}/")
+    }
     identifiers = sorted(listed) if names else connector.list_resources()
     versions: dict[str, StoredVersion] = {}
     for identifier in sorted(identifiers, key=lambda each: each.count("/")):
@@ -170,14 +186,18 @@ def describe_absence(connector: StorageConnector, name: str) -> str:
     return f"dataset {name!r} is not in {connector!r}{near}; the store has: {', '.join(there[:20]) or 'no datasets'}"
 
 
-def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) -> StoredVersion | None:
+def _look_at(
+    connector: StorageConnector, folder: str, *, has_manifest: bool
+) -> StoredVersion | None:
     """The version in a folder; None if the manifest is of another kind, such as that of records."""
     name, _, version = folder.partition("/")
     found = StoredVersion(folder)
     try:
         if has_manifest:
             with connector.get_resource(f"{folder}/{MANIFEST}") as resource:
-                found.data = bytes(resource.read(MAX_BYTES + 1)[:MAX_BYTES])  # a truncated manifest fails its digest
+                found.data = bytes(
+                    resource.read(MAX_BYTES + 1)[:MAX_BYTES]
+                )  # a truncated manifest fails its digest
             found.manifest = Manifest.from_json(found.data)
     except ResourceNotFoundError:  # removed in between
         pass
@@ -188,7 +208,9 @@ def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) ->
             if version and fields and not (isinstance(fields, dict) and "prepared" in fields):
                 return None
     manifest = found.manifest
-    is_here = not version or manifest is None or (manifest.name, manifest.version) == (name, version)
+    is_here = (
+        not version or manifest is None or (manifest.name, manifest.version) == (name, version)
+    )
     return found if is_here else None
 
 
@@ -237,7 +259,9 @@ class DiskUsage:
     unique: int
 
 
-def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_threads: int = 8) -> DiskUsage:
+def disk_usage(
+    storage: Storage | None = None, names: Sequence[str] = (), *, n_threads: int = 8
+) -> DiskUsage:
     """Count resources and bytes of a store, by dataset and kind. Reads manifests and no other bytes.
 
     Args:
@@ -253,7 +277,9 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
     infos: dict[str, ResourceInfo] = {}
 
     def ask(identifier: str) -> None:
-        with contextlib.suppress(ResourceNotFoundError, DatasetFileCorruptError):  # `data-stack verify` reports these
+        with contextlib.suppress(
+            ResourceNotFoundError, DatasetFileCorruptError
+        ):  # `data-stack verify` reports these
             infos[identifier] = connector.stat(identifier)
 
     Workers(expected, ask, n_threads).run()
@@ -262,7 +288,9 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
         folder = inventory.folder_of(identifier)
         version = inventory.versions.get(folder)
         name = folder.partition("/")[0] or "(no dataset)"
-        row = rows.setdefault(folder, DatasetUsage(name, None if version is None else version.version))
+        row = rows.setdefault(
+            folder, DatasetUsage(name, None if version is None else version.version)
+        )
         row.n_resources += 1
         row.total += info.size
         each, first = expected[identifier], identifier.removeprefix(f"{folder}/").partition("/")[0]

@@ -28,7 +28,11 @@ _CROISSANT: Final = "croissant.json"
 
 
 def publish(
-    name: str, destination: str | os.PathLike[str] | Folder, storage: Storage | None = None, *, progress: bool | None = None
+    name: str,
+    destination: str | os.PathLike[str] | Folder,
+    storage: Storage | None = None,
+    *,
+    progress: bool | None = None,
 ) -> str:
     """Write a prepared dataset as plain files, from which :func:`data_stack.load` reads lazily.
 
@@ -58,13 +62,22 @@ def publish(
     dataset = default_repository().resolve(name, storage)
     dataset.check_licence()
     name, factory = dataset.name, dataset.factory
-    if not isinstance(factory, DatasetFactory) or not DatasetDefinition(factory, DatasetFactory).needs_store:
-        raise ConfigError(f"dataset {name!r} stores no prepared resources, so it cannot be published")
+    if (
+        not isinstance(factory, DatasetFactory)
+        or not DatasetDefinition(factory, DatasetFactory).needs_store
+    ):
+        raise ConfigError(
+            f"dataset {name!r} stores no prepared resources, so it cannot be published"
+        )
     factory.prepare(progress=progress)
     manifest = factory.manifest()
     if manifest is None:
         raise ConfigError(f"dataset {name!r} changed while it was published; publish it again")
-    folder = destination if isinstance(destination, Folder) else location_of_place(destination).as_folder()
+    folder = (
+        destination
+        if isinstance(destination, Folder)
+        else location_of_place(destination).as_folder()
+    )
     _check(manifest, folder)
     connector: Any = factory.storage_connector
     stored = StoredDataset(connector, DatasetDefinition(factory, DatasetFactory))
@@ -73,15 +86,23 @@ def publish(
         with connector.get_resource(stored.identifier(record.identifier)) as resource:
             digests = _send(resource, folder, record.identifier, record.sha256)
             blocks[record.identifier] = base64.b64encode(digests).decode()
-    facts = {"format": FORMAT, "license": dataset.describe().license, "distribution": manifest.distribution}
+    facts = {
+        "format": FORMAT,
+        "license": dataset.describe().license,
+        "distribution": manifest.distribution,
+    }
     data = seal_json({**facts, "manifest": manifest.to_json().decode("ascii"), "blocks": blocks})
     if not folder.has_file(DESCRIPTION):
         with folder.create(_CROISSANT) as file:
-            file.write(json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode())
+            file.write(
+                json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode()
+            )
         with folder.create(DESCRIPTION) as file:
             file.write(data)
     elif folder.read(DESCRIPTION) != data:
-        raise ConfigError(f"{folder.describe('')} already has {name} with another card; choose another destination")
+        raise ConfigError(
+            f"{folder.describe('')} already has {name} with another card; choose another destination"
+        )
     return f"sha256={hashlib.sha256(data).hexdigest()}"
 
 
@@ -89,15 +110,21 @@ def _check(manifest: Manifest, folder: Folder) -> None:
     """Refuse reserved names of resources, more bytes than a description has room for, and the place of another dataset."""
     taken = {record.identifier for record in manifest.prepared} & {DESCRIPTION, _CROISSANT}
     if taken:
-        raise ConfigError(f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets reserve; rename it")
+        raise ConfigError(
+            f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets reserve; rename it"
+        )
     if manifest.size // BLOCK_BYTES * 22 > MAX_BYTES // 2:  # characters of a digest
-        raise ConfigError(f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; publish parts")
+        raise ConfigError(
+            f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; publish parts"
+        )
     if folder.has_file(DESCRIPTION):
         there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
         if there != manifest:
             known = f"{folder.describe('')} has {there.name} {there.version} of {there.created}"
             ours = f"{manifest.name} {manifest.version} of {manifest.created}"
-            raise ConfigError(f"{known}, and a published dataset never changes. Choose another destination for {ours}")
+            raise ConfigError(
+                f"{known}, and a published dataset never changes. Choose another destination for {ours}"
+            )
 
 
 def _send(resource: StreamedResource, folder: Folder, file: str, sha256: str | None) -> bytes:

@@ -14,7 +14,12 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 
 
 def save_splits(
-    storage: Storage, identifier: str, splits: Any, *, iterator: DatasetIteratorIF | None = None, replace: bool = False
+    storage: Storage,
+    identifier: str,
+    splits: Any,
+    *,
+    iterator: DatasetIteratorIF | None = None,
+    replace: bool = False,
 ) -> SavedSplits:
     """Store which samples are in which part, as a JSON resource for :func:`load_splits`.
 
@@ -47,7 +52,9 @@ def save_splits(
     if not replace and connector.has_resource(identifier):
         if SavedSplits.from_json(_read(connector, identifier), identifier) == saved:
             return saved
-        raise ConfigError(f"other splits are stored as {identifier!r} already; choose another name, or pass replace=True")
+        raise ConfigError(
+            f"other splits are stored as {identifier!r} already; choose another name, or pass replace=True"
+        )
     # As a stream: legacy connectors iterate their argument, and iterating bytes yields integers.
     connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(saved.to_json())))
     return saved
@@ -68,7 +75,9 @@ def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) 
         DatasetFileCorruptError: the stored splits are damaged, or of an earlier format.
         ResourceNotFoundError: nothing is stored under that name.
     """
-    return SavedSplits.from_json(_read(as_storage_connector(storage), identifier), identifier).apply_to(iterator)
+    return SavedSplits.from_json(
+        _read(as_storage_connector(storage), identifier), identifier
+    ).apply_to(iterator)
 
 
 def _read(connector: StorageConnector, identifier: str) -> bytes:

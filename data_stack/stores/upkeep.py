@@ -24,7 +24,12 @@ from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
 from data_stack.io.work import Workers, byte_bar
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
-from data_stack.stores.inventory import ExpectedResource, StoredVersion, describe_absence, take_inventory
+from data_stack.stores.inventory import (
+    ExpectedResource,
+    StoredVersion,
+    describe_absence,
+    take_inventory,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,12 @@ class RemovalReport:
 
 
 def remove_dataset(
-    name: str, storage: Storage | None = None, *, version: str | None = None, all_versions: bool = False, dry_run: bool = False
+    name: str,
+    storage: Storage | None = None,
+    *,
+    version: str | None = None,
+    all_versions: bool = False,
+    dry_run: bool = False,
 ) -> RemovalReport:
     """Remove a dataset from a store; its plugin is not needed.
 
@@ -105,7 +115,9 @@ def remove_dataset(
     if version is not None and all_versions:
         raise ConfigError("version and all_versions exclude each other")
     if "/" in name:
-        raise ConfigError(f"{name!r:.80} is not the name of a dataset; pass its version as version=… (--version)")
+        raise ConfigError(
+            f"{name!r:.80} is not the name of a dataset; pass its version as version=… (--version)"
+        )
     connector = as_storage_connector(storage)
     if type(uncached(connector)).delete_resource is StorageConnector.delete_resource:
         advice = f"remove those below '{name}/' by other means, {MANIFEST} first"
@@ -114,13 +126,17 @@ def remove_dataset(
     versions = list(stored.versions.values())
     known = ", ".join(each.version or "(unfinished)" for each in versions)
     if version is None and not all_versions and len(versions) > 1:
-        advice = "choose one (version=…, --version), or all of them (all_versions=True, --all-versions)"
+        advice = (
+            "choose one (version=…, --version), or all of them (all_versions=True, --all-versions)"
+        )
         raise ConfigError(f"several versions of dataset {name!r} are stored: {known}; {advice}")
     chosen = [each for each in versions if version in (None, each.version)]
     others = stored.loose if all_versions or (version is None and not chosen) else []
     if not chosen and not others:
         if version is not None and known:
-            raise DatasetNotFoundError(f"no version {version!r} of dataset {name!r} is in {connector!r}; it has: {known}")
+            raise DatasetNotFoundError(
+                f"no version {version!r} of dataset {name!r} is in {connector!r}; it has: {known}"
+            )
         raise DatasetNotFoundError(describe_absence(connector, name))
     removed = [_remove(connector, each, dry_run) for each in chosen]
     if others:
@@ -132,15 +148,26 @@ def remove_dataset(
 
 def _remove(connector: StorageConnector, version: StoredVersion, dry_run: bool) -> RemovedVersion:
     manifest, mark = f"{version.folder}/{MANIFEST}", f"{version.folder}/{JOURNAL}"
-    report = RemovedVersion(version.folder, version.version, len(version.identifiers), _size(connector, version.identifiers))
+    report = RemovedVersion(
+        version.folder,
+        version.version,
+        len(version.identifiers),
+        _size(connector, version.identifiers),
+    )
     if dry_run:
         return report
     with connector.lease(manifest) as lease:
         if not lease.acquire():
             problem = f"another process is preparing, copying or removing dataset {version.folder!r} in {connector!r}"
-            raise StorageConflictError(f"{problem}; nothing of it was removed. Wait for that process, or end it, and try again")
+            raise StorageConflictError(
+                f"{problem}; nothing of it was removed. Wait for that process, or end it, and try again"
+            )
         connector.set_resource(mark, Journal("0" * 64).to_json())
-        for identifier in [manifest, *(each for each in version.identifiers if each not in (manifest, mark)), mark]:
+        for identifier in [
+            manifest,
+            *(each for each in version.identifiers if each not in (manifest, mark)),
+            mark,
+        ]:
             _delete(connector, identifier)
         if "/" in version.folder:  # else it may contain other versions
             connector.remove_abandoned(f"{version.folder}/")
@@ -156,11 +183,15 @@ def _size(connector: StorageConnector, identifiers: Sequence[str]) -> int:
 
 
 def _delete(connector: StorageConnector, identifier: str) -> None:
-    with contextlib.suppress(ResourceNotFoundError):  # the manifest may not be there, or another process was faster
+    with contextlib.suppress(
+        ResourceNotFoundError
+    ):  # the manifest may not be there, or another process was faster
         connector.delete_resource(identifier)
 
 
-def collect_garbage(storage: Storage | None = None, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
+def collect_garbage(
+    storage: Storage | None = None, grace_seconds: float = 86_400.0, *, dry_run: bool = False
+) -> list[Garbage]:
     """Remove replaced content and leftovers of dead writers; other processes may read and write meanwhile.
 
     Args:
@@ -198,7 +229,11 @@ class StorageVerification:
 
 
 def verify_storage(
-    storage: Storage | None = None, names: Sequence[str] = (), *, n_threads: int = 4, progress: bool | None = None
+    storage: Storage | None = None,
+    names: Sequence[str] = (),
+    *,
+    n_threads: int = 4,
+    progress: bool | None = None,
 ) -> StorageVerification:
     """Read all resources, and compare them with the digests of the store and of the manifests. A fault does not stop it.
 
@@ -235,7 +270,9 @@ def verify_storage(
         except StorageUnavailableError:
             raise
         except (DatasetFileCorruptError, StorageError, ResourceNotFoundError) as error:
-            if each.is_prepared or not isinstance(error, ResourceNotFoundError):  # else it was deleted meanwhile
+            if each.is_prepared or not isinstance(
+                error, ResourceNotFoundError
+            ):  # else it was deleted meanwhile
                 faults.append(Fault(each.identifier, str(error)))
 
     with byte_bar("verifying", progress) as draw:
@@ -247,7 +284,9 @@ def verify_storage(
         state="faulty" if faults else "ok",
         n_resources=len(infos),
         n_bytes=sum(info.size for info in infos),
-        n_without_digest=sum(info.sha256 is None and expected[info.identifier].sha256 is None for info in infos),
+        n_without_digest=sum(
+            info.sha256 is None and expected[info.identifier].sha256 is None for info in infos
+        ),
         faults=tuple(sorted(faults, key=lambda fault: fault.identifier)),
         seconds=time.perf_counter() - started,
     )

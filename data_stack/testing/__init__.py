@@ -22,7 +22,12 @@ except ImportError as error:
     raise MissingDependencyError("data_stack.testing", "pytest", "testing") from error
 
 # Before any of them is imported: a failed assert then shows its values, as in a test module.
-pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("datasets", "engines", "iterators", "plugins", "storage")))
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{module}"
+        for module in ("datasets", "engines", "iterators", "plugins", "storage")
+    )
+)
 
 from data_stack.testing.datasets import DatasetContract  # noqa: E402
 from data_stack.testing.engines import EngineContract  # noqa: E402

@@ -71,11 +71,17 @@ class DatasetContract(DatasetIteratorContract):
         store = InMemoryStorageConnector()
         try:
             retrieve(
-                [each for each in self.factory.sources if each.identifier == identifier], store, offline=True, progress=False
+                [each for each in self.factory.sources if each.identifier == identifier],
+                store,
+                offline=True,
+                progress=False,
             )
         except RetrievalError as error:
             advice = f"define make_source(self, identifier) in {type(self).__name__}, which returns made-up bytes in its form"
-            pytest.fail(f"{identifier!r} of {self.factory.__qualname__} is not on this machine: {advice}\n{error}", pytrace=False)
+            pytest.fail(
+                f"{identifier!r} of {self.factory.__qualname__} is not on this machine: {advice}\n{error}",
+                pytrace=False,
+            )
         return bytes(store.get_resource(identifier).read())
 
     # ------------------------------------------------------------------ what the tests use
@@ -111,7 +117,10 @@ class DatasetContract(DatasetIteratorContract):
     @pytest.fixture
     def splits(self, dataset: DatasetFactory) -> Splits:
         """All samples, as ``data_stack.load`` returns them."""
-        return {split: load_split(type(dataset), dataset.storage_connector, split, self.config) for split in dataset.splits}
+        return {
+            split: load_split(type(dataset), dataset.storage_connector, split, self.config)
+            for split in dataset.splits
+        }
 
     @pytest.fixture
     def iterator(self, splits: Splits, split: str) -> DatasetIteratorIF:
@@ -136,14 +145,22 @@ class DatasetContract(DatasetIteratorContract):
     @pytest.fixture(params=["folder", "memory"])
     def any_store(self, request: pytest.FixtureRequest, copied: CopiedDataset) -> StorageConnector:
         """An empty store of each kind."""
-        return FileStorageConnector(copied.scratch()) if request.param == "folder" else InMemoryStorageConnector()
+        return (
+            FileStorageConnector(copied.scratch())
+            if request.param == "folder"
+            else InMemoryStorageConnector()
+        )
 
     # ------------------------------------------------------------------ what it says of itself
 
     def test_the_card_and_the_docstring_say_what_it_is(self) -> None:
         card = self.factory.card
 
-        missing = [name for name in ("name", "version", "license", "homepage", "citation") if not getattr(card, name)]
+        missing = [
+            name
+            for name in ("name", "version", "license", "homepage", "citation")
+            if not getattr(card, name)
+        ]
         assert missing == [], "users need them"
         assert (self.factory.__doc__ or "").strip(), "its docstring is what `data-stack info` shows"
 
@@ -155,7 +172,9 @@ class DatasetContract(DatasetIteratorContract):
     def test_each_source_has_a_digest(self) -> None:
         assert [source.identifier for source in self.factory.sources if source.sha256 is None] == []
 
-    def test_an_unknown_split_or_option_is_an_error_that_names_the_known_ones(self, dataset: DatasetFactory) -> None:
+    def test_an_unknown_split_or_option_is_an_error_that_names_the_known_ones(
+        self, dataset: DatasetFactory
+    ) -> None:
         with pytest.raises(UnknownSplitError, match=re.escape(dataset.splits[0])):
             dataset.get_dataset_iterator({"split": "no such split"})
         with pytest.raises(ConfigError, match="split"):
@@ -170,7 +189,9 @@ class DatasetContract(DatasetIteratorContract):
         assert n_samples == (self.n_samples or n_samples)
 
     def test_the_first_split_is_the_default(self, dataset: DatasetFactory, splits: Splits) -> None:
-        assert len(dataset.get_dataset_iterator(dict(self.config))[0]) == len(splits[dataset.splits[0]])
+        assert len(dataset.get_dataset_iterator(dict(self.config))[0]) == len(
+            splits[dataset.splits[0]]
+        )
 
     def test_no_sample_is_in_two_splits(self, splits: Splits) -> None:
         found = find_duplicates(splits)
@@ -182,35 +203,53 @@ class DatasetContract(DatasetIteratorContract):
             pytest.skip("it declares no class_names")
         for split, iterator in splits.items():
             key = dataset.get_dataset_iterator({"split": split, **self.config})[1].target_pos
-            targets = set(np.concatenate([np.ravel(target) for target in iterator.read_column(key)]).tolist())
-            known: set[Any] = {-1, *range(len(dataset.class_names)), *dataset.class_names}  # -1: not labelled, as in scikit-learn
+            targets = set(
+                np.concatenate([np.ravel(target) for target in iterator.read_column(key)]).tolist()
+            )
+            known: set[Any] = {
+                -1,
+                *range(len(dataset.class_names)),
+                *dataset.class_names,
+            }  # -1: not labelled, as in scikit-learn
 
             assert targets <= known, f"targets of {split!r} without a name"
 
     # ------------------------------------------------------------------ its sources
 
-    def test_sources_are_verified_and_named_in_the_manifest(self, copied: CopiedDataset, dataset: DatasetFactory) -> None:
+    def test_sources_are_verified_and_named_in_the_manifest(
+        self, copied: CopiedDataset, dataset: DatasetFactory
+    ) -> None:
         known = getattr(dataset.manifest(), "sources", ())
 
-        assert {each.identifier: each.sha256 for each in known} == {each.identifier: each.sha256 for each in copied.sources}
+        assert {each.identifier: each.sha256 for each in known} == {
+            each.identifier: each.sha256 for each in copied.sources
+        }
         assert all(source.verified for source in known)
 
     # ------------------------------------------------------------------ its preparation
 
-    def test_once_prepared_it_needs_no_source(self, copied: CopiedDataset, prepared: Records) -> None:
-        again = with_sources(self.factory, [replace(each, source="/nowhere") for each in copied.sources])(copied.store)
+    def test_once_prepared_it_needs_no_source(
+        self, copied: CopiedDataset, prepared: Records
+    ) -> None:
+        again = with_sources(
+            self.factory, [replace(each, source="/nowhere") for each in copied.sources]
+        )(copied.store)
 
         assert again.is_ready()
         assert again.prepare(offline=True, progress=False).already_ready
         assert again.verify() == []
 
-    def test_two_preparations_give_the_same_bytes(self, copied: CopiedDataset, prepared: Records) -> None:
+    def test_two_preparations_give_the_same_bytes(
+        self, copied: CopiedDataset, prepared: Records
+    ) -> None:
         if not self.is_reproducible:
             pytest.skip("is_reproducible is False")
 
         assert call_in_process(_prepare, self.factory, copied.sources, copied.scratch()) == prepared
 
-    def test_every_store_keeps_it(self, copied: CopiedDataset, any_store: StorageConnector, splits: Splits) -> None:
+    def test_every_store_keeps_it(
+        self, copied: CopiedDataset, any_store: StorageConnector, splits: Splits
+    ) -> None:
         for split, expected in splits.items():
             iterator = load_split(copied.factory, any_store, split, self.config)
 
@@ -232,20 +271,28 @@ class DatasetContract(DatasetIteratorContract):
 
     # ------------------------------------------------------------------ other processes
 
-    @pytest.mark.filterwarnings("ignore:worker process:RuntimeWarning")  # that it takes long to start, on a busy machine
+    @pytest.mark.filterwarnings(
+        "ignore:worker process:RuntimeWarning"
+    )  # that it takes long to start, on a busy machine
     def test_workers_of_a_loader_read_the_same_samples(self, splits: Splits) -> None:
         if not self.pickles:
             pytest.skip("pickles is False")
         iterator = next(iter(splits.values()))[:_MAX_SAMPLES]
         batch_size = max(1, len(iterator) // 3)
 
-        with Loader(iterator, batch_size, workers=1, worker_kind="processes", timeout_seconds=60) as batches:
+        with Loader(
+            iterator, batch_size, workers=1, worker_kind="processes", timeout_seconds=60
+        ) as batches:
             assert_same(list(batches), list(Loader(iterator, batch_size, workers=0)))
 
-    def test_fingerprints_are_the_same_in_every_process(self, copied: CopiedDataset, splits: Splits) -> None:
+    def test_fingerprints_are_the_same_in_every_process(
+        self, copied: CopiedDataset, splits: Splits
+    ) -> None:
         split = copied.factory.splits[0]
 
-        found = call_in_process(_take_fingerprint, self.factory, copied.sources, copied.store, split, dict(self.config))
+        found = call_in_process(
+            _take_fingerprint, self.factory, copied.sources, copied.store, split, dict(self.config)
+        )
 
         assert found == splits[split].fingerprint()
 
@@ -260,7 +307,11 @@ class CopiedDataset:
             data, path = make_source(source.identifier), Path(self.folder.name, f"source {number}")
             path.write_bytes(data)
             sha256 = hashlib.sha256(data).hexdigest()
-            self.sources.append(replace(source, source=str(path), mirrors=(), sha256=sha256, md5_sum=None, size=None))
+            self.sources.append(
+                replace(
+                    source, source=str(path), mirrors=(), sha256=sha256, md5_sum=None, size=None
+                )
+            )
         self.factory = with_sources(factory, self.sources)
         self.store = FileStorageConnector(self.scratch())
 
@@ -279,7 +330,9 @@ def load_split(
     factory: type[DatasetFactory], store: StorageConnector, split: str, config: Mapping[str, Any]
 ) -> DatasetIteratorIF:
     """The samples of a split, as ``data_stack.load`` returns them."""
-    iterator: DatasetIteratorIF = NamedDataset(factory.card.name, factory, store).load(split, progress=False, **config)
+    iterator: DatasetIteratorIF = NamedDataset(factory.card.name, factory, store).load(
+        split, progress=False, **config
+    )
     return iterator
 
 
@@ -293,7 +346,11 @@ def _prepare(factory: type[DatasetFactory], sources: Any, folder: str) -> Record
 
 
 def _take_fingerprint(
-    factory: type[DatasetFactory], sources: Any, store: StorageConnector, split: str, config: Mapping[str, Any]
+    factory: type[DatasetFactory],
+    sources: Any,
+    store: StorageConnector,
+    split: str,
+    config: Mapping[str, Any],
 ) -> str:
     return load_split(with_sources(factory, sources), store, split, config).fingerprint()
 

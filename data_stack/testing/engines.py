@@ -24,7 +24,12 @@ import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, PreparationError, TaskError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import (
+    DatasetCard,
+    DatasetFactory,
+    PreparedResources,
+    Resources,
+)
 from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.manifest import JOURNAL
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -59,18 +64,26 @@ class EngineContract:
     @pytest.fixture
     def kill_node(self) -> Callable[[int], None]:
         """Kills a node that runs tasks of the process with that id. Override it if ``driver_engine`` has several nodes."""
-        pytest.skip(f"{type(self).__name__} does not override the fixture kill_node: its engine has one node")
+        pytest.skip(
+            f"{type(self).__name__} does not override the fixture kill_node: its engine has one node"
+        )
 
     def test_each_task_gives_its_result_once(self, engine: PreparationEngine) -> None:
         ends = list(engine.run(_square, _TASKS, title="squares"))
 
-        assert sorted((name, square) for name, (square, _) in ends) == [(name, i * i) for name, i in _TASKS.items()]
+        assert sorted((name, square) for name, (square, _) in ends) == [
+            (name, i * i) for name, i in _TASKS.items()
+        ]
         assert {pid != os.getpid() for _, (_, pid) in ends} == {engine.leaves_process}
         assert list(engine.run(_square, {}, title="nothing")) == []
 
     @pytest.mark.parametrize("how", ["closed", "interrupted"])
-    def test_a_run_that_is_given_up_ends_its_tasks(self, engine: PreparationEngine, tmp_path: Path, how: str) -> None:
-        work = functools.partial(_go_on, tmp_path, _LONG_SECONDS if engine.leaves_process else _SHORT_SECONDS)
+    def test_a_run_that_is_given_up_ends_its_tasks(
+        self, engine: PreparationEngine, tmp_path: Path, how: str
+    ) -> None:
+        work = functools.partial(
+            _go_on, tmp_path, _LONG_SECONDS if engine.leaves_process else _SHORT_SECONDS
+        )
         running = engine.run(work, _TASKS, title="given up")
 
         if how == "closed":
@@ -87,25 +100,35 @@ class EngineContract:
     def test_two_thousand_results_are_not_kept(self, engine: PreparationEngine) -> None:
         seen, n_kept = set[int](), _MANY
 
-        for _, result in engine.run(Fraction, {f"number {i}": i for i in range(_MANY)}, title="many"):
+        for _, result in engine.run(
+            Fraction, {f"number {i}": i for i in range(_MANY)}, title="many"
+        ):
             seen.add(int(result))
             if len(seen) == _MANY:
                 n_kept = sum(type(each) is Fraction for each in gc.get_objects())
 
         assert n_kept < _MANY // 2  # an engine may hold some at a time
 
-    def test_what_cannot_leave_this_process_is_refused(self, engine: PreparationEngine, tmp_path: Path) -> None:
+    def test_what_cannot_leave_this_process_is_refused(
+        self, engine: PreparationEngine, tmp_path: Path
+    ) -> None:
         skip_in_this_process(engine)
         with pytest.raises(ConfigError, match="store in the memory of this process"):
             _Numbers(tmp_path, InMemoryStorageConnector()).prepare(engine=engine, progress=False)
         with pytest.raises(ConfigError, match="pickle"):
-            list(engine.run(functools.partial(_lock_at_three, threading.Lock()), _TASKS, title="work"))
+            list(
+                engine.run(
+                    functools.partial(_lock_at_three, threading.Lock()), _TASKS, title="work"
+                )
+            )
         with pytest.raises(TaskError, match="cannot be pickled") as caught:
             list(engine.run(functools.partial(_lock_at_three, None), _TASKS, title="result"))
 
         assert caught.value.task == "number 3"
 
-    def test_nothing_is_left_over(self, engine: PreparationEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_is_left_over(
+        self, engine: PreparationEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         monkeypatch.setenv("TMPDIR", str(tmp_path))
 
@@ -119,10 +142,14 @@ class EngineContract:
         before = use()  # what the first use starts may stay
         use()
 
-        assert _until(lambda: all(now <= then for now, then in zip(_held(tmp_path), before, strict=True)))
+        assert _until(
+            lambda: all(now <= then for now, then in zip(_held(tmp_path), before, strict=True))
+        )
 
     @pytest.mark.parametrize("dies", [False, True])
-    def test_shards_are_prepared_as_in_one_process(self, engine: PreparationEngine, tmp_path: Path, dies: bool) -> None:
+    def test_shards_are_prepared_as_in_one_process(
+        self, engine: PreparationEngine, tmp_path: Path, dies: bool
+    ) -> None:
         dataset = _Numbers(tmp_path, act=_die_once if dies else _pause)
         if dies:
             skip_in_this_process(engine)
@@ -133,7 +160,9 @@ class EngineContract:
         assert all((n > 1) is dies for n in dataset.n_attempts().values())
 
     @pytest.mark.parametrize("how", ["raises", "dies"])
-    def test_a_shard_that_fails_in_each_attempt_is_named(self, engine: PreparationEngine, tmp_path: Path, how: str) -> None:
+    def test_a_shard_that_fails_in_each_attempt_is_named(
+        self, engine: PreparationEngine, tmp_path: Path, how: str
+    ) -> None:
         if how == "dies":
             skip_in_this_process(engine)
         seconds = _LONG_SECONDS if engine.leaves_process else _SHORT_SECONDS
@@ -154,7 +183,9 @@ class EngineContract:
         assert not dataset.is_ready()
 
     @pytest.mark.parametrize("winner", [1, 2])
-    def test_of_two_attempts_at_once_one_counts(self, engine: PreparationEngine, tmp_path: Path, winner: int) -> None:
+    def test_of_two_attempts_at_once_one_counts(
+        self, engine: PreparationEngine, tmp_path: Path, winner: int
+    ) -> None:
         dataset = _Numbers(tmp_path, act=_wait_for_twin, is_random=True)
 
         dataset.prepare(engine=_Twice(engine, winner), progress=False)
@@ -162,14 +193,20 @@ class EngineContract:
         dataset.assert_whole()
         assert set(dataset.n_attempts().values()) == {2}
 
-    def test_a_killed_driver_resumes(self, engine: PreparationEngine, driver_engine: PreparationEngine, tmp_path: Path) -> None:
+    def test_a_killed_driver_resumes(
+        self, engine: PreparationEngine, driver_engine: PreparationEngine, tmp_path: Path
+    ) -> None:
         dataset = _Numbers(tmp_path, n_shards=12)
         with _driver(dataset, driver_engine) as driver:
             assert _until(lambda: dataset.n_noted() >= 4 or driver.poll() is not None)
             driver.kill()
             assert driver.wait() == -signal.SIGKILL
-        processes = [Path("/proc", line.split()[1]) for line in dataset.log.read_text().splitlines()]
-        assert self.keeps_processes or _until(lambda: not any(process.exists() for process in processes))
+        processes = [
+            Path("/proc", line.split()[1]) for line in dataset.log.read_text().splitlines()
+        ]
+        assert self.keeps_processes or _until(
+            lambda: not any(process.exists() for process in processes)
+        )
         assert_quiet(tmp_path)
         n_left = dataset.n_shards - dataset.n_noted()
         shutil.copytree(tmp_path / "store", tmp_path / "copy")
@@ -183,7 +220,9 @@ class EngineContract:
             assert len(again) == sum(again.values()) == n_left
             dataset.assert_whole()
 
-    def test_shards_of_a_dead_node_are_not_lost(self, kill_node: Any, driver_engine: PreparationEngine, tmp_path: Path) -> None:
+    def test_shards_of_a_dead_node_are_not_lost(
+        self, kill_node: Any, driver_engine: PreparationEngine, tmp_path: Path
+    ) -> None:
         dataset = _Numbers(tmp_path, n_shards=24)
 
         with _driver(dataset, driver_engine) as driver:
@@ -271,7 +310,9 @@ class _Numbers(DatasetFactory):
     act: Callable[..., None]
     is_random, n_shards = False, 4
 
-    def __init__(self, folder: Path, connector: StorageConnector | None = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, connector: StorageConnector | None = None, **settings: Any
+    ) -> None:
         super().__init__(connector or FileStorageConnector(folder / "store"))
         vars(self).update({"folder": folder, "log": folder / "attempts", "act": _pause, **settings})
 
@@ -304,14 +345,26 @@ class _Numbers(DatasetFactory):
         """Each file of the dataset is right, and nothing else is stored."""
         store: Any = self.storage_connector
         manifest: Any = self.manifest()
-        contents = [store.get_resource(f"numbers/1.0.0/{record.identifier}").read() for record in manifest.prepared]
-        assert [each.identifier for each in manifest.prepared] == [f"{n}/{x}.txt" for n in range(self.n_shards) for x in "ab"]
+        contents = [
+            store.get_resource(f"numbers/1.0.0/{record.identifier}").read()
+            for record in manifest.prepared
+        ]
+        assert [each.identifier for each in manifest.prepared] == [
+            f"{n}/{x}.txt" for n in range(self.n_shards) for x in "ab"
+        ]
         assert contents[::2] == contents[1::2]
         assert self.is_random or contents[::2] == [b"%d" % shard for shard in range(self.n_shards)]
         assert self.verify() == []
         find = Path(store.root_path).rglob
         # Of two attempts, one may be killed once the other has counted, and leave garbage.
-        assert _until(lambda: not ((self.is_random and store.collect_garbage()) or [*find("*.~*"), *find("*preparing@*")]))
+        assert _until(
+            lambda: (
+                not (
+                    (self.is_random and store.collect_garbage())
+                    or [*find("*.~*"), *find("*preparing@*")]
+                )
+            )
+        )
         assert len(store.list_resources()) == 2 * self.n_shards + 1
 
 
@@ -322,8 +375,13 @@ class _Twice(PreparationEngine):
         self.engine, self.winner = engine, winner
         vars(self)["leaves_process"] = engine.leaves_process
 
-    def run(self, work: Callable[[Any], Any], tasks: Mapping[str, Any], *, title: str) -> Generator[tuple[str, Any], None, None]:
-        twins, n_seen = {f"{name} #{i}": task for name, task in tasks.items() for i in (1, 2)}, Counter[str]()
+    def run(
+        self, work: Callable[[Any], Any], tasks: Mapping[str, Any], *, title: str
+    ) -> Generator[tuple[str, Any], None, None]:
+        twins, n_seen = (
+            {f"{name} #{i}": task for name, task in tasks.items() for i in (1, 2)},
+            Counter[str](),
+        )
         with contextlib.closing(self.engine.run(work, twins, title=title)) as ends:
             while sum(n >= self.winner for n in n_seen.values()) < len(tasks):
                 twin, result = next(ends)
@@ -339,7 +397,11 @@ class _Twice(PreparationEngine):
 def _driver(dataset: _Numbers, engine: PreparationEngine) -> Iterator[subprocess.Popen[bytes]]:
     """Another process that prepares a dataset."""
     path = dataset.folder / "driver.pickle"
-    path.write_bytes(dump(functools.partial(dataset.prepare, engine=engine, progress=False), in_one_piece=True)[0])
+    path.write_bytes(
+        dump(functools.partial(dataset.prepare, engine=engine, progress=False), in_one_piece=True)[
+            0
+        ]
+    )
     program = f"import pathlib, pickle; pickle.loads(pathlib.Path({str(path)!r}).read_bytes())()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:  # noqa: S603  # our own program
@@ -360,7 +422,13 @@ def assert_quiet(folder: Path) -> None:
     sizes = [-1]
 
     def is_quiet() -> bool:
-        sizes.append(sum(path.stat().st_size for path in (folder / "running", folder / "attempts") if path.exists()))
+        sizes.append(
+            sum(
+                path.stat().st_size
+                for path in (folder / "running", folder / "attempts")
+                if path.exists()
+            )
+        )
         time.sleep(0.4)
         return sizes[-1] == sizes[-2]
 
@@ -369,8 +437,17 @@ def assert_quiet(folder: Path) -> None:
 
 def _held(folder: Path) -> tuple[int, ...]:
     """Number of child processes, descriptors, threads, and files in a folder."""
-    children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-    return len(children), len(list(Path("/proc/self/fd").glob("*"))), threading.active_count(), len(list(folder.rglob("*")))
+    children = [
+        pid
+        for path in Path("/proc/self/task").glob("*/children")
+        for pid in path.read_text().split()
+    ]
+    return (
+        len(children),
+        len(list(Path("/proc/self/fd").glob("*"))),
+        threading.active_count(),
+        len(list(folder.rglob("*"))),
+    )
 
 
 def _until(condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> bool:

@@ -44,10 +44,19 @@ class _Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when != "call" and report.passed:
             return
-        reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else report.longreprtext
+        reason = (
+            report.longrepr[2].removeprefix("Skipped: ")
+            if isinstance(report.longrepr, tuple)
+            else report.longreprtext
+        )
         name, bracket, parameters = report.location[2].partition(".test_")[2].partition("[")
         check = f"{name.replace('_', ' ')} {bracket}{parameters}".strip()
-        result = {"check": check, "outcome": report.outcome, "seconds": round(report.duration, 3), "reason": reason}
+        result = {
+            "check": check,
+            "outcome": report.outcome,
+            "seconds": round(report.duration, 3),
+            "reason": reason,
+        }
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(result) + "\n")
 
@@ -62,13 +71,19 @@ class TestInstalled(DatasetContract):
         """Try each place of each source."""
         super().pytest_generate_tests(metafunc)
         if "place" in metafunc.fixturenames:
-            places = [replace(each, source=place, mirrors=()) for each in cls.factory.sources for place in each.sources]
+            places = [
+                replace(each, source=place, mirrors=())
+                for each in cls.factory.sources
+                for place in each.sources
+            ]
             metafunc.parametrize("place", places, ids=[place.source for place in places])
 
     def make_source(self, identifier: str) -> bytes:
         """The real bytes, from the first place that has them."""
         if identifier not in self._contents:
-            self._retrieve(next(source for source in self.factory.sources if source.identifier == identifier))
+            self._retrieve(
+                next(source for source in self.factory.sources if source.identifier == identifier)
+            )
         return self._contents[identifier]
 
     def test_the_source_is_at(self, place: ResourceDefinition) -> None:

@@ -12,7 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    SequenceDatasetIterator,
+)
 from data_stack.exception import ConfigError
 from data_stack.loader import Loader
 from data_stack.loader.workers import WorkerKind
@@ -59,14 +63,20 @@ class DatasetIteratorContract:
         """An iterator that accepts slices, index arrays and negative positions."""
         return iterator if self.has_views else DatasetIteratorView(iterator, slice(None))
 
-    def test_the_length_is_the_number_of_samples(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_the_length_is_the_number_of_samples(
+        self, iterator: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
         assert len(iterator) == len(expected)
 
-    def test_iterating_gives_all_samples_in_order_each_time(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_iterating_gives_all_samples_in_order_each_time(
+        self, iterator: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
         for first, second in zip(iterator, iterator, strict=True):  # two at once
             assert_same(first, second)
         assert_same(list(iterator), expected)
-        assert_same([iterator[position] for position in reversed(range(len(expected)))], expected[::-1])
+        assert_same(
+            [iterator[position] for position in reversed(range(len(expected)))], expected[::-1]
+        )
 
     def test_negative_positions_and_integers_of_numpy_are_positions(
         self, iterator: DatasetIteratorIF, indexable: DatasetIteratorIF, expected: list[Any]
@@ -76,9 +86,19 @@ class DatasetIteratorContract:
         for integer in (np.int64, np.uint8, np.int32, np.intp):
             assert_same(iterator[integer(2)], expected[2])
 
-    def test_a_position_outside_is_an_index_error(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_a_position_outside_is_an_index_error(
+        self, indexable: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
         n_samples = len(expected)
-        for position in (n_samples, n_samples + 1, 10**12, 10**30, -n_samples - 1, -(10**30), np.int64(n_samples)):
+        for position in (
+            n_samples,
+            n_samples + 1,
+            10**12,
+            10**30,
+            -n_samples - 1,
+            -(10**30),
+            np.int64(n_samples),
+        ):
             for wrong in (position, [0, position]):
                 with pytest.raises(IndexError):
                     indexable[wrong]
@@ -89,10 +109,29 @@ class DatasetIteratorContract:
         self, indexable: DatasetIteratorIF, expected: list[Any]
     ) -> None:
         last, mask = len(expected) - 1, np.arange(len(expected)) % 2 == 1
-        slices = [slice(1, 3), slice(None), slice(None, None, -1), slice(-2, None), slice(0, 0), slice(1, 10**9, 2)]
-        positions: list[Any] = [[last, 0, 0], np.array([1, last]), np.array([-1], dtype=np.int8), range(last, 0, -1), []]
-        parts: list[tuple[Any, list[Any]]] = [(mask, expected[1::2]), *((part, expected[part]) for part in slices)]
-        for part, samples in [*parts, *((part, [expected[position] for position in part]) for part in positions)]:
+        slices = [
+            slice(1, 3),
+            slice(None),
+            slice(None, None, -1),
+            slice(-2, None),
+            slice(0, 0),
+            slice(1, 10**9, 2),
+        ]
+        positions: list[Any] = [
+            [last, 0, 0],
+            np.array([1, last]),
+            np.array([-1], dtype=np.int8),
+            range(last, 0, -1),
+            [],
+        ]
+        parts: list[tuple[Any, list[Any]]] = [
+            (mask, expected[1::2]),
+            *((part, expected[part]) for part in slices),
+        ]
+        for part, samples in [
+            *parts,
+            *((part, [expected[position] for position in part]) for part in positions),
+        ]:
             view = indexable[part]
 
             assert isinstance(view, DatasetIteratorIF)
@@ -120,7 +159,9 @@ class DatasetIteratorContract:
                 for key in keys_of(expected[0]):
                     assert_same(iterator.read_column(key, positions), batch[key])
 
-    def test_an_empty_batch_has_the_columns_of_a_full_one(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_an_empty_batch_has_the_columns_of_a_full_one(
+        self, iterator: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
         empty, full = iterator.read_batch([]), stack_samples(expected[:1])
 
         assert type(empty) is type(full)
@@ -128,7 +169,9 @@ class DatasetIteratorContract:
             column, full_column = (empty[key], full[key])  # type: ignore[index,unused-ignore]  # a tuple or a dict
             assert (column.dtype, column.shape) == (full_column.dtype, (0, *full_column.shape[1:]))
 
-    def test_a_column_that_is_not_there_is_an_error_of_ours(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_a_column_that_is_not_there_is_an_error_of_ours(
+        self, iterator: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
         for key in (99, "no such key") if keys_of(expected[0]) else ():
             with pytest.raises(ConfigError):
                 iterator.read_column(key)
@@ -209,7 +252,11 @@ class LayerContract(DatasetIteratorContract):
     @pytest.fixture(params=["columns", "third party"])
     def source(self, request: pytest.FixtureRequest, samples: list[Any]) -> DatasetIteratorIF:
         """The iterator below the layer."""
-        return SequenceDatasetIterator([*zip(*samples, strict=True)]) if request.param == "columns" else PlainIterator(samples)
+        return (
+            SequenceDatasetIterator([*zip(*samples, strict=True)])
+            if request.param == "columns"
+            else PlainIterator(samples)
+        )
 
     @pytest.fixture
     def iterator(self, source: DatasetIteratorIF) -> DatasetIteratorIF:
@@ -230,16 +277,22 @@ class LayerContract(DatasetIteratorContract):
         del iterator
         assert_same([source[i] for i in range(len(source))], samples)
 
-    @pytest.mark.filterwarnings("ignore:worker process:RuntimeWarning")  # that it takes long to start, on a busy machine
+    @pytest.mark.filterwarnings(
+        "ignore:worker process:RuntimeWarning"
+    )  # that it takes long to start, on a busy machine
     @pytest.mark.parametrize("kind", ["threads", "processes"])
-    def test_workers_of_a_loader_read_the_same_samples(self, iterator: DatasetIteratorIF, kind: WorkerKind) -> None:
+    def test_workers_of_a_loader_read_the_same_samples(
+        self, iterator: DatasetIteratorIF, kind: WorkerKind
+    ) -> None:
         if kind == "processes" and not self.pickles:
             pytest.skip("pickles is False")
 
         with Loader(iterator, 2, workers=1, worker_kind=kind, timeout_seconds=60) as batches:
             assert_same(list(batches), list(Loader(iterator, 2, workers=0)))
 
-    def test_its_recipe_is_json_and_its_fingerprint_the_same_in_every_process(self, iterator: DatasetIteratorIF) -> None:
+    def test_its_recipe_is_json_and_its_fingerprint_the_same_in_every_process(
+        self, iterator: DatasetIteratorIF
+    ) -> None:
         assert json.loads(json.dumps(iterator.recipe())) == iterator.recipe()
         if self.pickles:
             assert call_in_process(_fingerprint, iterator) == iterator.fingerprint()

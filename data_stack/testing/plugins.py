@@ -18,7 +18,13 @@ import pytest
 
 from data_stack.codecs import Codec
 from data_stack.dataset.encoders import Encoder, encoder_from_state
-from data_stack.exception import ConfigError, CorruptSourceError, DataStackError, ModelNotTrainedError, RetrievalError
+from data_stack.exception import (
+    ConfigError,
+    CorruptSourceError,
+    DataStackError,
+    ModelNotTrainedError,
+    RetrievalError,
+)
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, RetrievedResource, Transfer, retrieve
@@ -52,7 +58,9 @@ class CodecContract:
 
         assert_same(decoded, values * 8)
 
-    def test_it_pickles_is_equal_and_has_a_short_repr_and_a_description(self, codec: Codec, values: list[Any]) -> None:
+    def test_it_pickles_is_equal_and_has_a_short_repr_and_a_description(
+        self, codec: Codec, values: list[Any]
+    ) -> None:
         again = pickle.loads(pickle.dumps(codec))  # noqa: S301  # our own pickle
 
         assert (again, hash(again)) == (codec, hash(codec))
@@ -64,20 +72,29 @@ class CodecContract:
         with pytest.raises((TypeError, ValueError, OverflowError, DataStackError)):
             codec.encode(object())
 
-    def test_records_that_are_cut_short_or_flipped_give_an_error_or_a_value(self, codec: Codec, values: list[Any]) -> None:
+    def test_records_that_are_cut_short_or_flipped_give_an_error_or_a_value(
+        self, codec: Codec, values: list[Any]
+    ) -> None:
         record = codec.encode(values[0])
         offsets = range(0, len(record), max(1, len(record) // 300))
         damaged = [record[:offset] for offset in offsets]
-        damaged += [record[:offset] + bytes([record[offset] ^ 1 << offset % 8]) + record[offset + 1 :] for offset in offsets]
+        damaged += [
+            record[:offset] + bytes([record[offset] ^ 1 << offset % 8]) + record[offset + 1 :]
+            for offset in offsets
+        ]
 
         with watch_for_pickles() as found:
             for each in damaged:
-                with contextlib.suppress(Exception):  # of any kind: readers report it as damage of the record
+                with contextlib.suppress(
+                    Exception
+                ):  # of any kind: readers report it as damage of the record
                     codec.decode(each)
 
         assert found == [], "a codec never runs what it reads"
 
-    def test_a_record_dataset_holds_its_values(self, codec: Codec, values: list[Any], tmp_path: Path) -> None:
+    def test_a_record_dataset_holds_its_values(
+        self, codec: Codec, values: list[Any], tmp_path: Path
+    ) -> None:
         with RecordWriter(tmp_path, {"value": "mine"}, codecs={"mine": codec}) as writer:
             for value in values:
                 writer.append({"value": value})
@@ -88,8 +105,18 @@ class CodecContract:
 
 def _arrays_in(value: Any) -> list[np.ndarray[Any, Any]]:
     """The arrays in a value, or the value itself if it is one."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return [value] if isinstance(value, np.ndarray) else [array for part in parts for array in _arrays_in(part)]
+    parts = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, (tuple, list))
+        else ()
+    )
+    return (
+        [value]
+        if isinstance(value, np.ndarray)
+        else [array for part in parts for array in _arrays_in(part)]
+    )
 
 
 class EncoderContract:
@@ -109,14 +136,18 @@ class EncoderContract:
         batch = fitted.transform(column)
 
         assert len(batch) == len(column)
-        assert_same_bits(np.concatenate([fitted.transform(column[i : i + 1]) for i in range(len(column))]), batch)
+        assert_same_bits(
+            np.concatenate([fitted.transform(column[i : i + 1]) for i in range(len(column))]), batch
+        )
         nothing = fitted.transform(column[:0])
         assert (nothing.shape, nothing.dtype) == ((0, *batch.shape[1:]), batch.dtype)
         assert fitted.output_size in (None, np.size(batch[0]))
         assert fitted.output_names is None or len(fitted.output_names) == fitted.output_size
         assert_same(np.asarray(column), np.asarray(before))
 
-    def test_a_state_is_json_and_rebuilds_the_encoder_bit_by_bit(self, fitted: Encoder, column: Any) -> None:
+    def test_a_state_is_json_and_rebuilds_the_encoder_bit_by_bit(
+        self, fitted: Encoder, column: Any
+    ) -> None:
         rebuilt = rebuild(json.loads(json.dumps(fitted.state())), fitted)
 
         assert rebuilt == fitted
@@ -131,7 +162,9 @@ class EncoderContract:
         assert again == fitted
         assert_same_bits(encoded, fitted.transform(column))
 
-    def test_an_encoder_that_has_something_to_learn_says_that_it_is_not_fitted(self, encoder: Encoder, column: Any) -> None:
+    def test_an_encoder_that_has_something_to_learn_says_that_it_is_not_fitted(
+        self, encoder: Encoder, column: Any
+    ) -> None:
         if encoder.is_fitted:
             assert encoder.fit(()) is encoder  # nothing is read
             return
@@ -148,7 +181,13 @@ class EncoderContract:
     def test_a_damaged_state_is_an_error_of_ours(self, fitted: Encoder) -> None:
         state = fitted.state()
 
-        for part, wrong in (("config", {"no such option": 1}), ("config", []), ("learned", []), ("fitted_on", 7), ("more", 1)):
+        for part, wrong in (
+            ("config", {"no such option": 1}),
+            ("config", []),
+            ("learned", []),
+            ("fitted_on", 7),
+            ("more", 1),
+        ):
             with pytest.raises(ConfigError):
                 rebuild({**state, part: wrong}, fitted)
         if state["learned"]:
@@ -164,7 +203,11 @@ def rebuild(state: Any, encoder: Encoder) -> Encoder:
 def assert_same_bits(actual: Any, expected: Any) -> None:
     """Check that two columns are equal to the last bit."""
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-    same = actual.tolist() == expected.tolist() if expected.dtype == object else actual.tobytes() == expected.tobytes()
+    same = (
+        actual.tolist() == expected.tolist()
+        if expected.dtype == object
+        else actual.tobytes() == expected.tobytes()
+    )
     assert same, f"{actual!r} is not {expected!r}"
 
 
@@ -200,20 +243,29 @@ class RetrieverContract:
         """Where resources arrive."""
         return InMemoryStorageConnector()
 
-    def retrieve(self, store: Store, definitions: Sequence[ResourceDefinition]) -> list[RetrievedResource]:
+    def retrieve(
+        self, store: Store, definitions: Sequence[ResourceDefinition]
+    ) -> list[RetrievedResource]:
         """Retrieve with the function, almost without waiting between attempts."""
         limits = Limits(n_retries=1, backoff_seconds=0.01, max_wait_seconds=0.1)
-        return retrieve(definitions, store, fetchers={self.scheme: self.fetch}, limits=limits, progress=False)
+        return retrieve(
+            definitions, store, fetchers={self.scheme: self.fetch}, limits=limits, progress=False
+        )
 
     def test_all_bytes_of_several_sources_arrive(self, store: Store, publish: Publish) -> None:
         parts = {f"raw/{size}": _DATA[:size] for size in (0, 1, 1000, len(_DATA))}
 
-        arrived = self.retrieve(store, [_definition(publish(name[4:], data), data, name) for name, data in parts.items()])
+        arrived = self.retrieve(
+            store,
+            [_definition(publish(name[4:], data), data, name) for name, data in parts.items()],
+        )
 
         assert all(each.verified for each in arrived)
         assert {name: store.get_resource(name).read() for name in parts} == parts
 
-    def test_a_missing_source_is_an_error_that_says_so(self, store: Store, publish: Publish) -> None:
+    def test_a_missing_source_is_an_error_that_says_so(
+        self, store: Store, publish: Publish
+    ) -> None:
         with pytest.raises(RetrievalError) as caught:
             self.retrieve(store, [_definition(publish("a.bin", _DATA) + ".missing", _DATA)])
 
@@ -222,16 +274,27 @@ class RetrieverContract:
         assert not isinstance(caught.value, CorruptSourceError)
         assert store.list_resources() == []
 
-    def test_a_mirror_is_asked_where_a_source_is_missing(self, store: Store, publish: Publish) -> None:
+    def test_a_mirror_is_asked_where_a_source_is_missing(
+        self, store: Store, publish: Publish
+    ) -> None:
         definition = _definition(publish("a.bin", _DATA), _DATA)
 
-        self.retrieve(store, [replace(definition, source=f"{definition.source}.missing", mirrors=(definition.source,))])
+        self.retrieve(
+            store,
+            [
+                replace(
+                    definition, source=f"{definition.source}.missing", mirrors=(definition.source,)
+                )
+            ],
+        )
 
         assert store.get_resource("raw/data").read() == _DATA
 
     @pytest.mark.parametrize("promised", [_DATA[:-1], _DATA + b"x", _DATA[:-1] + b"x"])
     @pytest.mark.parametrize("has_size", [False, True])
-    def test_other_bytes_than_promised_are_refused(self, store: Store, publish: Publish, promised: bytes, has_size: bool) -> None:
+    def test_other_bytes_than_promised_are_refused(
+        self, store: Store, publish: Publish, promised: bytes, has_size: bool
+    ) -> None:
         definition = _definition(publish("a.bin", _DATA), promised)
 
         with pytest.raises(RetrievalError):

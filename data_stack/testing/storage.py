@@ -61,7 +61,9 @@ class StorageConnectorContract:
     @pytest.fixture
     def connector(self) -> StorageConnector:
         """An empty store."""
-        raise NotImplementedError(f"{type(self).__name__} must define the fixture `connector`, which returns an empty store")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define the fixture `connector`, which returns an empty store"
+        )
 
     def test_what_was_stored_comes_back(self, connector: StorageConnector) -> None:
         for size in (0, 1, 65_536, (255 << 10) + 1, (1 << 20) - 1, (3 << 20) + 1):
@@ -77,12 +79,22 @@ class StorageConnectorContract:
                 for offset in (max(0, size - 1), size // 2, (1 << 20) - 2, size):
                     assert resource.read_at(offset, 3) == data[offset:][:3]
 
-    def test_files_and_iterables_of_bytes_can_be_stored_and_stay_open(self, connector: StorageConnector) -> None:
+    def test_files_and_iterables_of_bytes_can_be_stored_and_stay_open(
+        self, connector: StorageConnector
+    ) -> None:
         file = io.BytesIO(CONTENT)
         file.seek(0, os.SEEK_END)
         parts = (CONTENT[i : i + 70_000] for i in range(0, len(CONTENT), 70_000))
-        sources: list[Any] = [CONTENT, memoryview(bytearray(CONTENT)), [CONTENT[:10], b"", CONTENT[10:]], parts, file]
-        for number, source in enumerate([*sources, StreamedResource("another/name", io.BytesIO(CONTENT))]):
+        sources: list[Any] = [
+            CONTENT,
+            memoryview(bytearray(CONTENT)),
+            [CONTENT[:10], b"", CONTENT[10:]],
+            parts,
+            file,
+        ]
+        for number, source in enumerate(
+            [*sources, StreamedResource("another/name", io.BytesIO(CONTENT))]
+        ):
             connector.set_resource(f"a/{number}", source)
 
             assert_same_bytes(content(connector, f"a/{number}"), CONTENT)
@@ -91,7 +103,9 @@ class StorageConnectorContract:
             connector.set_resource("a/0", resource)
         assert_same_bytes(content(connector, "a/0"), CONTENT)
 
-    def test_nothing_is_seen_of_what_is_being_stored_or_was_broken_off(self, connector: StorageConnector) -> None:
+    def test_nothing_is_seen_of_what_is_being_stored_or_was_broken_off(
+        self, connector: StorageConnector
+    ) -> None:
         def watching(*, fails: bool) -> Iterator[bytes]:
             yield CONTENT
             seen.append((connector.has_resource("new"), content(connector, "old")))
@@ -109,7 +123,9 @@ class StorageConnectorContract:
         assert [*seen, after] == [(False, b"old")] * 4
         assert_same_bytes(content(connector, "old"), CONTENT)
 
-    def test_what_is_missing_and_a_folder_are_no_resources(self, connector: StorageConnector) -> None:
+    def test_what_is_missing_and_a_folder_are_no_resources(
+        self, connector: StorageConnector
+    ) -> None:
         connector.set_resource("a/b/c", b"")
 
         for identifier in ("a", "a/b", "b"):
@@ -118,7 +134,9 @@ class StorageConnectorContract:
                 with pytest.raises(ResourceNotFoundError):
                     ask(identifier)
 
-    def test_an_identifier_outside_of_the_grammar_is_refused(self, connector: StorageConnector) -> None:
+    def test_an_identifier_outside_of_the_grammar_is_refused(
+        self, connector: StorageConnector
+    ) -> None:
         connector.set_resource("a", b"")
         accepted = []
 
@@ -126,7 +144,9 @@ class StorageConnectorContract:
             hostile: Any = identifier
             for name in ("set_resource", "get_resource", "has_resource", "stat", "create"):
                 with contextlib.suppress(MalformedIdentifierError):
-                    done = getattr(connector, name)(hostile, *[b"hostile"] * (name == "set_resource"))
+                    done = getattr(connector, name)(
+                        hostile, *[b"hostile"] * (name == "set_resource")
+                    )
                     with done if name == "create" else contextlib.nullcontext():
                         pass
                     accepted.append(f"{name}({hostile!a:.60})")
@@ -142,33 +162,61 @@ class StorageConnectorContract:
         for identifier in identifiers:
             connector.set_resource(identifier, identifier.encode())
 
-        assert [content(connector, identifier).decode() for identifier in identifiers] == identifiers
+        assert [
+            content(connector, identifier).decode() for identifier in identifiers
+        ] == identifiers
 
-    def test_a_resource_reads_like_a_file_and_threads_by_position(self, connector: StorageConnector) -> None:
+    def test_a_resource_reads_like_a_file_and_threads_by_position(
+        self, connector: StorageConnector
+    ) -> None:
         connector.set_resource("a", CONTENT)
         offsets = [i * 7919 % len(CONTENT) for i in range(100)]
 
         with connector.get_resource("a") as resource, ThreadPoolExecutor(10) as threads:
-            for offset, size in [(100_000, 70_000), (7, 1), (299_999, 10), (65_530, 12), (0, 300_001)]:
+            for offset, size in [
+                (100_000, 70_000),
+                (7, 1),
+                (299_999, 10),
+                (65_530, 12),
+                (0, 300_001),
+            ]:
                 assert resource.seek(offset) == offset
                 assert resource.read_at(size, 100) == CONTENT[size : size + 100]
                 assert_same_bytes(resource.read(size), CONTENT[offset : offset + size])
                 assert resource.tell() == min(offset + size, len(CONTENT))
             parts = list(threads.map(lambda offset: resource.read_at(offset, 1000), offsets))
-            assert (resource.seek(-5, os.SEEK_END), resource.read(100)) == (len(CONTENT) - 5, CONTENT[-5:])
+            assert (resource.seek(-5, os.SEEK_END), resource.read(100)) == (
+                len(CONTENT) - 5,
+                CONTENT[-5:],
+            )
             with pytest.raises(ValueError, match="negative"):
                 resource.read_ranges([(-1, 5)])
-        assert_same_bytes(b"".join(parts), b"".join(CONTENT[offset : offset + 1000] for offset in offsets))
+        assert_same_bytes(
+            b"".join(parts), b"".join(CONTENT[offset : offset + 1000] for offset in offsets)
+        )
         assert resource.closed
 
-    def test_ranges_are_read_in_the_order_asked_for_and_end_with_the_resource(self, connector: StorageConnector) -> None:
+    def test_ranges_are_read_in_the_order_asked_for_and_end_with_the_resource(
+        self, connector: StorageConnector
+    ) -> None:
         connector.set_resource("a", CONTENT)
         connector.set_resource("empty", b"")
         end = len(CONTENT)
-        ranges = [(200_000, 10), (0, 5), (0, 5), (7, 0), (end - 3, 100), (end, 1), (end + 1000, 1), (0, end + 1)]
+        ranges = [
+            (200_000, 10),
+            (0, 5),
+            (0, 5),
+            (7, 0),
+            (end - 3, 100),
+            (end, 1),
+            (end + 1000, 1),
+            (0, end + 1),
+        ]
         ranges += [(2**40, 2**63), (2**63, 2**64), (2**70, 0), (7, 2**70)]  # which no file has
 
-        assert connector.read_ranges("a", ranges) == [CONTENT[offset : offset + size] for offset, size in ranges]
+        assert connector.read_ranges("a", ranges) == [
+            CONTENT[offset : offset + size] for offset, size in ranges
+        ]
         assert connector.read_ranges("a", []) == []
         assert connector.read_ranges("empty", [(0, 10), (5, 1)]) == [b"", b""]
         with pytest.raises(ResourceNotFoundError):
@@ -177,7 +225,9 @@ class StorageConnectorContract:
     def test_text_is_read_as_lines_of_utf_8(self, connector: StorageConnector) -> None:
         connector.set_resource("a.txt", "eins\nzwölf\n\N{OK HAND SIGN}".encode())
 
-        with connector.get_resource("a.txt", SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE) as resource:
+        with connector.get_resource(
+            "a.txt", SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE
+        ) as resource:
             assert list[Any](resource) == ["eins\n", "zwölf\n", "\N{OK HAND SIGN}"]
 
     def test_what_was_deleted_is_gone_and_nothing_else(self, connector: StorageConnector) -> None:
@@ -196,22 +246,32 @@ class StorageConnectorContract:
 
         assert [connector.has_resource(identifier) for identifier in stored] == [False, True] * 2
 
-    def test_a_moved_resource_has_the_new_name_only_and_replaces_what_had_it(self, connector: StorageConnector) -> None:
+    def test_a_moved_resource_has_the_new_name_only_and_replaces_what_had_it(
+        self, connector: StorageConnector
+    ) -> None:
         can_delete = overrides(connector, "delete_resource")
         for identifier, new_identifier in (("a", "b/c"), ("b/c", "d"), ("d", "large/a")):
             data = CONTENT * 12 if new_identifier.startswith("large") else identifier.encode()
             connector.set_resource(identifier, data)
             connector.set_resource(new_identifier, b"replaced")
 
-            with contextlib.nullcontext() if can_delete else pytest.raises(UnsupportedStorageOperationError):
+            with (
+                contextlib.nullcontext()
+                if can_delete
+                else pytest.raises(UnsupportedStorageOperationError)
+            ):
                 connector.move_resource(identifier, new_identifier)  # or copy it
 
             assert connector.has_resource(identifier) is not can_delete
             connector.move_resource(new_identifier, new_identifier)  # to its own name
             assert_same_bytes(content(connector, new_identifier), data)
-            assert connector.verify_resource(new_identifier).sha256 == hashlib.sha256(data).hexdigest()
+            assert (
+                connector.verify_resource(new_identifier).sha256 == hashlib.sha256(data).hexdigest()
+            )
 
-    def test_a_resource_moved_to_a_malformed_name_or_a_missing_one_stays(self, connector: StorageConnector) -> None:
+    def test_a_resource_moved_to_a_malformed_name_or_a_missing_one_stays(
+        self, connector: StorageConnector
+    ) -> None:
         connector.set_resource("a", b"kept")
         for new_identifier in ("a", "missing", "other"):
             with pytest.raises(ResourceNotFoundError):
@@ -234,11 +294,15 @@ class StorageConnectorContract:
             connector.set_resource(identifier, b"")
 
         for prefix in ("", "a/", "a", "a/2", "c"):
-            assert connector.list_resources(prefix) == sorted(each for each in stored if each.startswith(prefix))
+            assert connector.list_resources(prefix) == sorted(
+                each for each in stored if each.startswith(prefix)
+            )
         with pytest.raises(MalformedIdentifierError):
             connector.list_resources("a\0")
 
-    def test_a_digest_is_known_without_reading_and_verifying_finds_a_wrong_one(self, connector: StorageConnector) -> None:
+    def test_a_digest_is_known_without_reading_and_verifying_finds_a_wrong_one(
+        self, connector: StorageConnector
+    ) -> None:
         sha256 = hashlib.sha256(CONTENT).hexdigest()
         connector.set_resource("a", CONTENT)
 
@@ -252,7 +316,9 @@ class StorageConnectorContract:
         with pytest.raises(ChecksumMismatchError):
             connector.verify_resource("a", "0" * 64)
 
-    def test_a_created_resource_is_published_when_its_block_ends_cleanly(self, connector: StorageConnector) -> None:
+    def test_a_created_resource_is_published_when_its_block_ends_cleanly(
+        self, connector: StorageConnector
+    ) -> None:
         connector.set_resource("a/b", CONTENT)
         with connector.create("a/b") as file:
             assert (file.read(), file.tell()) == (b"", 0)  # nothing of the old content
@@ -274,13 +340,29 @@ class StorageConnectorContract:
         assert file.digest.sha256 == hashlib.sha256(expected).hexdigest()
         assert not connector.has_resource("new")
 
-    def test_threads_store_at_once_and_of_those_that_store_one_resource_one_wins_whole(self, connector: StorageConnector) -> None:
+    def test_threads_store_at_once_and_of_those_that_store_one_resource_one_wins_whole(
+        self, connector: StorageConnector
+    ) -> None:
         identifiers = [f"folder{i % 7}/sub{i % 3}/{i}" for i in range(24)]
         versions = [bytes([65 + i]) * 200_000 for i in range(8)]
 
         with ThreadPoolExecutor(8) as threads:
-            list(threads.map(lambda identifier: connector.set_resource(identifier, identifier.encode() * 3000), identifiers))
-            list(threads.map(lambda version: connector.set_resource("a", [version[:100_000], version[100_000:]]), versions))
+            list(
+                threads.map(
+                    lambda identifier: connector.set_resource(
+                        identifier, identifier.encode() * 3000
+                    ),
+                    identifiers,
+                )
+            )
+            list(
+                threads.map(
+                    lambda version: connector.set_resource(
+                        "a", [version[:100_000], version[100_000:]]
+                    ),
+                    versions,
+                )
+            )
 
         for identifier in identifiers:
             assert_same_bytes(content(connector, identifier), identifier.encode() * 3000)
@@ -343,7 +425,10 @@ class StorageConnectorContract:
         with connector.get_resource("e") as resource, connector.create("f") as file:
             file.write(CONTENT)
             # What was replaced is spared for the default grace of a day.
-            assert (connector.collect_garbage(dry_run=True), connector.collect_garbage()) == ([], [])
+            assert (connector.collect_garbage(dry_run=True), connector.collect_garbage()) == (
+                [],
+                [],
+            )
             assert_same_bytes(resource.read(), data["e"])
 
         connector.collect_garbage(0.0)
@@ -356,7 +441,9 @@ class StorageConnectorContract:
         if not self.frees_leases_of_killed_processes:
             return
         here, there = multiprocessing.Pipe()
-        holder = multiprocessing.get_context("spawn").Process(target=_hold_lease, args=(connector, there), daemon=True)
+        holder = multiprocessing.get_context("spawn").Process(
+            target=_hold_lease, args=(connector, there), daemon=True
+        )
         holder.start()
         assert here.poll(60)
         assert here.recv() is True
@@ -381,7 +468,9 @@ class StorageConnectorContract:
         assert_same_bytes(by_connector, CONTENT)
         assert_same_bytes(by_resource, CONTENT)
 
-    def test_after_a_fork_both_processes_read_for_themselves(self, connector: StorageConnector) -> None:
+    def test_after_a_fork_both_processes_read_for_themselves(
+        self, connector: StorageConnector
+    ) -> None:
         if not hasattr(os, "fork"):
             return
         connector.set_resource("a", CONTENT)
@@ -390,7 +479,11 @@ class StorageConnectorContract:
 
             if (child := os.fork()) == 0:
                 try:
-                    os._exit(0 if resource.read(100_000) == CONTENT[1000:101_000] and resource.seek(5) == 5 else 1)
+                    os._exit(
+                        0
+                        if resource.read(100_000) == CONTENT[1000:101_000] and resource.seek(5) == 5
+                        else 1
+                    )
                 finally:
                     os._exit(2)  # no pytest, no cleaning up of what the parent still uses
 
@@ -416,7 +509,10 @@ def _hold_lease(connector: StorageConnector, pipe: Any) -> None:
 def assert_same_bytes(actual: bytes, expected: bytes) -> None:
     """Fail with the first difference. (pytest would compare byte by byte, in CI whole: minutes for a few 100 kB.)"""
     if actual != expected:
-        at = next((i for i, (a, b) in enumerate(zip(actual, expected, strict=False)) if a != b), min(len(actual), len(expected)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(actual, expected, strict=False)) if a != b),
+            min(len(actual), len(expected)),
+        )
         pytest.fail(
             f"{len(actual):,} bytes differ from the {len(expected):,} expected ones from offset {at:,} on: "
             f"{actual[at : at + 20]!r} instead of {expected[at : at + 20]!r}"

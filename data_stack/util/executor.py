@@ -34,7 +34,9 @@ def n_threads() -> int:
 
     A process of ``multiprocessing``, such as a worker of torch's loader, has one.
     """
-    multiprocessing = sys.modules.get("multiprocessing.process")  # which its processes have imported
+    multiprocessing = sys.modules.get(
+        "multiprocessing.process"
+    )  # which its processes have imported
     if multiprocessing is not None and multiprocessing.parent_process() is not None:
         return 1
     return max(1, n_processors() // _n_processes)
@@ -72,7 +74,9 @@ class Executor:
         grace_seconds: how long the exit of Python waits. Otherwise threads in C++ code may crash it.
     """
 
-    def __init__(self, name: str, most_threads: Callable[[], int] | None, *, grace_seconds: float) -> None:
+    def __init__(
+        self, name: str, most_threads: Callable[[], int] | None, *, grace_seconds: float
+    ) -> None:
         self._name, self._most_threads, self._grace_seconds = name, most_threads, grace_seconds
         self._begin()
         call_in_forks(self._begin)
@@ -99,7 +103,9 @@ class Executor:
                 self._has_more.notify()
                 return future
             self._n_started += 1
-            thread = threading.Thread(target=self._serve, name=f"{self._name}-{self._n_started}", daemon=True)
+            thread = threading.Thread(
+                target=self._serve, name=f"{self._name}-{self._n_started}", daemon=True
+            )
             self._threads.add(thread)
             try:
                 thread.start()
@@ -109,7 +115,9 @@ class Executor:
                 raise
         return future
 
-    def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item], *, at_once: int) -> Iterator[_Result]:
+    def map(
+        self, function: Callable[[_Item], _Result], items: Iterable[_Item], *, at_once: int
+    ) -> Iterator[_Result]:
         """``map(function, items)`` by threads, at most ``at_once`` items at a time.
 
         If the caller stops early, or after an error, it drops queued items and waits for running ones.

@@ -36,7 +36,9 @@ def fork_lock() -> threading.Lock:
     return lock
 
 
-def _forget(reference: weakref.ref[Any], methods: dict[int, Any] = _methods) -> None:  # at the end of Python globals may be gone
+def _forget(
+    reference: weakref.ref[Any], methods: dict[int, Any] = _methods
+) -> None:  # at the end of Python globals may be gone
     methods.pop(id(reference), None)
 
 

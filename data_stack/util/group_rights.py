@@ -22,7 +22,9 @@ def share_with_group(handle: int, folder: int | str) -> None:
     mode = os.stat(folder).st_mode
     if mode & stat.S_ISGID:
         own = os.fstat(handle).st_mode
-        with contextlib.suppress(OSError):  # another user made it, or the file system has no such rights
+        with contextlib.suppress(
+            OSError
+        ):  # another user made it, or the file system has no such rights
             os.fchmod(handle, stat.S_IMODE(own) | mode & (0o070 if stat.S_ISDIR(own) else 0o060))
 
 

@@ -43,7 +43,9 @@ def open_descriptor(path: str, flags: int, *, dir_fd: int | None = None) -> Iter
     opened = list[int]()
     try:
         # by C code alone, so that no interruption comes between opening and keeping
-        opened.extend(map(functools.partial(os.open, dir_fd=dir_fd), [path], [flags | os.O_CLOEXEC]))
+        opened.extend(
+            map(functools.partial(os.open, dir_fd=dir_fd), [path], [flags | os.O_CLOEXEC])
+        )
         yield opened[0]
     finally:
         for handle in opened:

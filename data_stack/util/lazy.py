@@ -13,7 +13,11 @@ from data_stack.util.program_lines import hand_out
 
 
 def attach_stub(
-    package: str, file: str, *, optional: Collection[str] = (), explain: Callable[[str], str] = lambda name: ""
+    package: str,
+    file: str,
+    *,
+    optional: Collection[str] = (),
+    explain: Callable[[str], str] = lambda name: "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose stub imports all its names (PEP 562).
 
@@ -34,12 +38,16 @@ def attach_stub(
     origins: dict[str, tuple[str, str]] = {}
     for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom):
-            origins.update({each.asname or each.name: (str(node.module), each.name) for each in node.names})
+            origins.update(
+                {each.asname or each.name: (str(node.module), each.name) for each in node.names}
+            )
 
     def import_name(name: str) -> Any:
         if name not in origins:
             raise AttributeError(
-                f"module {package!r} has no attribute {name!r}{explain(name)}", name=name, obj=sys.modules[package]
+                f"module {package!r} has no attribute {name!r}{explain(name)}",
+                name=name,
+                obj=sys.modules[package],
             )
         module, attribute = origins[name]
         if module == package:
@@ -52,5 +60,7 @@ def attach_stub(
     def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *origins})
 
-    public = [name for name, (module, _) in origins.items() if module != package and name not in optional]
+    public = [
+        name for name, (module, _) in origins.items() if module != package and name not in optional
+    ]
     return import_name, list_names, sorted(public)

@@ -41,7 +41,9 @@ def open_locked(path: str) -> IO[bytes] | None:
     """
     make_folders(os.path.dirname(path))
     while True:
-        file = open(path, "a+b", buffering=0)  # not a descriptor, which an interruption could leave open and locked
+        file = open(
+            path, "a+b", buffering=0
+        )  # not a descriptor, which an interruption could leave open and locked
         share_with_group(file.fileno(), os.path.dirname(path))
         if not try_lock(file.fileno()):
             file.close()

@@ -58,13 +58,20 @@ def hand_out(module: ModuleType, name: str) -> Any:
         value = brief_errors(value)
         setattr(module, name, value)
     elif isinstance(value, type) and not issubclass(value, BaseException):
-        _decorate(value, lambda name, member: name == "__init__" or not (name.startswith("_") or inspect.isfunction(member)))
+        _decorate(
+            value,
+            lambda name, member: (
+                name == "__init__" or not (name.startswith("_") or inspect.isfunction(member))
+            ),
+        )
     return value
 
 
 def _decorate(kind: type, is_wanted: Callable[[str, Any], bool]) -> None:
     for base in kind.__mro__:
-        for name, member in list(vars(base).items()) if base.__module__.partition(".")[0] == "data_stack" else ():
+        for name, member in (
+            list(vars(base).items()) if base.__module__.partition(".")[0] == "data_stack" else ()
+        ):
             function = getattr(member, "__func__", member)  # of a classmethod or staticmethod
             if inspect.isfunction(function) and is_wanted(name, member):
                 brief = brief_errors(function)

@@ -21,7 +21,10 @@ MAX_REQUEST_BYTES: Final = "DATA_STACK_MAX_REQUEST_BYTES"
 inherit it. The default is a quarter of the memory of the machine or container, at least 1 GiB."""
 
 _FEWEST_BYTES: Final = 1 << 30
-_CONTAINER_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CONTAINER_LIMITS: Final = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -62,10 +65,14 @@ class Request:
         if type(n_bytes) is int:
             self.n_bytes += n_bytes
             if self.n_bytes > self.limit_bytes:
-                raise RequestLimitError("this value, with those before it", self.n_bytes, self.limit_bytes)
+                raise RequestLimitError(
+                    "this value, with those before it", self.n_bytes, self.limit_bytes
+                )
 
 
-_current: Final[contextvars.ContextVar[Request | None]] = contextvars.ContextVar("request", default=None)  # of each thread
+_current: Final[contextvars.ContextVar[Request | None]] = contextvars.ContextVar(
+    "request", default=None
+)  # of each thread
 
 
 @contextlib.contextmanager
@@ -113,13 +120,19 @@ def limit_bytes() -> int:
     except ValueError:
         limit = 0
     if limit < 1:
-        raise ConfigError(f"{MAX_REQUEST_BYTES} must be a positive number of bytes, or inf for no limit, got {text!r:.60}")
+        raise ConfigError(
+            f"{MAX_REQUEST_BYTES} must be a positive number of bytes, or inf for no limit, got {text!r:.60}"
+        )
     return limit
 
 
 @functools.cache
 def _default_bytes() -> int:
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 8 * _FEWEST_BYTES
+    memory = (
+        os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if hasattr(os, "sysconf")
+        else 8 * _FEWEST_BYTES
+    )
     for path in map(Path, _CONTAINER_LIMITS):
         try:
             memory = min(memory, int(path.read_text()))

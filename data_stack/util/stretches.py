@@ -27,13 +27,20 @@ class Stretches:
         self.starts = self.ends - lengths
         #: The length of all stretches but the last, which may be shorter; 0 if they differ.
         self._length = 0
-        if len(lengths) and lengths[0] > 0 and (lengths[:-1] == lengths[0]).all() and lengths[-1] <= lengths[0]:
+        if (
+            len(lengths)
+            and lengths[0] > 0
+            and (lengths[:-1] == lengths[0]).all()
+            and lengths[-1] <= lengths[0]
+        ):
             self._length = int(lengths[0])
         # Else a table has the stretch of the first of each run of 2**_shift positions; at most _n_ends stretches end in a run.
         self._firsts: npt.NDArray[np.intp] | None = None
         if len(lengths) and not self._length and self.ends[-1] > 0:
             self._shift = max(0, int(self.ends[-1] // len(lengths)).bit_length() - 2)
-            firsts = self.ends.searchsorted(np.arange(0, self.ends[-1], 1 << self._shift), side="right")
+            firsts = self.ends.searchsorted(
+                np.arange(0, self.ends[-1], 1 << self._shift), side="right"
+            )
             self._n_ends = int(np.diff(firsts, append=len(lengths) - 1).max())
             self._firsts = firsts if self._n_ends <= _MAX_ENDS else None
 

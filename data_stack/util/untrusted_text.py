@@ -37,7 +37,9 @@ _TOML_TOKEN = re.compile(
 )
 
 
-def parse_json(data: str | bytes | bytearray | memoryview, *, max_bytes: int | None = MAX_BYTES, **options: Any) -> Any:
+def parse_json(
+    data: str | bytes | bytearray | memoryview, *, max_bytes: int | None = MAX_BYTES, **options: Any
+) -> Any:
     """A JSON document in UTF-8.
 
     Args:
@@ -113,7 +115,9 @@ class JsonObject:
 
     def __init__(self, fields: object, what: str) -> None:
         if not isinstance(fields, dict):
-            raise DatasetFileCorruptError(f"{what} is damaged: it has {type(fields).__name__} where an object belongs")
+            raise DatasetFileCorruptError(
+                f"{what} is damaged: it has {type(fields).__name__} where an object belongs"
+            )
         self._fields: dict[str, Any] = dict(fields)
         self._what = what
 
@@ -121,13 +125,21 @@ class JsonObject:
     def unseal(cls, data: bytes, what: str) -> JsonObject:
         """Parse what :func:`seal_json` wrote, and check its digest."""
         try:
-            fields = parse_json(data.decode("ascii"), object_pairs_hook=distinct_fields, parse_constant=_refuse_constant)
+            fields = parse_json(
+                data.decode("ascii"),
+                object_pairs_hook=distinct_fields,
+                parse_constant=_refuse_constant,
+            )
             sealed = cls(fields, what)
             stated, actual = sealed.text("digest"), _digest(sealed._fields)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"{what} is damaged: it is not valid JSON ({str(error)[:200]})") from error
+            raise DatasetFileCorruptError(
+                f"{what} is damaged: it is not valid JSON ({str(error)[:200]})"
+            ) from error
         if stated != actual:
-            raise DatasetFileCorruptError(f"{what} is damaged: its contents do not have the digest it states")
+            raise DatasetFileCorruptError(
+                f"{what} is damaged: its contents do not have the digest it states"
+            )
         return sealed
 
     def value(self, name: str) -> Any:
@@ -157,12 +169,20 @@ class JsonObject:
     def size(self, name: str) -> int:
         """A number of bytes."""
         value = self.value(name)
-        return value if type(value) is int and 0 <= value <= _MAX_SIZE else self._wrong(name, value, "a number of bytes")
+        return (
+            value
+            if type(value) is int and 0 <= value <= _MAX_SIZE
+            else self._wrong(name, value, "a number of bytes")
+        )
 
     def seconds(self, name: str) -> float:
         """A duration."""
         value = self.value(name)
-        return float(value) if type(value) in (int, float) and value >= 0 else self._wrong(name, value, "a number of seconds")
+        return (
+            float(value)
+            if type(value) in (int, float) and value >= 0
+            else self._wrong(name, value, "a number of seconds")
+        )
 
     def hexadecimal(self, name: str, n_digits: int) -> str:
         """A digest."""
@@ -182,7 +202,9 @@ class JsonObject:
         """The field ``format``, which must be one of ``known``, the newest last; else the error ends with ``advice``."""
         stated = self.value("format")
         if not any(type(stated) is type(each) and stated == each for each in known):
-            raise DatasetFileCorruptError(f"{self._what} {describe_format(stated, known[-1])}. {advice}".rstrip(". "))
+            raise DatasetFileCorruptError(
+                f"{self._what} {describe_format(stated, known[-1])}. {advice}".rstrip(". ")
+            )
         return stated
 
     def done(self) -> None:
@@ -191,8 +213,12 @@ class JsonObject:
             self._wrong(*next(iter(self._fields.items())), "no such field")
 
     def _wrong(self, name: str, value: object, expected: str) -> NoReturn:
-        shown = f"{value!r:.60}" if isinstance(value, (str, bool, type(None))) else type(value).__name__
-        raise DatasetFileCorruptError(f"{self._what} is damaged: field {name[:60]!r} is {shown}, where {expected} belongs")
+        shown = (
+            f"{value!r:.60}" if isinstance(value, (str, bool, type(None))) else type(value).__name__
+        )
+        raise DatasetFileCorruptError(
+            f"{self._what} is damaged: field {name[:60]!r} is {shown}, where {expected} belongs"
+        )
 
 
 def describe_format(stated: object, known: int | str) -> str:

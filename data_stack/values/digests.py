@@ -30,7 +30,9 @@ _BYTE, _SIGNED, _UNSIGNED, _DOUBLE = b"B", b"q", b"Q", b"d"
 
 _LENGTH = struct.Struct("<Q")
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_NUMBERS = {code: struct.Struct("<" + code.decode()) for code in (_BYTE, _SIGNED, _UNSIGNED, _DOUBLE)}
+_NUMBERS = {
+    code: struct.Struct("<" + code.decode()) for code in (_BYTE, _SIGNED, _UNSIGNED, _DOUBLE)
+}
 
 
 def sample_digest(sample: Any) -> bytes:
@@ -70,11 +72,18 @@ def row_digests(batch: tuple[_Array, ...] | Mapping[Any, _Array] | _Array) -> Di
         encodings = list(map(_encoding, _values(batch)))
     elif isinstance(batch, Mapping):
         keys = sorted(((_encoding(key), key) for key in batch), key=lambda pair: pair[0])
-        columns = [[encoded_key + _encoding(value) for value in _values(batch[key])] for encoded_key, key in keys]
-        encodings = [b"D" + _LENGTH.pack(len(keys)) + b"".join(row) for row in zip(*columns, strict=True)]
+        columns = [
+            [encoded_key + _encoding(value) for value in _values(batch[key])]
+            for encoded_key, key in keys
+        ]
+        encodings = [
+            b"D" + _LENGTH.pack(len(keys)) + b"".join(row) for row in zip(*columns, strict=True)
+        ]
     else:
         columns = [list(map(_encoding, _values(column))) for column in batch]
-        encodings = [b"T" + _LENGTH.pack(len(columns)) + b"".join(row) for row in zip(*columns, strict=True)]
+        encodings = [
+            b"T" + _LENGTH.pack(len(columns)) + b"".join(row) for row in zip(*columns, strict=True)
+        ]
     digests = b"".join([hashlib.sha256(encoded).digest()[:DIGEST_BYTES] for encoded in encodings])
     return np.frombuffer(digests, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
 
@@ -110,7 +119,9 @@ def _encoding(value: Any) -> bytes:
         return _sequence(value)
     if isinstance(value, Mapping):
         pairs = sorted((_encoding(key), _encoding(item)) for key, item in value.items())
-        return b"".join([b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)])
+        return b"".join(
+            [b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)]
+        )
     if isinstance(value, (np.timedelta64, complex)):  # a subclass of np.integer
         return _array(value)
     if isinstance(value, (np.integer, np.bool_)):
@@ -161,7 +172,9 @@ def _decimal(value: Decimal) -> bytes:
 
 
 def _sequence(values: Sequence[Any]) -> bytes:
-    with contextlib.suppress(ValueError, TypeError, OverflowError, RuntimeError):  # an element is refused below
+    with contextlib.suppress(
+        ValueError, TypeError, OverflowError, RuntimeError
+    ):  # an element is refused below
         column = stack_values(values)
         if column.dtype.kind in "biufcmM":
             return _array(column)
@@ -208,11 +221,17 @@ def _numbers(array: _Array) -> bytes:
     if array.dtype.kind == "f":
         doubles = array.astype(np.float64, copy=False)
         if not np.array_equal(doubles, array, equal_nan=True):
-            raise ConfigError(f"values of dtype {array.dtype} are rounded as float64; cast them before you compare them")
+            raise ConfigError(
+                f"values of dtype {array.dtype} are rounded as float64; cast them before you compare them"
+            )
         array = doubles
     if array.dtype.kind != "f" or bool((np.trunc(array) == array).all()):
         low, high = (array.min().item(), array.max().item()) if array.size else (0, 0)
-        for code, lowest, end in ((_BYTE, 0, 2**8), (_SIGNED, -(2**63), 2**63), (_UNSIGNED, 0, 2**64)):
+        for code, lowest, end in (
+            (_BYTE, 0, 2**8),
+            (_SIGNED, -(2**63), 2**63),
+            (_UNSIGNED, 0, 2**64),
+        ):
             if lowest <= low and high < end:
                 return b"N" + code + _shape(array) + array.astype("<" + code.decode()).tobytes()
     values = np.atleast_1d(array).astype("<f8") + 0.0  # -0.0 becomes 0.0
@@ -226,4 +245,6 @@ def _ticks(time: Any) -> bytes:
     if np.isnat(time):
         return b"-"
     counted_in, ticks = ticks_of(time)
-    return _sized(counted_in.encode(), ticks.to_bytes(ticks.bit_length() // 8 + 1, "little", signed=True))
+    return _sized(
+        counted_in.encode(), ticks.to_bytes(ticks.bit_length() // 8 + 1, "little", signed=True)
+    )

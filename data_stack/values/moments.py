@@ -34,11 +34,15 @@ class RunningMoments:
     def add(self, block: npt.NDArray[Any]) -> None:
         """Add finite numbers or NaN of shape ``(n, …)``, n > 0."""
         missing = np.isnan(block)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # callers check the results
+        with np.errstate(
+            over="ignore", invalid="ignore", divide="ignore"
+        ):  # callers check the results
             if missing.any():
                 present = ~missing
                 count = present.sum(axis=0)
-                mean = np.where(present, block, 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+                mean = np.where(present, block, 0).sum(axis=0, dtype=np.float64) / np.maximum(
+                    count, 1
+                )
                 squares = np.where(present, block - mean, 0)
             else:
                 count = np.full(block.shape[1:], len(block))
@@ -46,7 +50,9 @@ class RunningMoments:
                 squares = block - mean
             total = self.count + count
             difference, share = mean - self.mean, count / np.maximum(total, 1)
-            self.squares = self.squares + np.square(squares).sum(axis=0) + difference**2 * self.count * share
+            self.squares = (
+                self.squares + np.square(squares).sum(axis=0) + difference**2 * self.count * share
+            )
             self.mean = self.mean + difference * share
             self.count = total
         self.low = np.fmin(self.low, np.fmin.reduce(block, axis=0))  # these ignore NaN

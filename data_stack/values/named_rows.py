@@ -17,7 +17,11 @@ def row_type(name: str, fields: tuple[str, ...]) -> Any:
     """
     class_name = re.sub(r"\W", "_", name)
     make: Any = collections.namedtuple  # type checkers want to see the names
-    made = make(class_name if class_name.isidentifier() and not keyword.iskeyword(class_name) else "Row", fields, rename=True)
+    made = make(
+        class_name if class_name.isidentifier() and not keyword.iskeyword(class_name) else "Row",
+        fields,
+        rename=True,
+    )
     made.__reduce__ = lambda row: (make_row_class, (name, fields, tuple(row)))
     made.__module__ = __name__
     return made

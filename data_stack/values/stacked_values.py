@@ -13,11 +13,19 @@ _Array = npt.NDArray[Any]
 
 _NUMBERS = (bool, int, float, complex)
 _PYTHON_NUMBERS = set(_NUMBERS)
-_UNSTACKABLE = (ValueError, TypeError, OverflowError, RuntimeError)  # ragged, recursive, or tensors that numpy refuses
+_UNSTACKABLE = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    RuntimeError,
+)  # ragged, recursive, or tensors that numpy refuses
 _NULLS = ("NAType", "NaTType", "MaskedConstant")
 _TIMES = (np.datetime64, np.timedelta64)
 _EXACT_IN_FLOATS = 2**53  # floats hold all integers below
-_SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"}
+_SCALARS = {
+    np.dtype(code).type
+    for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"
+}
 _NUMERIC_KINDS = "biufc"
 _SECONDS = {"W": 7 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
@@ -32,12 +40,22 @@ def as_array(values: Any) -> _Array:
     """
     if type(values) is np.ndarray:
         return values
-    is_array = isinstance(values, np.ndarray)  # asked first: np.ma is imported when it is named, in 50 ms
-    if is_array and isinstance(values, np.ma.MaskedArray) and b"\1" in np.ma.getmaskarray(values).tobytes():  # also of records
-        raise TypeError("masked entries would lose their mask; fill the array first, or keep the mask in a column of its own")
+    is_array = isinstance(
+        values, np.ndarray
+    )  # asked first: np.ma is imported when it is named, in 50 ms
+    if (
+        is_array
+        and isinstance(values, np.ma.MaskedArray)
+        and b"\1" in np.ma.getmaskarray(values).tobytes()
+    ):  # also of records
+        raise TypeError(
+            "masked entries would lose their mask; fill the array first, or keep the mask in a column of its own"
+        )
     if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
         values = values.detach().cpu()
-        if values.is_conj() or values.is_neg():  # lazily conjugated or negated, which numpy does not know
+        if (
+            values.is_conj() or values.is_neg()
+        ):  # lazily conjugated or negated, which numpy does not know
             values = values.resolve_conj().resolve_neg()
     return np.asarray(values)
 
@@ -62,7 +80,9 @@ def _common_number(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.d
     common: np.dtype[Any] = np.result_type(*dtypes)
     if common.kind not in "fc":
         return common
-    if not any(dtype.kind in "fc" for dtype in dtypes):  # numpy meets int64 and uint64 in float64, which rounds
+    if not any(
+        dtype.kind in "fc" for dtype in dtypes
+    ):  # numpy meets int64 and uint64 in float64, which rounds
         return None
     exact = 2 ** (np.finfo(common).nmant + 1)
     for dtype in dtypes:
@@ -75,19 +95,32 @@ def _common_number(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.d
 
 def _common_time(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.dtype[Any] | None:
     without_unit = [dtype for dtype in dtypes if np.datetime_data(dtype)[0] == "generic"]
-    if any(not np.isnat(_values_of(arrays, dtype)).all() for dtype in without_unit):  # a number without a unit is not a time
+    if any(
+        not np.isnat(_values_of(arrays, dtype)).all() for dtype in without_unit
+    ):  # a number without a unit is not a time
         return None
     try:
         finest = np.result_type(*dtypes)
-        return finest if all(in_unit(_values_of(arrays, each), finest) is not None for each in dtypes) else None
-    except (TypeError, OverflowError):  # months have no number of days; no unit is fine enough; the units are too far apart
+        return (
+            finest
+            if all(in_unit(_values_of(arrays, each), finest) is not None for each in dtypes)
+            else None
+        )
+    except (
+        TypeError,
+        OverflowError,
+    ):  # months have no number of days; no unit is fine enough; the units are too far apart
         return None
 
 
 def in_unit(times: _Array, dtype: np.dtype[Any]) -> _Array | None:
     """The same times in another unit; None if one of them would overflow or be rounded."""
     converted = times.astype(dtype)
-    return converted if bool(((converted.astype(times.dtype) == times) | np.isnat(times)).all()) else None
+    return (
+        converted
+        if bool(((converted.astype(times.dtype) == times) | np.isnat(times)).all())
+        else None
+    )
 
 
 def _values_of(arrays: Sequence[_Array], dtype: np.dtype[Any]) -> _Array:
@@ -104,7 +137,9 @@ def python_values(values: Any) -> Any:
 
 def as_time(value: date | timedelta) -> Any:
     """A date, time or span of Python's or pandas' as numpy's; in UTC if it has a time zone."""
-    to_numpy = getattr(value, "to_datetime64", None) or getattr(value, "to_timedelta64", None)  # pandas' are more exact
+    to_numpy = getattr(value, "to_datetime64", None) or getattr(
+        value, "to_timedelta64", None
+    )  # pandas' are more exact
     if to_numpy is not None:
         return to_numpy()
     if isinstance(value, timedelta):
@@ -129,9 +164,13 @@ def ticks_of(time: Any) -> tuple[str, int]:
         if time.dtype.kind == "m":
             return "M", months
         cycles, rest = divmod(months, _MONTHS_OF_A_CYCLE)
-        days = int(np.datetime64(rest, "M").astype("M8[D]").view(np.int64)) + cycles * _DAYS_OF_A_CYCLE
+        days = (
+            int(np.datetime64(rest, "M").astype("M8[D]").view(np.int64)) + cycles * _DAYS_OF_A_CYCLE
+        )
         return "as", days * 86_400 * 10**18
-    return "as", ticks * (_SECONDS[unit] * 10**18 if unit in _SECONDS else 10**18 // _A_SECOND[unit])
+    return "as", ticks * (
+        _SECONDS[unit] * 10**18 if unit in _SECONDS else 10**18 // _A_SECOND[unit]
+    )
 
 
 def comparable(values: Sequence[Any]) -> list[Any]:
@@ -170,7 +209,9 @@ def stack_values(values: Sequence[Any]) -> _Array:
     if only in _SCALARS or (only in _TIMES and len({value.dtype for value in values}) == 1):
         return np.array(values)
     arrays: list[Any] = list(values) if only is np.ndarray else list(map(exact_array, values))
-    return objects(values) if any(array is None for array in arrays) else _stack_arrays(arrays, values)
+    return (
+        objects(values) if any(array is None for array in arrays) else _stack_arrays(arrays, values)
+    )
 
 
 def exact_array(value: Any) -> _Array | None:
@@ -206,7 +247,9 @@ def _numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
     if len(types) < 2:
         is_exact = array.dtype.kind in "iu" or int not in types
     else:
-        is_exact = array.dtype.kind in "biu" or (array.dtype.kind in "fc" and bool(np.abs(array).max() < _EXACT_IN_FLOATS))
+        is_exact = array.dtype.kind in "biu" or (
+            array.dtype.kind in "fc" and bool(np.abs(array).max() < _EXACT_IN_FLOATS)
+        )
     return array if is_exact else None
 
 
@@ -215,7 +258,12 @@ def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
     dtype = common_dtype(arrays) if len({array.shape for array in arrays}) == 1 else None
     if dtype is None:
         pairs = zip(arrays, values, strict=True)
-        return objects([array if array.ndim else value if isinstance(value, _NUMBERS) else array[()] for array, value in pairs])
+        return objects(
+            [
+                array if array.ndim else value if isinstance(value, _NUMBERS) else array[()]
+                for array, value in pairs
+            ]
+        )
     if arrays[0].ndim == 0 and dtype.kind in _NUMERIC_KINDS:
         return np.array(arrays, dtype=dtype)  # np.stack would first reshape each number
     if arrays[0].ndim == 0:
@@ -223,9 +271,13 @@ def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
     shape = arrays[0].shape
     try:
         stacked = np.empty((len(arrays), *shape), dtype=dtype)
-    except ValueError:  # numpy has no array of one dimension more, or none so large (of shape (0, 2**60), say)
+    except (
+        ValueError
+    ):  # numpy has no array of one dimension more, or none so large (of shape (0, 2**60), say)
         return objects(arrays)
-    np.concatenate(arrays, out=stacked.reshape(len(arrays) * shape[0], *shape[1:]))  # np.stack takes three times as long
+    np.concatenate(
+        arrays, out=stacked.reshape(len(arrays) * shape[0], *shape[1:])
+    )  # np.stack takes three times as long
     return stacked
 
 

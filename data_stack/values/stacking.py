@@ -73,7 +73,9 @@ class SampleForm:
         for key in keys:
             column = self.find(key)
             if column in found:
-                raise ConfigError(f"column {column!r} is named twice, by {keys[found.index(column)]!r} and by {key!r}")
+                raise ConfigError(
+                    f"column {column!r} is named twice, by {keys[found.index(column)]!r} and by {key!r}"
+                )
             found.append(column)
         return tuple(found)
 
@@ -87,7 +89,11 @@ class SampleForm:
             return "they are bare values"
         if self.kind == "dict" or not self.keys:
             names = ", ".join(map(repr, self.keys))
-            return f"they have the columns {names}{did_you_mean(wrong, self.keys)}" if names else "they have no columns"
+            return (
+                f"they have the columns {names}{did_you_mean(wrong, self.keys)}"
+                if names
+                else "they have no columns"
+            )
         return f"they have the columns 0 to {len(self.keys) - 1}"
 
 
@@ -112,7 +118,9 @@ def value_of(sample: Any, key: int | str) -> Any:
     try:
         return sample[key]
     except (LookupError, TypeError) as error:
-        raise ConfigError(f"samples have no column {key!r}: {SampleForm.of(sample).describe(key)}") from error
+        raise ConfigError(
+            f"samples have no column {key!r}: {SampleForm.of(sample).describe(key)}"
+        ) from error
 
 
 def stack_samples(samples: Sequence[Any]) -> Batch:
@@ -148,7 +156,9 @@ def join_columns(pieces: Sequence[Column]) -> Column:
     return np.concatenate(pieces, dtype=dtype)
 
 
-def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Column] = join_columns) -> Batch:
+def join_batches(
+    batches: Sequence[Batch], join: Callable[[Sequence[Column]], Column] = join_columns
+) -> Batch:
     """Batches one after the other.
 
     Args:
@@ -166,14 +176,20 @@ def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Co
         return tuple(join(columns) for columns in zip(*given, strict=True))
     if all(isinstance(batch, np.ndarray) for batch in given):
         return join(given)
-    raise _different(first, next(batch for batch in given if SampleForm.of(batch) != SampleForm.of(first)))
+    raise _different(
+        first, next(batch for batch in given if SampleForm.of(batch) != SampleForm.of(first))
+    )
 
 
 def assemble(pieces: Sequence[Column], slots: Sequence[npt.NDArray[np.intp]]) -> Column:
     """The rows of all pieces in their places, written there at once where the pieces have one dtype and shape."""
     first = pieces[0]
     slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
-    if len(pieces) > 1 and first.dtype != object and len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1:
+    if (
+        len(pieces) > 1
+        and first.dtype != object
+        and len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1
+    ):
         column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
         for piece, places in zip(pieces, slots, strict=True):
             column[places] = piece
@@ -193,7 +209,9 @@ def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -
     if not len(starts):
         return np.empty((0, length, *rows.shape[1:]), rows.dtype)
     shape = (len(rows) - length + 1, length, *rows.shape[1:])
-    every_run = np.lib.stride_tricks.as_strided(rows, shape, (rows.strides[0], *rows.strides), writeable=False)
+    every_run = np.lib.stride_tricks.as_strided(
+        rows, shape, (rows.strides[0], *rows.strides), writeable=False
+    )
     # an array of positions copies whole runs, where take() would first copy all that lie side by side
     return np.ascontiguousarray(every_run[starts])
 
@@ -219,7 +237,9 @@ def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
     try:
         return list(columns)
     except TypeError:
-        raise ConfigError(f"columns are named by a position, a key, or a list of these, not by {columns!r:.80}") from None
+        raise ConfigError(
+            f"columns are named by a position, a key, or a list of these, not by {columns!r:.80}"
+        ) from None
 
 
 def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
@@ -231,7 +251,13 @@ def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
 
 def list_columns(batch: Batch) -> list[Column]:
     """The columns of a batch; a batch of bare values is one."""
-    return list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
+    return (
+        list(batch.values())
+        if isinstance(batch, dict)
+        else list(batch)
+        if isinstance(batch, tuple)
+        else [batch]
+    )
 
 
 def list_values(column: Column) -> list[Any]:
@@ -242,7 +268,9 @@ def list_values(column: Column) -> list[Any]:
 def list_samples(batch: Batch) -> list[Any]:
     """The samples of a batch; numbers as numpy scalars, arrays as views of their column."""
     if isinstance(batch, dict):
-        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        return [
+            dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)
+        ]
     return list(zip(*batch, strict=True)) if isinstance(batch, tuple) else list(batch)
 
 
@@ -254,4 +282,7 @@ def empty_like(batch: Batch) -> Batch:
 
 def _different(one: Any, other: Any) -> ConfigError:
     forms = [SampleForm.of(sample) for sample in (one, other)]
-    return ConfigError("samples of one batch differ: " + ", and ".join(f"{form.kind}s, {form.describe()}" for form in forms))
+    return ConfigError(
+        "samples of one batch differ: "
+        + ", and ".join(f"{form.kind}s, {form.describe()}" for form in forms)
+    )

@@ -18,12 +18,17 @@ from data_stack import SequenceDatasetIterator
 def test_an_overview_names_splits_and_columns(pictures: Served) -> None:
     overview = pictures.get("/api/overview").json
 
-    assert [(split["name"], split["n_samples"], split["class_column"]) for split in overview["splits"]] == [
+    assert [
+        (split["name"], split["n_samples"], split["class_column"]) for split in overview["splits"]
+    ] == [
         ("train", 120, 1),
         ("test", 30, 1),
     ]
     columns = overview["splits"][0]["columns"]
-    assert [(each["name"], each["role"], each["kind"], each["has_picture"], each["is_plain"]) for each in columns] == [
+    assert [
+        (each["name"], each["role"], each["kind"], each["has_picture"], each["is_plain"])
+        for each in columns
+    ] == [
         ("image", "sample", "image", True, False),
         ("label", "target", "number", False, True),
         ("tag", "tag", "text", False, True),
@@ -73,8 +78,16 @@ def test_what_is_no_filter_is_refused(pictures: Served, where: str) -> None:
     assert (answer.status, list(answer.json)) == (400, ["error"])
 
 
-OVERVIEW, SAMPLES, HISTOGRAMS = "/api/overview", "/api/samples?split=0&start=0", "/api/histograms?split=0"
-SAMPLE, COMPARE, DUPLICATES = "/api/sample?split=0&position=0", "/api/compare?name=label", "/api/duplicates?column=0"
+OVERVIEW, SAMPLES, HISTOGRAMS = (
+    "/api/overview",
+    "/api/samples?split=0&start=0",
+    "/api/histograms?split=0",
+)
+SAMPLE, COMPARE, DUPLICATES = (
+    "/api/sample?split=0&position=0",
+    "/api/compare?name=label",
+    "/api/duplicates?column=0",
+)
 PICTURE = "/picture?split=0&position=0&column=0"
 NO_NUMBERS = ("", "x", "1e3", "+1", "\u0663", "9" * 20)
 
@@ -82,8 +95,14 @@ NO_NUMBERS = ("", "x", "1e3", "+1", "\u0663", "9" * 20)
 @pytest.mark.parametrize(
     ("path", "name", "values"),
     [
-        *((path, "split", ("-1", "2", *NO_NUMBERS)) for path in (SAMPLES, HISTOGRAMS, SAMPLE, PICTURE)),
-        *((path, "position", ("-1", "-120", "120", "9" * 19, *NO_NUMBERS)) for path in (SAMPLE, PICTURE)),
+        *(
+            (path, "split", ("-1", "2", *NO_NUMBERS))
+            for path in (SAMPLES, HISTOGRAMS, SAMPLE, PICTURE)
+        ),
+        *(
+            (path, "position", ("-1", "-120", "120", "9" * 19, *NO_NUMBERS))
+            for path in (SAMPLE, PICTURE)
+        ),
         (SAMPLES, "start", ("-1", *NO_NUMBERS)),
         (SAMPLES, "count", ("-1", "201", *NO_NUMBERS)),
         (HISTOGRAMS, "columns", ("-1", "0", "3", "1,x", "1,3", "1;2")),
@@ -94,15 +113,21 @@ NO_NUMBERS = ("", "x", "1e3", "+1", "\u0663", "9" * 20)
         (DUPLICATES, "run", ("", "2", "yes")),
     ],
 )
-def test_each_parameter_out_of_range_is_an_error(pictures: Served, path: str, name: str, values: tuple[str, ...]) -> None:
+def test_each_parameter_out_of_range_is_an_error(
+    pictures: Served, path: str, name: str, values: tuple[str, ...]
+) -> None:
     route, _, query = path.partition("?")
     good: dict[str, Any] = dict(urllib.parse.parse_qsl(query))
 
     answers = {value: pictures.get(route, **{**good, name: value}) for value in values}
 
     assert pictures.get(route, **good, unknown="x").status == 200
-    assert {value: answer.status for value, answer in answers.items() if answer.status not in (400, 404)} == {}
-    assert {value: answer.body for value, answer in answers.items() if list(answer.json) != ["error"]} == {}
+    assert {
+        value: answer.status for value, answer in answers.items() if answer.status not in (400, 404)
+    } == {}
+    assert {
+        value: answer.body for value, answer in answers.items() if list(answer.json) != ["error"]
+    } == {}
     assert "9" * 19 not in values or answers["9" * 19].status == 404  # a number, but of no sample
 
 
@@ -118,7 +143,12 @@ def test_a_sample_is_shown_in_full(pictures: Served) -> None:
 
 
 def test_samples_that_cannot_be_read_say_so_in_place(serve: Serve) -> None:
-    samples = [{"x": 1, "text": "one"}, ValueError("<b>broken</b>"), {"text": "no x"}, {"x": 4, "text": "four"}]
+    samples = [
+        {"x": 1, "text": "one"},
+        ValueError("<b>broken</b>"),
+        {"text": "no x"},
+        {"x": 4, "text": "four"},
+    ]
     served = serve(all=Samples(*samples))
 
     found = served.samples()["samples"]
@@ -136,7 +166,11 @@ def test_samples_of_any_kind_are_shown(serve: Serve, sample: Any) -> None:
     served = serve(all=Samples(sample, sample, sample))
 
     overview, found = served.get("/api/overview").json, served.samples()
-    columns = ",".join(str(number) for number, each in enumerate(overview["splits"][0]["columns"]) if each["is_plain"])
+    columns = ",".join(
+        str(number)
+        for number, each in enumerate(overview["splits"][0]["columns"])
+        if each["is_plain"]
+    )
 
     assert "error" not in overview["splits"][0]
     assert [each["position"] for each in found["samples"]] == [0, 1, 2]
@@ -151,7 +185,13 @@ def test_an_empty_split_and_one_that_cannot_be_opened_leave_the_others_alone(ser
             raise OSError(*self.samples)
 
     long = "no disk " * 300
-    served = serve(empty=Samples(), broken=Broken("the disk is gone"), whole=Samples(1, 2), mute=Broken(), verbose=Broken(long))
+    served = serve(
+        empty=Samples(),
+        broken=Broken("the disk is gone"),
+        whole=Samples(1, 2),
+        mute=Broken(),
+        verbose=Broken(long),
+    )
 
     splits = served.get("/api/overview").json["splits"]
     told = [served.get("/api/samples", split=split, start=0).json["error"] for split in (1, 3, 4)]
@@ -181,13 +221,19 @@ def test_duplicates_are_found_when_they_are_asked_for(pictures: Served) -> None:
 
 def test_ranges_and_missing_values(serve: Serve) -> None:
     numbers = [0.5, float("nan"), -1.0, 2.0, float("inf"), 2.5]
-    times = np.array(["2024-01-01", "2024-02-01", "NaT", "2024-03-01", "2024-04-01", "2024-05-01"], dtype="M8[D]")
+    times = np.array(
+        ["2024-01-01", "2024-02-01", "NaT", "2024-03-01", "2024-04-01", "2024-05-01"], dtype="M8[D]"
+    )
     texts = ["a", None, "c", "", "é", "A"]
     served = serve(all=SequenceDatasetIterator([numbers, list(times), texts]))
 
     assert served.positions({"column": 0, "low": "0.5", "high": "2.5"}) == [0, 3]
     assert served.positions({"column": 0, "low": "0.5", "high": "2.5", "closed": True}) == [0, 3, 5]
-    assert served.positions({"column": 0, "low": "nan"}) == served.positions({"column": 0, "low": "many"}) == []
+    assert (
+        served.positions({"column": 0, "low": "nan"})
+        == served.positions({"column": 0, "low": "many"})
+        == []
+    )
     assert served.positions({"column": 0, "values": [None]}) == [1]
     assert served.positions({"column": 1, "low": "2024-02-01", "high": "2024-04-01"}) == [1, 3]
     assert served.positions({"column": 1, "values": [None]}) == [2]
@@ -201,17 +247,34 @@ def test_values_beside_missing_ones_keep_their_type(serve: Serve, hole: Any) -> 
         return [hole if position % 50 < 20 else value for position, value in enumerate(values)]
 
     days = np.datetime64("2024-01-01") + np.arange(500)
-    moments = [datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(days=day) for day in range(500)]
-    columns = [holed(np.arange(500) / 7), holed(range(500)), holed(days), holed(moments), holed([2**60 + n for n in range(500)])]
+    moments = [
+        datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(days=day)
+        for day in range(500)
+    ]
+    columns = [
+        holed(np.arange(500) / 7),
+        holed(range(500)),
+        holed(days),
+        holed(moments),
+        holed([2**60 + n for n in range(500)]),
+    ]
     served = serve(all=SequenceDatasetIterator(columns))
 
     found = served.get("/api/histograms", split=0, columns="0,1,2,3,4").json["columns"]
 
-    assert [found[each]["kind"] for each in "01234"] == ["ranges", "ranges", "ranges", "ranges", "texts"]
+    assert [found[each]["kind"] for each in "01234"] == [
+        "ranges",
+        "ranges",
+        "ranges",
+        "ranges",
+        "texts",
+    ]
     assert {found[each]["n_missing"] for each in "01234"} == {200}
     for each in "0123":
         bars = found[each]["bars"]
-        assert [served.samples(bar["where"], count=0)["n_found"] for bar in bars] == [bar["count"] for bar in bars]
+        assert [served.samples(bar["where"], count=0)["n_found"] for bar in bars] == [
+            bar["count"] for bar in bars
+        ]
     assert served.positions({"column": 2, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
     assert served.positions({"column": 3, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
     assert served.positions({"column": 4, "values": [str(2**60 + 21)]}) == [21]
@@ -227,12 +290,19 @@ def test_histograms_count_all_rows_and_those_that_are_chosen(pictures: Served) -
     assert [(bar["label"], bar["count"], bar["where"]["values"]) for bar in labels["bars"]] == [
         (name, 40, [str(number)]) for number, name in enumerate(CLASSES)
     ]
-    n_found = [len(pictures.positions({"column": 1, "values": [str(each)]}, {"contains": "tag 1"})) for each in range(3)]
-    assert [bar["counts"][0] for bar in labels["bars"]] == n_found  # the filter of the column itself does not count
+    n_found = [
+        len(pictures.positions({"column": 1, "values": [str(each)]}, {"contains": "tag 1"}))
+        for each in range(3)
+    ]
+    assert [
+        bar["counts"][0] for bar in labels["bars"]
+    ] == n_found  # the filter of the column itself does not count
     assert (tags["kind"], tags["n_distinct"], tags["bars"]) == ("texts", 120, [])
 
 
-def test_a_large_split_is_searched_in_parts_and_its_histograms_are_of_some_samples(serve: Serve) -> None:
+def test_a_large_split_is_searched_in_parts_and_its_histograms_are_of_some_samples(
+    serve: Serve,
+) -> None:
     numbers = np.arange(300_000)
     served = serve(all=SequenceDatasetIterator([numbers % 1000, numbers]))
 
@@ -241,7 +311,10 @@ def test_a_large_split_is_searched_in_parts_and_its_histograms_are_of_some_sampl
         first = served.samples({"column": 1, "low": "299990"}, count=5)
     found = served.get("/api/histograms", split=0, columns="1").json
 
-    assert ([each["position"] for each in first["samples"]], first["n_found"]) == ([299990 + each for each in range(5)], 10)
+    assert ([each["position"] for each in first["samples"]], first["n_found"]) == (
+        [299990 + each for each in range(5)],
+        10,
+    )
     assert served.positions({"column": 0, "values": ["999"]})[:2] == [999, 1999]
     assert found["n_read"] < found["n_samples"] == 300_000
     bars = [bar["count"] for bar in found["columns"]["1"]["bars"]]
@@ -255,9 +328,19 @@ def test_bounds_beyond_what_a_column_holds_are_compared_as_they_are(serve: Serve
     served = serve(all=SequenceDatasetIterator([numbers, times, spans, numbers > 1]))
     digits = "9" * 400
 
-    for column, (low, high) in enumerate([("-" + digits, digits), ("1500-01-01", "2500-01-01T00:00Z"), ("-" + digits, digits)]):
+    for column, (low, high) in enumerate(
+        [("-" + digits, digits), ("1500-01-01", "2500-01-01T00:00Z"), ("-" + digits, digits)]
+    ):
         assert served.positions({"column": column, "low": low, "high": high}) == [0, 1, 2, 3]
-        assert served.positions({"column": column, "low": high}) == served.positions({"column": column, "high": low}) == []
-    assert served.positions({"contains": digits}) == served.positions({"column": 3, "values": [digits]}) == []
+        assert (
+            served.positions({"column": column, "low": high})
+            == served.positions({"column": column, "high": low})
+            == []
+        )
+    assert (
+        served.positions({"contains": digits})
+        == served.positions({"column": 3, "values": [digits]})
+        == []
+    )
     for text in ("2024-01-02T00:00+05:00", "now", "2024-13-01"):
         assert served.positions({"column": 1, "low": text}) == []

@@ -12,14 +12,24 @@ from browse_kit import TOKEN, Served, labelled, serving
 
 from data_stack.browse.server import MAX_CONNECTIONS
 
-PATHS = ("/", "/app.js", "/api/overview", "/api/samples?split=0&start=0", "/picture?split=0&position=0&column=0", "/nothing")
+PATHS = (
+    "/",
+    "/app.js",
+    "/api/overview",
+    "/api/samples?split=0&start=0",
+    "/picture?split=0&position=0&column=0",
+    "/nothing",
+)
 
 
 def waits(served: Served, sent: bytes, then: bytes = b"") -> bytes:
     """What a client receives that sends just this, and ``then`` behind the answer, until the server closes the connection."""
     host, port = served.url.removeprefix("http://").split(":")
     received = b""
-    with socket.create_connection((host, int(port)), timeout=30) as connection, contextlib.suppress(ConnectionResetError):
+    with (
+        socket.create_connection((host, int(port)), timeout=30) as connection,
+        contextlib.suppress(ConnectionResetError),
+    ):
         connection.sendall(sent)
         while part := connection.recv(1 << 16):
             received += part
@@ -34,28 +44,50 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("given", ["", TOKEN[:-1], "\u00e9"])
 def test_no_page_is_shown_without_the_token(pictures: Served, path: str, given: str) -> None:
-    for headers in ({"Authorization": f"Bearer {given}"}, {"Cookie": f"data_stack_1={TOKEN}; data_stack={given}"}):
-        assert pictures.ask(path, {name: value.encode().decode("latin-1") for name, value in headers.items()}).status == 403
+    for headers in (
+        {"Authorization": f"Bearer {given}"},
+        {"Cookie": f"data_stack_1={TOKEN}; data_stack={given}"},
+    ):
+        assert (
+            pictures.ask(
+                path, {name: value.encode().decode("latin-1") for name, value in headers.items()}
+            ).status
+            == 403
+        )
 
 
 def test_the_token_in_the_url_sets_a_cookie_that_opens_the_rest(pictures: Served) -> None:
-    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}  # on another page
+    link = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }  # on another page
     first = pictures.ask(f"/?token={TOKEN}", link)
     cookie, *attributes = first.headers["set-cookie"].split("; ")
 
-    assert (first.status, b"app.js" in first.body, set(attributes)) == (200, True, {"HttpOnly", "SameSite=strict", "Path=/"})
+    assert (first.status, b"app.js" in first.body, set(attributes)) == (
+        200,
+        True,
+        {"HttpOnly", "SameSite=strict", "Path=/"},
+    )
     assert pictures.ask("/api/overview", {"Cookie": f"theme=dark; {cookie}"}).status == 200
     assert pictures.ask("/?token=wrong", {}).headers.get("set-cookie") is None
 
 
-@pytest.mark.parametrize("host", ["evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example", "127.0.0.1:http", ""])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example", "127.0.0.1:http", ""],
+)
 def test_a_name_that_resolves_to_this_machine_is_refused(pictures: Served, host: str) -> None:
     assert pictures.ask("/api/overview", {**BEARER, "Host": host}).status == 403
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "[::1]:9", "[::1]"])
 def test_a_forwarded_port_is_let_through(pictures: Served, host: str) -> None:
-    assert pictures.ask("/api/overview", {**BEARER, "Host": host, "Origin": f"http://{host}"}).status == 200
+    assert (
+        pictures.ask("/api/overview", {**BEARER, "Host": host, "Origin": f"http://{host}"}).status
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +112,15 @@ def test_nothing_but_reading_is_answered(pictures: Served, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/../setup.py", "/static/../../table.py", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/app.js/..", "/etc/passwd"]
+    "path",
+    [
+        "/../setup.py",
+        "/static/../../table.py",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/app.js/..",
+        "/etc/passwd",
+    ],
 )
 def test_no_path_reaches_a_file(pictures: Served, path: str) -> None:
     answer = pictures.ask(path, BEARER)
@@ -92,16 +132,27 @@ def test_answers_forbid_what_pages_do_not_need(pictures: Served) -> None:
     for path in PATHS:
         headers = pictures.ask(path, BEARER).headers
         policy = dict(rule.split(" ", 1) for rule in headers["content-security-policy"].split("; "))
-        assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'none'")
+        assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == (
+            "'none'",
+            "'self'",
+            "'none'",
+        )
         assert "unsafe" not in headers["content-security-policy"]
-        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == (
+            "nosniff",
+            "no-referrer",
+        )
         assert headers["cross-origin-resource-policy"] == "same-origin"
-        assert headers["cache-control"].split(",")[0] == ("private" if path.startswith("/picture") else "no-store")
+        assert headers["cache-control"].split(",")[0] == (
+            "private" if path.startswith("/picture") else "no-store"
+        )
         assert "server" not in headers
         assert "access-control-allow-origin" not in headers
 
 
-def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsewhere(pictures: Served) -> None:
+def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsewhere(
+    pictures: Served,
+) -> None:
     answers = [pictures.ask(path, BEARER) for path in ("/", "/app.js", "/style.css")]
     page, script, style = (answer.body.decode() for answer in answers)
 
@@ -110,7 +161,14 @@ def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsew
     assert "://" not in page + style
     assert "<script src=" in page
     assert page.count("<script") == 1
-    for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("):
+    for forbidden in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+    ):
         assert forbidden not in script
 
 
@@ -119,8 +177,13 @@ def test_a_connection_that_does_not_send_a_whole_request_in_time_is_closed() -> 
 
     post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
     slow = whole.replace(b"overview", b"sample?split=1&position=0")
-    longer = labelled(1).map(lambda sample: (threading.Event().wait(1.1), sample)[1])  # than a connection may be idle
-    with serving({"train": labelled(3), "longer": longer}, idle_seconds=1) as served, ThreadPoolExecutor(7) as threads:
+    longer = labelled(1).map(
+        lambda sample: (threading.Event().wait(1.1), sample)[1]
+    )  # than a connection may be idle
+    with (
+        serving({"train": labelled(3), "longer": longer}, idle_seconds=1) as served,
+        ThreadPoolExecutor(7) as threads,
+    ):
         sent = [b"", whole[:-1], whole, whole + whole + whole[:-1], post, slow]
         later = threads.submit(waits, served, whole, whole[:-1])
         empty, cut, one, two, posted, slept = threads.map(lambda each: waits(served, each), sent)
@@ -134,7 +197,10 @@ def test_one_connection_too_many_closes_the_one_that_is_idle_for_longest() -> No
     with contextlib.ExitStack() as stack:
         served = stack.enter_context(serving({"train": labelled(3)}, idle_seconds=600))
         host, port = served.url.removeprefix("http://").split(":")
-        idle = [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(MAX_CONNECTIONS)]
+        idle = [
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            for _ in range(MAX_CONNECTIONS)
+        ]
 
         assert served.get("/api/overview").status == 200
 

@@ -23,7 +23,9 @@ SCREENSHOTS = os.environ.get("DATA_STACK_SCREENSHOTS")  # a folder, to look at t
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"there is no {CHROMIUM}: apt-get install chromium"),
+    pytest.mark.skipif(
+        not os.path.exists(CHROMIUM), reason=f"there is no {CHROMIUM}: apt-get install chromium"
+    ),
 ]
 
 
@@ -31,7 +33,9 @@ pytestmark = [
 def chromium() -> Iterator[Browser]:
     """One headless Chromium for all tests."""
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()
 
@@ -44,7 +48,10 @@ def page(request: pytest.FixtureRequest, chromium: Browser, serve: Serve) -> Ite
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console",
+        lambda message: complaints.append(message.text) if message.type == "error" else None,
+    )
     page.on("dialog", lambda dialog: complaints.append(f"a dialog: {dialog.message}"))
     yield page
     if SCREENSHOTS:
@@ -63,7 +70,9 @@ def visit(page: Page, served: Served) -> None:
 
 def status(page: Page, text: str) -> None:
     """Wait until the page tells this number of samples."""
-    page.wait_for_function("text => document.getElementById('status').textContent === text", arg=text)
+    page.wait_for_function(
+        "text => document.getElementById('status').textContent === text", arg=text
+    )
 
 
 def test_scrolling_loads_samples_and_keeps_few_nodes(page: Page, serve: Serve) -> None:
@@ -107,7 +116,9 @@ def test_a_sample_opens_and_keys_move(page: Page, pictures: Served) -> None:
     page.wait_for_selector("#sample[open]")
     assert (page.text_content("#heading") or "").startswith("train · sample 1")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => document.getElementById('heading').textContent.startsWith('train · sample 2')")
+    page.wait_for_function(
+        "() => document.getElementById('heading').textContent.startsWith('train · sample 2')"
+    )
     assert '"><img src=x onerror=alert(2)>' in (page.text_content("#fields") or "")
     page.keyboard.press("Escape")
 

@@ -66,7 +66,9 @@ def process(store: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     with contextlib.ExitStack() as ends:
 
         def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-            running = ends.enter_context(start_python("-m", "data_stack.cli", *arguments, **environment))
+            running = ends.enter_context(
+                start_python("-m", "data_stack.cli", *arguments, **environment)
+            )
             ends.callback(running.kill)  # of a test that failed
             return running
 
@@ -77,11 +79,24 @@ def process(store: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Installs a distribution of one module with datasets, for this process and those it starts."""
 
-    def make(distribution: str, module_text: str, datasets: Sequence[str] = ("Factory",), names: Sequence[str] = ()) -> None:
+    def make(
+        distribution: str,
+        module_text: str,
+        datasets: Sequence[str] = ("Factory",),
+        names: Sequence[str] = (),
+    ) -> None:
         module = distribution.replace("-", "_")
         folder = tmp_path / "site" / distribution
-        lines = [f"{name} = {module}:{factory}" for name, factory in zip(names or [distribution], datasets, strict=True)]
-        write_distribution(folder, distribution, "\n".join(["[data_stack.datasets]", *lines]), {module: module_text})
+        lines = [
+            f"{name} = {module}:{factory}"
+            for name, factory in zip(names or [distribution], datasets, strict=True)
+        ]
+        write_distribution(
+            folder,
+            distribution,
+            "\n".join(["[data_stack.datasets]", *lines]),
+            {module: module_text},
+        )
         monkeypatch.syspath_prepend(str(folder))
 
     return make

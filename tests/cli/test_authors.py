@@ -28,32 +28,64 @@ from data_stack.cli.main import PrintableFormatter
 from data_stack.formats.conversion import convert
 from data_stack.show.markup import Table, as_text
 
-SYS_PATH = os.pathsep.join(filter(None, [str(Path(data_stack.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
+SYS_PATH = os.pathsep.join(
+    filter(None, [str(Path(data_stack.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+)
 AUTHORS_LINES = 28
 LOAD = "import data_stack, sys; [print(name, len(split), split[0]) for name, split in data_stack.load(sys.argv[1]).items()]"
 
 
 @pytest.mark.parametrize(
     ("kind", "splits"),
-    [("table", ["all"]), *(pytest.param(kind, ["train", "test"], marks=pytest.mark.full) for kind in ("images", "text"))],
+    [
+        ("table", ["all"]),
+        *(
+            pytest.param(kind, ["train", "test"], marks=pytest.mark.full)
+            for kind in ("images", "text")
+        ),
+    ],
 )
 def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
     command: Any, tmp_path: Path, kind: str, splits: list[str]
 ) -> None:
-    outcome = command("new", "my-set", "--kind", kind, "--into", str(tmp_path), *(f"--split={split}" for split in splits))
+    outcome = command(
+        "new",
+        "my-set",
+        "--kind",
+        kind,
+        "--into",
+        str(tmp_path),
+        *(f"--split={split}" for split in splits),
+    )
 
     assert outcome.code == 0, outcome.err
     folder, site = tmp_path / "my-set", tmp_path / "site"
     factory = (folder / "data_stack_my_set/__init__.py").read_text()
     code = re.sub(r'""".*?"""|^ *#[^\n]*$', "", factory, flags=re.DOTALL | re.MULTILINE)
     assert len([line for line in code.splitlines() if line.strip()]) <= AUTHORS_LINES
-    pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", folder)
+    pip = (
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        f"--target={site}",
+        folder,
+    )
     run_python(*pip, timeout_seconds=280)
     path = os.pathsep.join([str(site), SYS_PATH])
-    tested, _ = run_python("-W", "error", "-m", "pytest", "-q", folder, timeout_seconds=280, PYTHONPATH=path)
+    tested, _ = run_python(
+        "-W", "error", "-m", "pytest", "-q", folder, timeout_seconds=280, PYTHONPATH=path
+    )
     assert re.search(r"^\d\d passed", tested, re.MULTILINE)
-    loaded, _ = run_python("-c", LOAD, "my-set", PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
-    assert [line.split()[0] for line in loaded.splitlines() if re.match(r"\w+ \d+ ", line)] == splits
+    loaded, _ = run_python(
+        "-c", LOAD, "my-set", PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home")
+    )
+    assert [
+        line.split()[0] for line in loaded.splitlines() if re.match(r"\w+ \d+ ", line)
+    ] == splits
     for name in ("README.md", ".gitignore", ".github/workflows/test.yml", "pyproject.toml"):
         assert "@" not in re.sub(r"uses: \S+@", "", (folder / name).read_text())
 
@@ -67,7 +99,10 @@ def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
         ("@name@", "begins with a letter"),
         ("Digits", "already"),
         ("there", "exists"),
-        *((["mine", *splits], "split names") for splits in (["a", "A"], ["a/b"], ["x@name@"], [""])),
+        *(
+            (["mine", *splits], "split names")
+            for splits in (["a", "A"], ["a/b"], ["x@name@"], [""])
+        ),
     ],
 )
 def test_names_that_cannot_be_used_are_refused_and_nothing_is_written(
@@ -77,7 +112,16 @@ def test_names_that_cannot_be_used_are_refused_and_nothing_is_written(
 
     name, *splits = [name] if isinstance(name, str) else name
 
-    outcome = command("new", "--kind", "text", "--into", str(tmp_path), *(f"--split={each}" for each in splits), "--", name)
+    outcome = command(
+        "new",
+        "--kind",
+        "text",
+        "--into",
+        str(tmp_path),
+        *(f"--split={each}" for each in splits),
+        "--",
+        name,
+    )
 
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
@@ -131,9 +175,13 @@ def records(tmp_path: Path) -> str:
     return str(tmp_path / "numbers")
 
 
-def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: str, tmp_path: Path) -> None:
+def test_it_opens_the_page_in_the_browser_of_the_user(
+    process: Start, records: str, tmp_path: Path
+) -> None:
     script = tmp_path / "browser"
-    script.write_text(f'#!/bin/sh\necho "$1" > {tmp_path / "part"} && mv {tmp_path / "part"} {tmp_path / "opened"}\n')
+    script.write_text(
+        f'#!/bin/sh\necho "$1" > {tmp_path / "part"} && mv {tmp_path / "part"} {tmp_path / "opened"}\n'
+    )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
     running: Any = process("browse", records, "--json", BROWSER=f"{script} %s")
@@ -196,7 +244,9 @@ def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
 
 
 def test_a_report_can_be_written_in_any_locale(process: Start) -> None:
-    code, out, err = finished(process("report", "digits", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))
+    code, out, err = finished(
+        process("report", "digits", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    )
 
     assert (code, "1,437" in out, err) == (0, True, "")
 
@@ -211,9 +261,16 @@ def test_an_interrupted_preparation_ends_with_130_and_leaves_nothing_half_done(
     running.send_signal(signal.SIGINT)
     code, out, err = finished(running)
 
-    assert (code, out, err.strip().splitlines()[-1], "Traceback" in err) == (130, "", "data-stack: interrupted", False)
+    assert (code, out, err.strip().splitlines()[-1], "Traceback" in err) == (
+        130,
+        "",
+        "data-stack: interrupted",
+        False,
+    )
     assert [
-        path for path in store.rglob("*") if path.is_file() and path.suffix != ".json" and ".data_stack" not in path.parts
+        path
+        for path in store.rglob("*")
+        if path.is_file() and path.suffix != ".json" and ".data_stack" not in path.parts
     ] == []
 
 
@@ -229,7 +286,9 @@ def dataset(tmp_path: Path) -> Path:
     return folder
 
 
-def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset: Path, tmp_path: Path) -> None:
+def test_copies_and_conversions_print_none(
+    command: Callable[..., Any], dataset: Path, tmp_path: Path
+) -> None:
     for arguments in (
         ["convert", str(dataset), str(tmp_path / "target.npz")],
         ["convert", str(dataset), str(tmp_path / "target")],
@@ -248,7 +307,11 @@ def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset:
 def test_logged_names_are_escaped() -> None:
     record = logging.LogRecord("data_stack", logging.WARNING, "", 0, "column %s", (HOSTILE,), None)
 
-    assert PrintableFormatter("%(levelname)s: %(message)s").format(record).startswith(r"WARNING: column \x1b[31m")
+    assert (
+        PrintableFormatter("%(levelname)s: %(message)s")
+        .format(record)
+        .startswith(r"WARNING: column \x1b[31m")
+    )
 
 
 def test_wide_characters_stay_in_their_column() -> None:

@@ -24,11 +24,19 @@ DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa2
 # ------------------------------------------------------------------ list, info
 
 
-def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(command: Any, store: Path) -> None:
+def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(
+    command: Any, store: Path
+) -> None:
     outcome = command("info", "digits")
 
     assert outcome.code == 0
-    for fact in (RAW, f"sha256 {DIGITS_SHA256}", "package:sklearn/datasets/data/digits.csv.gz", "CC-BY-4.0", "train, test"):
+    for fact in (
+        RAW,
+        f"sha256 {DIGITS_SHA256}",
+        "package:sklearn/datasets/data/digits.csv.gz",
+        "CC-BY-4.0",
+        "train, test",
+    ):
         assert fact in outcome.out
     assert not store.exists()
 
@@ -45,7 +53,10 @@ def test_show_draws_a_picture_of_real_digits(command: Any, tmp_path: Path) -> No
 
 
 def test_show_prints_a_line_for_each_sample(command: Any) -> None:
-    digits, iris = command("show", "digits", "-n", "10", "--split", "test"), command("show", "iris", "-n", "3", "--json").json
+    digits, iris = (
+        command("show", "digits", "-n", "10", "--split", "test"),
+        command("show", "iris", "-n", "3", "--json").json,
+    )
 
     assert [line.split()[1] for line in digits.out.splitlines()[2:]] == list("0123456789")
     assert [row["label"] for row in iris] == ["setosa", "versicolor", "virginica"]
@@ -55,10 +66,16 @@ def test_show_prints_a_line_for_each_sample(command: Any) -> None:
 # ------------------------------------------------------------------ import-file
 
 
-def test_import_file_takes_the_published_file_by_the_digest_of_its_definition(command: Any, store: Path) -> None:
+def test_import_file_takes_the_published_file_by_the_digest_of_its_definition(
+    command: Any, store: Path
+) -> None:
     outcome = command("import-file", RAW, str(DIGITS), "--json")
 
-    assert (outcome.code, outcome.json["verified"], outcome.json["sha256"]) == (0, True, DIGITS_SHA256)
+    assert (outcome.code, outcome.json["verified"], outcome.json["sha256"]) == (
+        0,
+        True,
+        DIGITS_SHA256,
+    )
     assert (store / RAW).read_bytes() == DIGITS.read_bytes()
 
 
@@ -78,9 +95,13 @@ def test_doctor_shows_a_broken_plugin_with_its_error_and_the_others_all_the_same
     assert "data_stack.datasets  lazy-data-stack-digits" in outcome.out
 
 
-def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_finds_the_original_of_pypi_beside_this_one(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site"
-    write_distribution(site, "datastack", version="0.0.13")  # as its wheel of 2021 has it: no command, no entry points
+    write_distribution(
+        site, "datastack", version="0.0.13"
+    )  # as its wheel of 2021 has it: no command, no entry points
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
 
     outcome = command("doctor")
@@ -94,7 +115,9 @@ def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_pat
 # ------------------------------------------------------------------ errors and options
 
 
-def test_options_of_a_dataset_arrive_as_json_or_text(command: Any, install: Callable[..., None]) -> None:
+def test_options_of_a_dataset_arrive_as_json_or_text(
+    command: Any, install: Callable[..., None]
+) -> None:
     install(
         "repeated",
         """
@@ -109,7 +132,9 @@ def test_options_of_a_dataset_arrive_as_json_or_text(command: Any, install: Call
         """,
     )
 
-    outcome = command("report", "repeated", "-O", "times=3", "-O", "word=a=b", "--json", "--statistics")
+    outcome = command(
+        "report", "repeated", "-O", "times=3", "-O", "word=a=b", "--json", "--statistics"
+    )
 
     assert outcome.json["splits"]["all"]["target_dist"] == {"a=b": 3}
     assert outcome.json["splits"]["all"]["columns"][0]["statistics"]["n_distinct"] == 1
@@ -118,7 +143,10 @@ def test_options_of_a_dataset_arrive_as_json_or_text(command: Any, install: Call
 def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_path: Path) -> None:
     other = str(tmp_path / "other")
 
-    for arguments in (["--storage", other, "--json", "prepare", "iris"], ["prepare", "--json", "iris", "--storage", other]):
+    for arguments in (
+        ["--storage", other, "--json", "prepare", "iris"],
+        ["prepare", "--json", "iris", "--storage", other],
+    ):
         assert command(*arguments).json["name"] == "iris"
     assert (tmp_path / "other" / "iris" / "1.0.0" / "manifest.json").is_file()
 
@@ -133,10 +161,14 @@ def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_
         (".*[", []),
     ],
 )
-def test_every_word_must_be_found_and_names_count_most(store: Any, text: str, names: list[str]) -> None:
+def test_every_word_must_be_found_and_names_count_most(
+    store: Any, text: str, names: list[str]
+) -> None:
     found = [each.name for each in search_datasets(text)]
 
-    assert [name for name in found if name in ("digits", "iris", "mnist")] == names  # other packages have such datasets, too
+    assert [
+        name for name in found if name in ("digits", "iris", "mnist")
+    ] == names  # other packages have such datasets, too
 
 
 def test_the_command_says_what_was_found_where(command: Any, install: Callable[..., None]) -> None:
@@ -146,7 +178,10 @@ def test_the_command_says_what_was_found_where(command: Any, install: Callable[.
 
     assert [line.split()[0] for line in outcome.out.splitlines()[2:]] == ["broken-iris", "iris"]
     assert [each["name"] for each in facts] == ["iris"]
-    assert command("search", "nosuchthing").out == "no installed dataset matches; `data-stack list` shows all\n"
+    assert (
+        command("search", "nosuchthing").out
+        == "no installed dataset matches; `data-stack list` shows all\n"
+    )
 
 
 @pytest.mark.parametrize(

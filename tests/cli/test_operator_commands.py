@@ -36,14 +36,21 @@ def filled(prepared: FileStorageConnector, store: Path) -> Path:
 # ------------------------------------------------------------------ copy
 
 
-def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, tmp_path: Path) -> None:
+def test_copy_brings_a_dataset_that_is_ready_there(
+    command: Any, filled: Path, tmp_path: Path
+) -> None:
     outcome = command("copy", str(filled), str(tmp_path / "there"), "digits")
 
     assert outcome.code == 0
     assert outcome.err == ""
     assert "digits/1.0.0 is ready in" in outcome.out
     assert "6 copied (188.7 kB)" in outcome.out
-    assert command("prepare", "digits", "--storage", str(tmp_path / "there"), "--json").json["already_ready"] is True
+    assert (
+        command("prepare", "digits", "--storage", str(tmp_path / "there"), "--json").json[
+            "already_ready"
+        ]
+        is True
+    )
     assert not (tmp_path / "there" / "iris").exists()
 
 
@@ -68,7 +75,10 @@ def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, t
         (["convert", "nothing", "OUT"], "no plugin provides a dataset 'nothing'"),
         (["convert", "nothing", "OUT", "--from", "hdf5"], "'nothing'"),
         (["convert", "SOURCE", "OUT", "-O", "a=b"], "--storage and -O"),
-        (["convert", "SOURCE", "mongodb://user:canary@host/db"], "must name a dataset in the store"),
+        (
+            ["convert", "SOURCE", "mongodb://user:canary@host/db"],
+            "must name a dataset in the store",
+        ),
         (["parquet", "info", "OUT"], "there"),
         (["parquet", "info", "BAD"], "bad.parquet"),
         (["browse", "--no-open", "digts"], "did you mean 'digits'"),
@@ -78,10 +88,20 @@ def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, t
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
-    command: Any, prepared: FileStorageConnector, source: Path, tmp_path: Path, arguments: list[str], message: str
+    command: Any,
+    prepared: FileStorageConnector,
+    source: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
 ) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"nonsense")
-    places = {"SRC": prepared.root_path, "SOURCE": source, "OUT": tmp_path / "there", "BAD": tmp_path / "bad.parquet"}
+    places = {
+        "SRC": prepared.root_path,
+        "SOURCE": source,
+        "OUT": tmp_path / "there",
+        "BAD": tmp_path / "bad.parquet",
+    }
     places["SOURCE/spec.json"] = source / "spec.json"
 
     outcome = command(*(str(places.get(argument, argument)) for argument in arguments))
@@ -99,7 +119,9 @@ def test_what_is_wrong_is_told_in_one_line(
 def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path) -> None:
     (filled / "digits/1.0.0/preprocessed/test/images.npy").unlink()
     flip_file(filled / "digits/1.0.0/preprocessed/train/images.npy", 8 * 2000, keep_time=True)
-    FileStorageConnector(filled).set_resource("digits/1.0.0/preprocessed/train/targets.npy", b"shorter")
+    FileStorageConnector(filled).set_resource(
+        "digits/1.0.0/preprocessed/train/targets.npy", b"shorter"
+    )
     (filled / "iris/1.0.0/manifest.json").write_bytes(b"{")
 
     outcome = command("verify", "--json")
@@ -116,12 +138,16 @@ def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path
 # ------------------------------------------------------------------ passwords
 
 
-@pytest.mark.parametrize("arguments", [["prepare", "iris", "--storage"], ["doctor", "--storage"], ["copy", "STORE"]])
+@pytest.mark.parametrize(
+    "arguments", [["prepare", "iris", "--storage"], ["doctor", "--storage"], ["copy", "STORE"]]
+)
 def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
     command: Any, filled: Path, caplog: pytest.LogCaptureFixture, arguments: list[str]
 ) -> None:
     # Each waits 0.5 s, the pause of the driver.
-    outcome = command("--debug", *(str(filled) if each == "STORE" else each for each in arguments), CANARY)
+    outcome = command(
+        "--debug", *(str(filled) if each == "STORE" else each for each in arguments), CANARY
+    )
 
     assert "canary" not in outcome.out + outcome.err + caplog.text
     assert outcome.code == 1
@@ -132,7 +158,9 @@ def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
 # ------------------------------------------------------------------ MongoDB
 
 
-def test_all_commands_work_on_mongodb(command: Any, filled: Path, tmp_path: Path, mongodb_auth_uri: str) -> None:
+def test_all_commands_work_on_mongodb(
+    command: Any, filled: Path, tmp_path: Path, mongodb_auth_uri: str
+) -> None:
     password: Any = re.search(r"://[^:]+:([^@]+)@", mongodb_auth_uri)
     there = ("--storage", mongodb_auth_uri)
 
@@ -160,27 +188,45 @@ LOOKING = [["verify"], ["list"], ["info", "digits"], ["du"], ["gc"]]
 
 
 @pytest.mark.parametrize("place", ["typo", "file", "file/below", "cached"])
-def test_a_store_that_is_not_there_is_an_error_and_is_not_made(command: Any, tmp_path: Path, place: str) -> None:
+def test_a_store_that_is_not_there_is_an_error_and_is_not_made(
+    command: Any, tmp_path: Path, place: str
+) -> None:
     (tmp_path / "file").write_bytes(b"no store")
-    named = f"file://{tmp_path}/typo?cache={tmp_path}/cache" if place == "cached" else str(tmp_path / place)
+    named = (
+        f"file://{tmp_path}/typo?cache={tmp_path}/cache"
+        if place == "cached"
+        else str(tmp_path / place)
+    )
 
     for arguments in LOOKING:
         outcome = command(*arguments, "--storage", named)
 
-        assert (outcome.code, outcome.out, named.partition("?")[0].removeprefix("file://") in outcome.err) == (1, "", True)
+        assert (
+            outcome.code,
+            outcome.out,
+            named.partition("?")[0].removeprefix("file://") in outcome.err,
+        ) == (1, "", True)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 # ------------------------------------------------------------------ versions, remove
 
 
-def test_remove_tells_what_it_frees_and_needs_no_plugin(command: Any, filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_tells_what_it_frees_and_needs_no_plugin(
+    command: Any, filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
 
-    would, facts = command("remove", "digits", "--dry-run"), command("remove", "digits", "--version", "1.0.0", "--json").json
+    would, facts = (
+        command("remove", "digits", "--dry-run"),
+        command("remove", "digits", "--version", "1.0.0", "--json").json,
+    )
 
     assert would.out.startswith("would remove digits/1.0.0: 6 resources, 188.7 kB")
-    assert (facts["n_resources"], [each["folder"] for each in facts["removed"]]) == (6, ["digits/1.0.0"])
+    assert (facts["n_resources"], [each["folder"] for each in facts["removed"]]) == (
+        6,
+        ["digits/1.0.0"],
+    )
     assert not [path for path in filled.glob("digits/**/*") if path.is_file()]
     assert (command("remove", "digits").code, command("verify", "iris").code) == (2, 0)
     assert command("remove", "iris", "--version", "1.0.0", "--all-versions").code == 2
@@ -208,7 +254,10 @@ def test_a_locked_dataset_is_checked_restored_and_differs_if_its_plugin_does(
     install("wine-plugin", OLD_AND_NEW, ["New", "Old"], ["wine", "wine@1.0"])
 
     added = command("lock", "add", "digits", "wine@1.0")
-    checked, restored = command("lock", "check"), command("lock", "restore", "--storage", str(tmp_path / "other"))
+    checked, restored = (
+        command("lock", "check"),
+        command("lock", "restore", "--storage", str(tmp_path / "other")),
+    )
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "wine-plugin")
     without = command("lock", "check", "--json")
 
@@ -250,11 +299,17 @@ def _registered() -> Iterator[None]:
     default_repository().remove("reasons")
 
 
-@pytest.mark.parametrize(("again", "reason"), [(Newer, "stored: reasons 1.0.0"), (Reasons, "all' has 1 bytes, 3 were prepared")])
+@pytest.mark.parametrize(
+    ("again", "reason"),
+    [(Newer, "stored: reasons 1.0.0"), (Reasons, "all' has 1 bytes, 3 were prepared")],
+)
 def test_what_does_not_fit_any_more_is_the_reason(
     command: Any, store: Path, caplog: pytest.LogCaptureFixture, again: type[Reasons], reason: str
 ) -> None:
-    first_told, first = command("info", "reasons").out, Reasons(FileStorageConnector(store)).prepare()
+    first_told, first = (
+        command("info", "reasons").out,
+        Reasons(FileStorageConnector(store)).prepare(),
+    )
     (store / "reasons" / "1.0.0" / "all").write_bytes(b"2")
     default_repository().register("reasons", again, replace=True)
     warned = [each for each in caplog.records if each.levelno == logging.WARNING]
@@ -285,11 +340,16 @@ def test_a_dataset_is_converted_and_compared(command: Any, source: Path, tmp_pat
 
     assert outcome.code == 0, outcome.err
     assert command(*arguments, "--json").code == 2  # it is there already
-    assert all(text in outcome.out for text in ("has 12 samples", "12 read back and equal", "image (array), label (i64)"))
+    assert all(
+        text in outcome.out
+        for text in ("has 12 samples", "12 read back and equal", "image (array), label (i64)")
+    )
 
 
 def test_an_installed_dataset_is_a_source(command: Any, tmp_path: Path) -> None:
-    outcome = command("convert", "digits:train", str(tmp_path / "digits"), "--columns", "image=sample,label=1")
+    outcome = command(
+        "convert", "digits:train", str(tmp_path / "digits"), "--columns", "image=sample,label=1"
+    )
 
     assert outcome.code == 0, outcome.err
     assert "1,437 samples of digits" in outcome.out
@@ -299,7 +359,13 @@ def test_an_installed_dataset_is_a_source(command: Any, tmp_path: Path) -> None:
 
 
 SCHEMA = Schema(
-    "frames", [Field("id", "int64"), Field("car", str), Field("note", str, nullable=True), Field("x", "float32", (4,))]
+    "frames",
+    [
+        Field("id", "int64"),
+        Field("car", str),
+        Field("note", str, nullable=True),
+        Field("x", "float32", (4,)),
+    ],
 )
 
 
@@ -309,7 +375,12 @@ def dataset(tmp_path: Path) -> Path:
     with ParquetWriter(folder, SCHEMA, rows_per_file=10, row_group_rows=5) as writer:
         for number in range(20):
             writer.append(
-                {"id": number, "car": f"car {number // 10}", "note": "n" if number % 2 else None, "x": np.ones(4, np.float32)}
+                {
+                    "id": number,
+                    "car": f"car {number // 10}",
+                    "note": "n" if number % 2 else None,
+                    "x": np.ones(4, np.float32),
+                }
             )
     return folder
 
@@ -323,7 +394,11 @@ def test_info_tells_what_there_is(command: Any, dataset: Path) -> None:
     assert (facts["n_rows"], facts["n_files"], facts["n_row_groups"]) == (20, 2, 4)
     assert Schema.from_json(facts["schema"]) == SCHEMA
     assert outcome.code == 0
-    assert [outcome.facts[name] for name in ("n_rows", "row_group_rows", "schema")] == ["20", "5, 5", "frames"]
+    assert [outcome.facts[name] for name in ("n_rows", "row_group_rows", "schema")] == [
+        "20",
+        "5, 5",
+        "frames",
+    ]
     assert "up to date" in outcome.out
 
 

@@ -124,7 +124,19 @@ def test_what_describes_no_codec_is_refused(content: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, 2**80, float("-inf"), 3j, "\ud800", b"\0", (1, [2.5]), {1: frozenset({"a"})}, range(3), np.float32(1.5)]
+    "value",
+    [
+        None,
+        2**80,
+        float("-inf"),
+        3j,
+        "\ud800",
+        b"\0",
+        (1, [2.5]),
+        {1: frozenset({"a"})},
+        range(3),
+        np.float32(1.5),
+    ],
 )
 def test_any_plain_value_of_python_comes_back_as_it_was(value: Any) -> None:
     codec = codec_of("python")

@@ -15,14 +15,19 @@ NUMBERS = npst.integer_dtypes(endianness="=") | npst.floating_dtypes(endianness=
 
 
 @given(array=npst.arrays(NUMBERS, npst.array_shapes(max_side=3)), dtype=NUMBERS)
-def test_numbers_are_unchanged_or_refused(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
+def test_numbers_are_unchanged_or_refused(
+    array: np.ndarray[Any, Any], dtype: np.dtype[Any]
+) -> None:
     try:
         cast = as_dtype(array, dtype)
     except (TypeError, ValueError):
         return
 
     assert cast.dtype == dtype
-    assert all(one == other or (one != one and other != other) for one, other in zip(cast.flat, array.flat, strict=True))
+    assert all(
+        one == other or (one != one and other != other)
+        for one, other in zip(cast.flat, array.flat, strict=True)
+    )
 
 
 def test_floats_become_integers_only_where_that_is_said_and_they_have_no_fraction() -> None:

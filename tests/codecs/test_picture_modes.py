@@ -61,7 +61,9 @@ IMAGES: dict[str, tuple[str, Image.Image]] = {
 TYPES = {"1": "bool", "I;16": "uint16", "I": "int32", "F": "float32"}
 
 
-FILES: Mapping[str, bytes] = {name: image_bytes(image, kind) for name, (kind, image) in IMAGES.items()}
+FILES: Mapping[str, bytes] = {
+    name: image_bytes(image, kind) for name, (kind, image) in IMAGES.items()
+}
 
 
 def assert_same(found: Any, name: str) -> None:
@@ -98,10 +100,14 @@ def test_folders_and_shards_give_the_type_of_the_picture(tmp_path: Path) -> None
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
 @pytest.mark.parametrize("orientation", [None, 1, 3, 6, 8])
 @pytest.mark.parametrize("is_xmp", [False, True] if vars(Image)["__version__"] >= "12" else [False])
-def test_an_image_is_turned_as_its_file_says(kind: str, orientation: int | None, is_xmp: bool) -> None:
+def test_an_image_is_turned_as_its_file_says(
+    kind: str, orientation: int | None, is_xmp: bool
+) -> None:
     options: dict[str, Any] = {"quality": 90, "progressive": True} if kind == "JPEG" else {}
     if orientation is not None and is_xmp and kind == "JPEG":
-        options["xmp"] = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
+        options["xmp"] = (
+            f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
+        )
     elif orientation is not None:
         options["exif"] = exif = Image.Exif()
         exif[0x112] = orientation

@@ -25,9 +25,15 @@ class Colour(IntEnum):
     RED = 1
 
 
-texts_of_arrays = np_st.unicode_string_dtypes(min_len=1, max_len=3) | np_st.byte_string_dtypes(min_len=1, max_len=3)
+texts_of_arrays = np_st.unicode_string_dtypes(min_len=1, max_len=3) | np_st.byte_string_dtypes(
+    min_len=1, max_len=3
+)
 dtypes = (np_st.scalar_dtypes() | texts_of_arrays).map(lambda dtype: dtype.newbyteorder("<"))
-arrays = dtypes.flatmap(lambda dtype: np_st.arrays(dtype, np_st.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=7)))
+arrays = dtypes.flatmap(
+    lambda dtype: np_st.arrays(
+        dtype, np_st.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=7)
+    )
+)
 leaves = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5), arrays,
     arrays.filter(lambda array: array.size).map(lambda array: array.ravel()[0]),
@@ -37,7 +43,11 @@ leaves = st.one_of(
 keys = st.integers() | st.text(max_size=3) | st.tuples(st.integers(), st.text(max_size=2))
 values = st.recursive(
     leaves,
-    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(keys, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(keys, inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -104,7 +114,10 @@ def nested(wrap: Callable[[Any], Any], depth: int) -> Any:
     return data
 
 
-@pytest.mark.parametrize("wrap", [lambda data: [data], lambda data: {"tuple": [data]}, lambda data: {"dict": [[1, data]]}])
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda data: [data], lambda data: {"tuple": [data]}, lambda data: {"dict": [[1, data]]}],
+)
 def test_depth_is_bounded_and_not_by_the_stack_of_python(wrap: Callable[[Any], Any]) -> None:
     from_plain(nested(wrap, 30))
     endless: list[Any] = []
@@ -153,11 +166,16 @@ def test_damaged_data_is_refused(data: Any) -> None:
         from_plain([data])
 
 
-kinds = st.sampled_from(["array", "scalar", "objects", "dict", "tuple", "set", "range", "bytes", "shape", "values"])
+kinds = st.sampled_from(
+    ["array", "scalar", "objects", "dict", "tuple", "set", "range", "bytes", "shape", "values"]
+)
 texts = st.text(max_size=5) | st.sampled_from(["AAAA", "nan", "k6M8aTSQxAQHAAAA"])
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(kinds | st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(kinds | st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 

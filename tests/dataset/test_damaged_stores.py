@@ -16,7 +16,11 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import DamagedBlockError, ReadOnlyStorageError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import (
+    CachedStorageConnector,
+    FileStorageConnector,
+    StorageConnector,
+)
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
@@ -65,7 +69,11 @@ def in_objects(folder: Path, _: Database[Any]) -> tuple[StorageConnector, Damage
 
     def damage(what: str, identifier: str) -> None:
         pointer = root / "resources" / f"{identifier}~"
-        parts = [path for path in (root / "objects").rglob("*") if path.is_file()] if identifier != MANIFEST else []
+        parts = (
+            [path for path in (root / "objects").rglob("*") if path.is_file()]
+            if identifier != MANIFEST
+            else []
+        )
         for path in [pointer] if what == "pointer" or not parts else parts:
             path.unlink() if what == "lost" else overwrite(path)
 
@@ -87,7 +95,11 @@ def in_mongodb(_: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damag
         if what == "pointer":
             resources.update_one({"_id": identifier}, {"$set": {"sha256": 5}})
         elif "data" in pointer:
-            change: Any = {"$set": {"data": Binary(b"damaged")}} if what == "content" else {"$unset": {"data": 1}}
+            change: Any = (
+                {"$set": {"data": Binary(b"damaged")}}
+                if what == "content"
+                else {"$unset": {"data": 1}}
+            )
             resources.update_one({"_id": identifier}, change)
         elif what == "content":
             chunks.update_one(chunk, {"$set": {"data": Binary(bytes(65_536))}})
@@ -105,23 +117,42 @@ def cached(make: Make) -> Make:
     return make_cached
 
 
-STORES: dict[str, Make] = {"folder": in_folder, "objects": in_objects, "mongodb": in_mongodb, "cached folder": cached(in_folder)}
+STORES: dict[str, Make] = {
+    "folder": in_folder,
+    "objects": in_objects,
+    "mongodb": in_mongodb,
+    "cached folder": cached(in_folder),
+}
 
 
 @pytest.fixture(params=STORES)
-def made(request: pytest.FixtureRequest, tmp_path: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damager]:
+def made(
+    request: pytest.FixtureRequest, tmp_path: Path, mongodb: Database[Any]
+) -> tuple[StorageConnector, Damager]:
     return STORES[request.param](tmp_path, mongodb)
 
 
 def without_cache(store: StorageConnector, folder: Path) -> StorageConnector:
     """The store as another machine sees it, with an empty cache."""
-    return CachedStorageConnector(store.remote, folder) if isinstance(store, CachedStorageConnector) else store
+    return (
+        CachedStorageConnector(store.remote, folder)
+        if isinstance(store, CachedStorageConnector)
+        else store
+    )
 
 
 @pytest.mark.parametrize("what", ["content", "lost", "pointer"])
-@pytest.mark.parametrize("damaged", [[PREPARED], [MANIFEST], [PREPARED, SOURCE]], ids=["prepared", "manifest", "with source"])
+@pytest.mark.parametrize(
+    "damaged",
+    [[PREPARED], [MANIFEST], [PREPARED, SOURCE]],
+    ids=["prepared", "manifest", "with source"],
+)
 def test_it_is_prepared_again_when_it_is_loaded(
-    made: tuple[StorageConnector, Damager], tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: list[str], what: str
+    made: tuple[StorageConnector, Damager],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    damaged: list[str],
+    what: str,
 ) -> None:
     store, damage = made
     factory = numbers_class(tmp_path)
@@ -136,7 +167,10 @@ def test_it_is_prepared_again_when_it_is_loaded(
     if (damaged, what) != ([MANIFEST], "lost"):  # then nothing tells that it was ready
         assert "dataset 'numbers' is prepared again: " in caplog.text
     assert ".;" not in caplog.text
-    assert damaged == [MANIFEST] or "data-stack copy --deep INTACT_STORE THIS_STORE numbers" in caplog.text
+    assert (
+        damaged == [MANIFEST]
+        or "data-stack copy --deep INTACT_STORE THIS_STORE numbers" in caplog.text
+    )
     assert factory(store).verify() == []
     iterator, _ = factory(store).get_dataset_iterator()
     assert iterator[7][0] == 7
@@ -152,7 +186,9 @@ def test_where_nothing_can_be_written_the_damage_is_the_cause_and_says_what_to_d
 
     with pytest.raises(ReadOnlyStorageError) as caught:
         factory(MongoDBStorageConnector(uri_of(mongodb), read_only=True)).get_dataset_iterator()
-    with pytest.raises(DamagedBlockError, match=r"data-stack prepare NAME --again.*data-stack copy --deep"):
+    with pytest.raises(
+        DamagedBlockError, match=r"data-stack prepare NAME --again.*data-stack copy --deep"
+    ):
         store.verify_resource(PREPARED)
 
     assert isinstance(caught.value.__cause__, DamagedBlockError)

@@ -47,10 +47,16 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
         Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
         {"x": ContinuousEncoder(), "y": CategoricalEncoder("ordinal")},
     ),
-    "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
-    "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
+    "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(
+        {(0, 1): "low"}
+    ),
+    "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(
+        ClassMapping({1: 0, 2: 1}, unmapped="drop")
+    ),
     "parts": lambda: fitted(
-        SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]).combine(Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))),
+        SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]).combine(
+            Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))
+        ),
         {0: ContinuousEncoder(), 1: CategoricalEncoder()},
     ),
 }
@@ -92,11 +98,21 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
     fitted(train, encoders)
     other = SequenceDatasetIterator([list("abaz"), [*WORDS[:3], "cow"]]).encode(encoders)
 
-    for read in (lambda: other[3], lambda: other.read_batch([2, 3]), lambda: other.read_column(0, [0, 3]), lambda: list(other)):
-        with pytest.raises(EncodingError, match=r"^column 0: at position 3, 'z' is an unknown category: known are 'a'") as caught:
+    for read in (
+        lambda: other[3],
+        lambda: other.read_batch([2, 3]),
+        lambda: other.read_column(0, [0, 3]),
+        lambda: list(other),
+    ):
+        with pytest.raises(
+            EncodingError,
+            match=r"^column 0: at position 3, 'z' is an unknown category: known are 'a'",
+        ) as caught:
             read()
         assert caught.value.position == 3
-    with pytest.raises(EncodingError, match=r"^column 1: at position 3, 'cow' is an unknown category"):
+    with pytest.raises(
+        EncodingError, match=r"^column 1: at position 3, 'cow' is an unknown category"
+    ):
         other.read_column(1, [0, 3])
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
@@ -107,7 +123,9 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
 def informed(**meta: Any) -> InformedDatasetIterator:
     """Dict samples with their meta."""
     samples = Samples([{"x": row, "y": word} for row, word in zip(NUMBERS, WORDS, strict=True)])
-    return InformedDatasetIterator(samples, DatasetMeta(IteratorMeta("x", "y", "y"), dataset_name="zoo", **meta))
+    return InformedDatasetIterator(
+        samples, DatasetMeta(IteratorMeta("x", "y", "y"), dataset_name="zoo", **meta)
+    )
 
 
 def meta_of(iterator: DatasetIteratorIF) -> Any:
@@ -124,8 +142,12 @@ def meta_of(iterator: DatasetIteratorIF) -> Any:
         (ContinuousEncoder("none"), "real", None),
     ],
 )
-def test_the_meta_says_what_targets_are_after_an_encoding(encoder: Any, kind: str, names: Any) -> None:
-    stack = fitted(informed(target_kind="label", class_names=("cat", "dog", "bird")), {"y": encoder})
+def test_the_meta_says_what_targets_are_after_an_encoding(
+    encoder: Any, kind: str, names: Any
+) -> None:
+    stack = fitted(
+        informed(target_kind="label", class_names=("cat", "dog", "bird")), {"y": encoder}
+    )
 
     meta = meta_of(stack)
 
@@ -134,7 +156,9 @@ def test_the_meta_says_what_targets_are_after_an_encoding(encoder: Any, kind: st
 
 
 def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
-    source = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), DatasetMeta(dataset_name="zoo"))
+    source = InformedDatasetIterator(
+        SequenceDatasetIterator([NUMBERS, WORDS]), DatasetMeta(dataset_name="zoo")
+    )
     encoder = ContinuousEncoder()
     mapping = ClassMapping({"cat": 0, "dog": 1}, unmapped="drop")
     stack = fitted(source, encoder).map_classes(mapping).one_hot(OneHotEncoder(mapping).categories)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IdentifiyingInfoIF, IteratorMeta, MetaFactory
+from data_stack.dataset.meta import (
+    DatasetMeta,
+    DatasetMetaIF,
+    IdentifiyingInfoIF,
+    IteratorMeta,
+    MetaFactory,
+)
 
-TRAIN = MetaFactory.get_dataset_meta("a", "mnist", "train", MetaFactory.get_iterator_meta(sample_pos=2, target_pos=0, tag_pos=1))
+TRAIN = MetaFactory.get_dataset_meta(
+    "a", "mnist", "train", MetaFactory.get_iterator_meta(sample_pos=2, target_pos=0, tag_pos=1)
+)
 
 
 def test_equal_metas_are_equal_and_say_what_they_are() -> None:
@@ -21,12 +29,16 @@ def test_equal_metas_are_equal_and_say_what_they_are() -> None:
 
 
 def test_what_is_left_out_is_inherited_and_none_clears() -> None:
-    derived = MetaFactory.get_dataset_meta_from_existing(TRAIN, identifier="c", dataset_name="combined", dataset_tag=None)
+    derived = MetaFactory.get_dataset_meta_from_existing(
+        TRAIN, identifier="c", dataset_name="combined", dataset_tag=None
+    )
 
     assert derived == DatasetMeta(IteratorMeta(2, 0, 1), "c", "combined", None)
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN) == TRAIN
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN, dataset_tag="val").identifier == "a"
-    assert MetaFactory.get_dataset_meta_from_existing(TRAIN, "b", "c", "d") == DatasetMeta(IteratorMeta(2, 0, 1), "b", "c", "d")
+    assert MetaFactory.get_dataset_meta_from_existing(TRAIN, "b", "c", "d") == DatasetMeta(
+        IteratorMeta(2, 0, 1), "b", "c", "d"
+    )
 
 
 def test_metas_of_other_classes_are_copied_by_content() -> None:
@@ -36,5 +48,9 @@ def test_metas_of_other_classes_are_copied_by_content() -> None:
         dataset_tag: Any = None
         sample_pos, target_pos, tag_pos = 3, 4, 5
 
-    assert MetaFactory.copy_dataset_meta(ClientMeta()) == DatasetMeta(IteratorMeta(3, 4, 5), "x", "y", None)
-    assert MetaFactory.get_dataset_meta_from_existing(ClientMeta(), dataset_tag="t").dataset_tag == "t"
+    assert MetaFactory.copy_dataset_meta(ClientMeta()) == DatasetMeta(
+        IteratorMeta(3, 4, 5), "x", "y", None
+    )
+    assert (
+        MetaFactory.get_dataset_meta_from_existing(ClientMeta(), dataset_tag="t").dataset_tag == "t"
+    )

@@ -9,10 +9,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data_stack.dataset.randomness import KeyedPermutation, derive_generator, hash_array, hash_of, high_product_array
+from data_stack.dataset.randomness import (
+    KeyedPermutation,
+    derive_generator,
+    hash_array,
+    hash_of,
+    high_product_array,
+)
 
 KEYS = st.integers(0, 2**64 - 1)
-SIZES = st.integers(1, 80) | st.integers(1, 2**63 - 1) | st.sampled_from([4095, 4096, 4097, 65535, 65536, 65537, 2**31, 2**62])
+SIZES = (
+    st.integers(1, 80)
+    | st.integers(1, 2**63 - 1)
+    | st.sampled_from([4095, 4096, 4097, 65535, 65536, 65537, 2**31, 2**62])
+)
 BOUNDARIES = [0, 1, 2, 3, 15, 16, 17, 18, 63, 64, 65, 4096, 4097, 65536, 65537, 66049, 66050]
 
 
@@ -48,7 +58,13 @@ def test_one_position_and_many_agree(data: st.DataObject, n: int, key: int) -> N
 
 def test_hashes_are_those_of_splitmix64() -> None:
     # the generator's published first outputs for the seed 1234567, https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
-    first = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    first = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
     assert [hash_of(1234567, index) for index in range(5)] == first
 
 
@@ -60,7 +76,12 @@ GOLDEN = {
     4097: [1094, 990, 1818, 692, 350, 639, 3336, 249, 846, 184],
     65537: [9239, 53806, 47535, 37287, 59325, 58988, 23221, 5488, 65190, 57282],
     1000000: [34938, 123239, 660514, 16086, 538188, 905166, 178465, 179381, 367020, 220630],
-    4611686018427387904: [662020150303939085, 2901299532918237993, 1467570096255095193, 2240867401755478029],
+    4611686018427387904: [
+        662020150303939085,
+        2901299532918237993,
+        1467570096255095193,
+        2240867401755478029,
+    ],
 }
 
 
@@ -77,7 +98,9 @@ def test_hashes_of_one_index_and_of_many_agree(key: int, indices: list[int]) -> 
     array = np.array(indices, dtype=np.uint64)
 
     assert hash_array(key, array).tolist() == [hash_of(key, index) for index in indices]
-    assert hash_array(array, np.full(len(array), 5)).tolist() == [hash_of(each, 5) for each in indices]
+    assert hash_array(array, np.full(len(array), 5)).tolist() == [
+        hash_of(each, 5) for each in indices
+    ]
 
 
 @given(pairs=st.lists(st.tuples(KEYS, KEYS), min_size=1, max_size=20))
@@ -94,13 +117,18 @@ def test_the_upper_half_of_a_product_is_exact(pairs: list[tuple[int, int]]) -> N
 
 @pytest.mark.parametrize(("seed", "index"), [(5, 0), (2**64 - 1, 7), (123_456_789_123, 2**40)])
 def test_a_derived_generator_draws_what_philox_draws_for_its_key(seed: int, index: int) -> None:
-    generator, philox = derive_generator(seed, index), np.random.Generator(np.random.Philox(key=(index << 64) | seed))
+    generator, philox = (
+        derive_generator(seed, index),
+        np.random.Generator(np.random.Philox(key=(index << 64) | seed)),
+    )
     np.testing.assert_array_equal(generator.integers(0, 2**63, 100), philox.integers(0, 2**63, 100))
     assert pickle.loads(pickle.dumps(generator)).random() == generator.random()
 
 
 def test_children_of_a_derived_generator_depend_on_its_seed_and_index_alone() -> None:
-    draws = [[child.random() for child in derive_generator(5, index).spawn(2)] for index in (3, 3, 4)]
+    draws = [
+        [child.random() for child in derive_generator(5, index).spawn(2)] for index in (3, 3, 4)
+    ]
     assert draws[0] == draws[1]
     assert len({*draws[0], *draws[2]}) == 4
     generator = derive_generator(5, 3)

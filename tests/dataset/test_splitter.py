@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import Column, DatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.splitter import CVSplitterImpl, NestedCVSplitterImpl, Splitter, SplitterFactory, StratifiedSplitterImpl
+from data_stack.dataset.splitter import (
+    CVSplitterImpl,
+    NestedCVSplitterImpl,
+    Splitter,
+    SplitterFactory,
+    StratifiedSplitterImpl,
+)
 from data_stack.exception import ConfigError
 
 N = 23
@@ -16,14 +22,22 @@ CLASSES = [(7 * i) % 3 for i in range(N)]
 
 
 def dataset() -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([list(range(100, 100 + N)), CLASSES, [["x", "y", "z"][label] for label in CLASSES]])
+    return SequenceDatasetIterator(
+        [list(range(100, 100 + N)), CLASSES, [["x", "y", "z"][label] for label in CLASSES]]
+    )
 
 
 def nested(**config: Any) -> Splitter:
-    return SplitterFactory.get_nested_cv_splitter(**{"num_outer_loop_folds": 3, "num_inner_loop_folds": 2, "seed": 7} | config)
+    return SplitterFactory.get_nested_cv_splitter(
+        **{"num_outer_loop_folds": 3, "num_inner_loop_folds": 2, "seed": 7} | config
+    )
 
 
-STRATIFIED_3 = [[0, 2, 6, 13, 14, 15, 16, 19], [1, 3, 5, 10, 11, 12, 17, 18], [4, 7, 8, 9, 20, 21, 22]]
+STRATIFIED_3 = [
+    [0, 2, 6, 13, 14, 15, 16, 19],
+    [1, 3, 5, 10, 11, 12, 17, 18],
+    [4, 7, 8, 9, 20, 21, 22],
+]
 RANDOM_3 = [[0, 1, 2, 5, 11, 12, 20, 22], [6, 9, 10, 13, 16, 17, 18, 21], [3, 4, 7, 8, 14, 15, 19]]
 
 # What data_stack 0.0.13 gave on the first call of a new splitter (scikit-learn 1.9.1, numpy 2.4.6).
@@ -65,7 +79,9 @@ GOLDEN: list[tuple[str, Splitter, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("splitter", "expected"), [row[1:] for row in GOLDEN], ids=[row[0] for row in GOLDEN])
+@pytest.mark.parametrize(
+    ("splitter", "expected"), [row[1:] for row in GOLDEN], ids=[row[0] for row in GOLDEN]
+)
 def test_a_splitter_gives_the_original_split_each_time(splitter: Splitter, expected: Any) -> None:
     assert splitter.get_indices(dataset_iterator=dataset()) == expected
     assert splitter.get_indices(dataset()) == expected
@@ -108,6 +124,8 @@ def test_stratified_splits_read_targets_only_also_of_dict_samples(splitter: Spli
         (NestedCVSplitterImpl(target_pos=5), CLASSES, "no column 5"),
     ],
 )
-def test_what_cannot_be_split_is_an_error_that_says_why(splitter: Any, targets: Any, message: str) -> None:
+def test_what_cannot_be_split_is_an_error_that_says_why(
+    splitter: Any, targets: Any, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         splitter.get_indices(SequenceDatasetIterator([list(range(N)), targets]))

@@ -44,13 +44,23 @@ def _sources(draw: st.DrawFn) -> Stack:
     texts = [f"text {position % 5}" for position in ids]
     kind = draw(st.sampled_from(["lists", "arrays", "dicts"]))
     if kind == "dicts":
-        fields = [{"id": i, "label": c, "picture": p, "text": t} for i, c, p, t in zip(ids, labels, pictures, texts, strict=True)]
-        return DatasetIteratorView(ClientSamples(fields), range(n_samples)), fields  # a view, for it takes all kinds of indices
+        fields = [
+            {"id": i, "label": c, "picture": p, "text": t}
+            for i, c, p, t in zip(ids, labels, pictures, texts, strict=True)
+        ]
+        return DatasetIteratorView(
+            ClientSamples(fields), range(n_samples)
+        ), fields  # a view, for it takes all kinds of indices
     if kind == "lists":
         columns: list[Any] = [ids, labels, pictures, texts]
     else:
         shape = (n_samples, 2, 2)
-        columns = [np.asarray(ids, dtype=np.int32), np.asarray(labels, dtype=np.int64), np.zeros(shape) + 1.5, texts]
+        columns = [
+            np.asarray(ids, dtype=np.int32),
+            np.asarray(labels, dtype=np.int64),
+            np.zeros(shape) + 1.5,
+            texts,
+        ]
     return SequenceDatasetIterator(columns), list(zip(*columns, strict=True))
 
 
@@ -73,7 +83,9 @@ def _relabelled(sample: Any) -> Any:
 
 def _interleaved(samples: Samples, label: ColumnKey) -> Samples:
     half = len(samples) // 2
-    turns = [sample for pair in zip(samples[:half], samples[half:], strict=False) for sample in pair]
+    turns = [
+        sample for pair in zip(samples[:half], samples[half:], strict=False) for sample in pair
+    ]
     return turns + samples[2 * half :]
 
 
@@ -82,7 +94,9 @@ def _small(samples: Samples, label: Any) -> Samples:
 
 
 def _informed(iterator: Any, label: Any) -> DatasetIteratorIF:
-    return InformedDatasetIterator(iterator, DatasetMeta(IteratorMeta(label, label, label), "id", "name", "tag"))
+    return InformedDatasetIterator(
+        iterator, DatasetMeta(IteratorMeta(label, label, label), "id", "name", "tag")
+    )
 
 
 def _names(samples: Samples) -> list[str]:
@@ -93,7 +107,9 @@ def _drawn(make: Make) -> Layer:
     """A layer that draws positions: which ones, is seen from what it draws from an iterator of positions."""
 
     def expect(samples: Samples, label: Any) -> Samples:
-        probe = SequenceDatasetIterator([list(range(len(samples))), [sample[label] for sample in samples]])
+        probe = SequenceDatasetIterator(
+            [list(range(len(samples))), [sample[label] for sample in samples]]
+        )
         return [samples[position] for position, _ in make(probe, 1)]
 
     return make, expect
@@ -103,12 +119,18 @@ def _drawn(make: Make) -> Layer:
 OF_ANY: list[Layer] = [
     (lambda it, label: it.repeat(0), lambda samples, label: []),
     (lambda it, label: it.repeat(2), lambda samples, label: samples * 2),
-    (lambda it, label: it.combine(it[::-1], it[:0], it[:3]), lambda samples, label: samples + samples[::-1] + samples[:3]),
+    (
+        lambda it, label: it.combine(it[::-1], it[:0], it[:3]),
+        lambda samples, label: samples + samples[::-1] + samples[:3],
+    ),
     (lambda it, label: it[: len(it) // 2].interleave(it[len(it) // 2 :]), _interleaved),
     (lambda it, label: it.filter(_is_even), lambda samples, label: list(filter(_is_even, samples))),
     (lambda it, label: it.map(_relabelled), lambda samples, label: list(map(_relabelled, samples))),
     (lambda it, label: it.shard(1, 3), lambda samples, label: samples[1::3]),
-    (lambda it, label: it.shard(0, 2, contiguous=True), lambda samples, label: samples[: -(-len(samples) // 2)]),
+    (
+        lambda it, label: it.shard(0, 2, contiguous=True),
+        lambda samples, label: samples[: -(-len(samples) // 2)],
+    ),
     (lambda it, label: it.in_memory(), lambda samples, label: samples),
     (lambda it, label: it.cache(), lambda samples, label: samples),
     (lambda it, label: it.cache(2000), lambda samples, label: samples),
@@ -117,7 +139,10 @@ OF_ANY: list[Layer] = [
 OF_SOME: list[Layer] = [
     (lambda it, label: it.filter(_are_small, column=label), _small),
     (lambda it, label: it.filter(_are_small, column=label, batched=True), _small),
-    (lambda it, label: it.sort(label), lambda samples, label: sorted(samples, key=itemgetter(label))),
+    (
+        lambda it, label: it.sort(label),
+        lambda samples, label: sorted(samples, key=itemgetter(label)),
+    ),
     # sorted() with reverse=True keeps equal ones in their old order, as ours does
     (
         lambda it, label: it.sort(label, descending=True),
@@ -127,12 +152,20 @@ OF_SOME: list[Layer] = [
     _drawn(lambda it, label: it.mix(it[:1], proportions=[2, 1], seed=3, n_samples=20)),
 ]
 OF_TUPLES: list[Layer] = [
-    (lambda it, label: it.select(0, 1, -1, 2), lambda samples, label: [(*each[:2], each[-1], each[2]) for each in samples]),
+    (
+        lambda it, label: it.select(0, 1, -1, 2),
+        lambda samples, label: [(*each[:2], each[-1], each[2]) for each in samples],
+    ),
     (
         lambda it, label: it.as_dict(*_names(it)),
-        lambda samples, label: [dict(zip(_names(samples), sample, strict=True)) for sample in samples],
+        lambda samples, label: [
+            dict(zip(_names(samples), sample, strict=True)) for sample in samples
+        ],
     ),
-    (lambda it, label: it.zip(it[::-1]), lambda samples, label: [a + b for a, b in zip(samples, samples[::-1], strict=True)]),
+    (
+        lambda it, label: it.zip(it[::-1]),
+        lambda samples, label: [a + b for a, b in zip(samples, samples[::-1], strict=True)],
+    ),
 ]
 
 
@@ -146,11 +179,17 @@ def _stacks(draw: st.DrawFn) -> Stack:
         if draw(st.booleans()):
             bounds = st.none() | st.integers(-30, 30)
             positions = st.lists(st.integers(-n, n - 1), max_size=40) if n else st.just([])
-            index = draw(st.builds(slice, bounds, bounds, st.sampled_from([None, 1, 2, -1, -3])) | positions)
+            index = draw(
+                st.builds(slice, bounds, bounds, st.sampled_from([None, 1, 2, -1, -3])) | positions
+            )
             chosen = np.arange(n)[np.asarray(index, int) if isinstance(index, list) else index]
             iterator, samples = iterator[index], [samples[position] for position in chosen]
             continue
-        layers = [*OF_ANY, *(OF_SOME if n else []), *(OF_TUPLES if n and not is_dict and len(samples[0]) <= 8 else [])]
+        layers = [
+            *OF_ANY,
+            *(OF_SOME if n else []),
+            *(OF_TUPLES if n and not is_dict and len(samples[0]) <= 8 else []),
+        ]
         make, expect = draw(st.sampled_from(layers))
         expected = expect(samples, label)
         if len(expected) <= _MAX_SAMPLES:
@@ -174,16 +213,23 @@ def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
         yield from _leaves(below)
 
 
-_FUNCTIONS = {f"{function.__module__}:{function.__qualname__}": function for function in (_is_even, _are_small, _relabelled)}
+_FUNCTIONS = {
+    f"{function.__module__}:{function.__qualname__}": function
+    for function in (_is_even, _are_small, _relabelled)
+}
 
 
 @_thoroughly
 @given(stack=_stacks(), data=st.data())
-def test_a_stack_that_was_rebuilt_from_its_recipe_or_pickled_is_the_same(stack: Stack, data: st.DataObject) -> None:
+def test_a_stack_that_was_rebuilt_from_its_recipe_or_pickled_is_the_same(
+    stack: Stack, data: st.DataObject
+) -> None:
     iterator, samples = stack
     recipe = json.loads(json.dumps(iterator.recipe()))
 
-    rebuilt = data_stack.from_recipe(recipe, sources=list(_leaves(iterator))[:1], functions=_FUNCTIONS)
+    rebuilt = data_stack.from_recipe(
+        recipe, sources=list(_leaves(iterator))[:1], functions=_FUNCTIONS
+    )
 
     assert rebuilt.recipe() == recipe
     for copy in (rebuilt, pickle.loads(pickle.dumps(iterator))):

@@ -29,7 +29,13 @@ def samples_of(kind: str) -> list[Any]:
     samples: dict[str, list[Any]] = {
         "arrays": [(np.full((2, 3), k), k) for k in range(N)],
         "ragged": [(each, "word") for each in ragged],
-        "nested": [{"box": {"xy": [k, {"deep": np.ones(2)}], "tags": {"a", str(k)}}, "raw": bytearray(b"ab")} for k in range(N)],
+        "nested": [
+            {
+                "box": {"xy": [k, {"deep": np.ones(2)}], "tags": {"a", str(k)}},
+                "raw": bytearray(b"ab"),
+            }
+            for k in range(N)
+        ],
         "tensors": [(torch.full((3,), k + 1), k) for k in range(N)],
         "named": [Pair([k], {"k": np.ones(k % 2 + 1)}) for k in range(N)],
     }
@@ -67,11 +73,15 @@ LAYERS: dict[str, Callable[[DatasetIteratorIF], Any]] = {
     "in memory": lambda source: source.in_memory(),
     "cache": lambda source: source.cache(),
     "bounded cache": lambda source: source.cache(max_bytes=3000),
-    "stored cache": lambda source: source.in_memory().cache(storage=InMemoryStorageConnector(), version="1"),
+    "stored cache": lambda source: source.in_memory().cache(
+        storage=InMemoryStorageConnector(), version="1"
+    ),
     "batches": lambda source: source.batch(3),
     "windows": lambda source: source.windows(2),
     "n-grams": lambda source: source.windows(2, offsets={0: None, 1: None}),
-    "n-grams of columns": lambda source: source.windows(2, offsets={0: [_key(source)], 1: [_key(source)]}),
+    "n-grams of columns": lambda source: source.windows(
+        2, offsets={0: [_key(source)], 1: [_key(source)]}
+    ),
     "view of a cache": lambda source: source.cache().shuffle(seed=1),
 }
 

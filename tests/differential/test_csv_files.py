@@ -36,11 +36,15 @@ HARD = {
     "text": ["", "NA", "NULL", "0", "2300-01-01 00:00:00.1"],
 }
 #: Cells of one kind, and such as are nearly of that kind.
-KINDS: dict[str, st.SearchStrategy[str]] = {name: st.sampled_from(cells) for name, cells in HARD.items()}
+KINDS: dict[str, st.SearchStrategy[str]] = {
+    name: st.sampled_from(cells) for name, cells in HARD.items()
+}
 KINDS["integers"] |= _SIGNED | st.integers(-(2**63), 2**64).map(str)
 KINDS["floats"] |= st.floats().map(repr) | st.tuples(_SIGNED, _DIGITS).map(".".join)
 KINDS["days"] |= st.dates().map(str)
-KINDS["times"] |= st.datetimes().map(str) | st.datetimes().map(lambda time: time.isoformat(timespec="seconds"))
+KINDS["times"] |= st.datetimes().map(str) | st.datetimes().map(
+    lambda time: time.isoformat(timespec="seconds")
+)
 KINDS["text"] |= TEXT | st.text("ab\"',;|\t\n\r ", max_size=4)
 
 
@@ -49,14 +53,27 @@ def columns_of_cells(draw: st.DrawFn) -> dict[str, list[str]]:
     """Columns of one length, most of whose cells are of one kind; some are empty."""
     n_rows, columns = draw(st.integers(1, 5)), {}
     for name in ["a", "ü", "b, c"][: draw(st.integers(1, 3))]:
-        kinds = draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=1 + draw(st.booleans())))
+        kinds = draw(
+            st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=1 + draw(st.booleans()))
+        )
         cell = st.one_of(*map(KINDS.__getitem__, kinds))
-        columns[name] = draw(st.lists(st.just("") | cell if draw(st.booleans()) else cell, min_size=n_rows, max_size=n_rows))
-    return {"row": ["r"] * n_rows, **columns}  # a row of one empty cell would be a line without anything, which is no row
+        columns[name] = draw(
+            st.lists(
+                st.just("") | cell if draw(st.booleans()) else cell,
+                min_size=n_rows,
+                max_size=n_rows,
+            )
+        )
+    return {
+        "row": ["r"] * n_rows,
+        **columns,
+    }  # a row of one empty cell would be a line without anything, which is no row
 
 
 def written(columns: dict[str, list[str]], **dialect: Any) -> bytes:
-    if "\r" in "".join(itertools.chain(*columns.values())):  # Python quotes it only beside lines that end with it
+    if "\r" in "".join(
+        itertools.chain(*columns.values())
+    ):  # Python quotes it only beside lines that end with it
         dialect["quoting"] = csv.QUOTE_ALL
     text = io.StringIO(newline="")
     writer = csv.writer(text, **dialect)
@@ -72,15 +89,21 @@ def written(columns: dict[str, list[str]], **dialect: Any) -> bytes:
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
 )
-def test_cells_are_those_of_pandas_and_polars(columns: dict[str, list[str]], delimiter: str, end: str, quoting: Any) -> None:
+def test_cells_are_those_of_pandas_and_polars(
+    columns: dict[str, list[str]], delimiter: str, end: str, quoting: Any
+) -> None:
     data = written(columns, delimiter=delimiter, lineterminator=end, quoting=quoting)
 
-    table = data_stack.from_csv(io.BytesIO(data), delimiter=delimiter, dtypes=dict.fromkeys(columns, str), missing=())
+    table = data_stack.from_csv(
+        io.BytesIO(data), delimiter=delimiter, dtypes=dict.fromkeys(columns, str), missing=()
+    )
     arrays = read_csv(io.BytesIO(data), dict.fromkeys(columns, str), delimiter=delimiter)
 
     options: dict[str, Any] = {"dtype": str, "na_filter": False, "keep_default_na": False}
     of_pandas = pd.read_csv(io.BytesIO(data), sep=delimiter, **options).to_dict("list")
-    of_polars = pl.read_csv(io.BytesIO(data), separator=delimiter, infer_schema=False).to_dict(as_series=False)
+    of_polars = pl.read_csv(io.BytesIO(data), separator=delimiter, infer_schema=False).to_dict(
+        as_series=False
+    )
     of_polars = {name: [cell or "" for cell in cells] for name, cells in of_polars.items()}
     assert columns == of_pandas == of_polars
     assert {name: table.read_column(name).tolist() for name in columns} == columns
@@ -95,20 +118,27 @@ def means(text: str, value: Any) -> bool:
         return text.lower() in (("true", "1") if value else ("false", "0"))
     if isinstance(value, np.datetime64):
         moment = pd.Timestamp(text)
-        return bool(value == (moment if moment.tz is None else moment.tz_convert(None)).to_datetime64())
+        return bool(
+            value == (moment if moment.tz is None else moment.tz_convert(None)).to_datetime64()
+        )
     if isinstance(value, np.timedelta64):
         return bool(value == pd.Timedelta(text))
     number = text.strip()
     if isinstance(value, (int, np.integer)):
         return int(number) == value
     return repr(float(number)) == repr(float(value)) and (
-        "." in number or "e" in number.lower() or not number.lstrip("+-").isdigit() or Decimal(number) == Decimal(float(value))
+        "." in number
+        or "e" in number.lower()
+        or not number.lstrip("+-").isdigit()
+        or Decimal(number) == Decimal(float(value))
     )
 
 
 @compared
 @given(columns_of_cells())
-def test_values_are_what_their_text_says_and_typed_where_those_of_pandas_are(columns: dict[str, list[str]]) -> None:
+def test_values_are_what_their_text_says_and_typed_where_those_of_pandas_are(
+    columns: dict[str, list[str]],
+) -> None:
     data = written(columns)
 
     table = data_stack.from_csv(io.BytesIO(data))
@@ -118,17 +148,34 @@ def test_values_are_what_their_text_says_and_typed_where_those_of_pandas_are(col
         values = table.read_column(name)
         assert all(map(means, cells, list(values))), (name, cells, values)
         dtype, of_pandas = table.column_types[name].removesuffix(" or None"), frame[name].dtype  # type: ignore[attr-defined]
-        if of_pandas.kind in "iu" and not any(cell.strip().startswith("+") for cell in cells):  # pyarrow reads these as floats
+        if of_pandas.kind in "iu" and not any(
+            cell.strip().startswith("+") for cell in cells
+        ):  # pyarrow reads these as floats
             assert dtype in (of_pandas.name, "uint64")
 
 
 @compared
-@given(tables([*INTEGERS, *FLOATS, *DECIMALS, pa.bool_(), pa.string(), pa.date32(), pa.timestamp("us"), pa.timestamp("ns")]))
+@given(
+    tables(
+        [
+            *INTEGERS,
+            *FLOATS,
+            *DECIMALS,
+            pa.bool_(),
+            pa.string(),
+            pa.date32(),
+            pa.timestamp("us"),
+            pa.timestamp("ns"),
+        ]
+    )
+)
 def test_a_table_that_pandas_or_polars_wrote_comes_back_by_its_types(table: pa.Table) -> None:
     table = table.append_column("row", pa.array([1] * len(table), pa.int8()))
     dtypes = {each.name: each.type for each in table.schema}
     names = {name: _name_of(type_) for name, type_ in dtypes.items()}
-    of_pandas = table.to_pandas(types_mapper=pd.ArrowDtype).to_csv(index=False, lineterminator="\r\n")  # so that it quotes "\r"
+    of_pandas = table.to_pandas(types_mapper=pd.ArrowDtype).to_csv(
+        index=False, lineterminator="\r\n"
+    )  # so that it quotes "\r"
     written = [of_pandas.encode()]
     if not any(map(pa.types.is_decimal256, dtypes.values())):
         frame: Any = pl.from_arrow(table)
@@ -138,7 +185,9 @@ def test_a_table_that_pandas_or_polars_wrote_comes_back_by_its_types(table: pa.T
         back = data_stack.from_csv(io.BytesIO(data), dtypes=names).to_arrow()
 
         for name in table.column_names:
-            empty = [None if cell == "''" else cell for cell in exact(table.column(name))]  # an empty text is a missing one
+            empty = [
+                None if cell == "''" else cell for cell in exact(table.column(name))
+            ]  # an empty text is a missing one
             assert [None if cell == "None" else cell for cell in exact(back.column(name))] == [
                 None if cell == "None" else cell for cell in empty
             ]
@@ -149,6 +198,10 @@ def _name_of(type_: pa.DataType) -> str:
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_timestamp(type_):
         return "timestamp_ntz" if type_.unit == "us" else f"timestamp_ntz[{type_.unit}]"
-    return {"string": "str", "date32[day]": "date", "bool": "bool", "float": "float32", "double": "float64"}.get(
-        str(type_), str(type_)
-    )
+    return {
+        "string": "str",
+        "date32[day]": "date",
+        "bool": "bool",
+        "float": "float32",
+        "double": "float64",
+    }.get(str(type_), str(type_))

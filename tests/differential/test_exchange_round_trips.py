@@ -13,19 +13,42 @@ from datasets.table import InMemoryTable
 from exact_values import meaning
 from hypothesis import given
 from hypothesis import strategies as st
-from table_strategies import ALL, DECIMALS, FLOATS, INTEGERS, LISTS, STRUCTS, TIMES, compared, exact_rows, tables
+from table_strategies import (
+    ALL,
+    DECIMALS,
+    FLOATS,
+    INTEGERS,
+    LISTS,
+    STRUCTS,
+    TIMES,
+    compared,
+    exact_rows,
+    tables,
+)
 
 import data_stack
 
-NULLABLE: dict[Any, Any] = {type_: pd.api.types.pandas_dtype(str(type_).title().replace("Ui", "UI")) for type_ in INTEGERS}
-NULLABLE |= {pa.float32(): pd.Float32Dtype(), pa.float64(): pd.Float64Dtype(), pa.bool_(): pd.BooleanDtype()}
+NULLABLE: dict[Any, Any] = {
+    type_: pd.api.types.pandas_dtype(str(type_).title().replace("Ui", "UI")) for type_ in INTEGERS
+}
+NULLABLE |= {
+    pa.float32(): pd.Float32Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+}
 #: Python's times of day have no nanoseconds; pandas names no dtype for views.
-OF_PANDAS = [each for each in ALL if each not in (pa.time64("ns"), pa.string_view(), pa.binary_view())]
+OF_PANDAS = [
+    each for each in ALL if each not in (pa.time64("ns"), pa.string_view(), pa.binary_view())
+]
 #: Their values tell the type. A map is a list of pairs, which are no lists of one type.
 WITHOUT_MAPS = [each for each in ALL if not pa.types.is_map(each)]
 #: They have no decimals of 256 bits, no maps, and no zones without a name.
 OF_POLARS = [
-    each for each in ALL if not pa.types.is_decimal256(each) and not pa.types.is_map(each) and each != pa.timestamp("s", "-07:30")
+    each
+    for each in ALL
+    if not pa.types.is_decimal256(each)
+    and not pa.types.is_map(each)
+    and each != pa.timestamp("s", "-07:30")
 ]
 OF_HUGGING_FACE = [
     pa.bool_(),
@@ -42,7 +65,11 @@ OF_HUGGING_FACE = [
 #: There and back.
 LIBRARIES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], list[Any]]] = {
     "arrow": (data_stack.to_arrow, data_stack.from_arrow, list(ALL)),
-    "pandas": (data_stack.to_pandas, data_stack.from_pandas, [each for each in OF_PANDAS if each in WITHOUT_MAPS]),
+    "pandas": (
+        data_stack.to_pandas,
+        data_stack.from_pandas,
+        [each for each in OF_PANDAS if each in WITHOUT_MAPS],
+    ),
     "polars": (data_stack.to_polars, data_stack.from_polars, OF_POLARS),
     "huggingface": (data_stack.to_huggingface, data_stack.from_huggingface, OF_HUGGING_FACE),
 }
@@ -94,7 +121,11 @@ def test_frames_of_polars(table: pa.Table) -> None:
     iterator = data_stack.from_polars(frame)
 
     assert iterator.to_polars().equals(frame)
-    assert iterator.to_polars().schema == frame.schema == data_stack.from_polars(frame.clear()).to_polars().schema
+    assert (
+        iterator.to_polars().schema
+        == frame.schema
+        == data_stack.from_polars(frame.clear()).to_polars().schema
+    )
 
 
 @compared
@@ -113,7 +144,11 @@ def test_datasets_of_hugging_face(table: pa.Table) -> None:
 @given(st.data(), st.sampled_from(list(LIBRARIES)), st.booleans())
 def test_samples_of_all_libraries(data: st.DataObject, library: str, is_mapped: bool) -> None:
     there, back, types = LIBRARIES[library]
-    iterator = data_stack.from_arrow(data.draw(tables([each for each in types if each in WITHOUT_MAPS or not is_mapped])))
-    iterator = iterator.map(dict) if is_mapped and len(iterator) else iterator  # whose types are then inferred
+    iterator = data_stack.from_arrow(
+        data.draw(tables([each for each in types if each in WITHOUT_MAPS or not is_mapped]))
+    )
+    iterator = (
+        iterator.map(dict) if is_mapped and len(iterator) else iterator
+    )  # whose types are then inferred
 
     assert samples(back(there(iterator))) == samples(iterator)

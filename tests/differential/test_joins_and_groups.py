@@ -27,8 +27,12 @@ def rows_of(table: pa.Table) -> tuple[Any, pd.DataFrame]:
             table = table.set_column(number, field, table.column(number).fill_null(0.5))
     iterator = data_stack.from_arrow(table)
     columns = {name: iterator.read_column(name) for name in table.column_names}
-    dtypes = {name: object if values.dtype == object else None for name, values in columns.items()}  # None stays None
-    return iterator, pd.DataFrame({name: pd.Series(values, dtype=dtypes[name]) for name, values in columns.items()})
+    dtypes = {
+        name: object if values.dtype == object else None for name, values in columns.items()
+    }  # None stays None
+    return iterator, pd.DataFrame(
+        {name: pd.Series(values, dtype=dtypes[name]) for name, values in columns.items()}
+    )
 
 
 def rows(iterator: Any) -> list[int]:
@@ -39,20 +43,31 @@ def rows(iterator: Any) -> list[int]:
 @given(tables(KEYS, max_rows=9), st.data())
 def test_groups_and_duplicates_are_those_of_pandas(table: pa.Table, data: st.DataObject) -> None:
     iterator, frame = rows_of(table)
-    names = data.draw(st.lists(st.sampled_from(table.column_names), min_size=1, max_size=2, unique=True))
+    names = data.draw(
+        st.lists(st.sampled_from(table.column_names), min_size=1, max_size=2, unique=True)
+    )
     name, length, stride = names[0], data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
 
     groups = [group.tolist() for _, group in frame.groupby(name, sort=False, dropna=False)["row"]]
     assert rows(iterator.deduplicate(names)) == frame.drop_duplicates(names)["row"].tolist()
     assert len(iterator.unique(name)) == frame[name].nunique(dropna=False)
-    windows = [group[start : start + length] for group in groups for start in range(0, len(group) - length + 1, stride)]
-    assert [window["row"].tolist() for window in iterator.windows(length, group_by=name, stride=stride)] == windows
+    windows = [
+        group[start : start + length]
+        for group in groups
+        for start in range(0, len(group) - length + 1, stride)
+    ]
+    assert [
+        window["row"].tolist() for window in iterator.windows(length, group_by=name, stride=stride)
+    ] == windows
     if not frame[name].isna().any() and len(frame):
         assert [rows(part) for part in iterator.split(by=name).values()] == groups
     named = frame.dropna(subset=[name])
     for column in iterator.report("data_class", statistics=True).columns if len(frame) else ():
         if column.key == name:
-            assert (column.statistics.n_missing, column.statistics.n_distinct) == (len(frame) - len(named), named[name].nunique())
+            assert (column.statistics.n_missing, column.statistics.n_distinct) == (
+                len(frame) - len(named),
+                named[name].nunique(),
+            )
 
 
 @compared
@@ -64,10 +79,14 @@ def test_orders_are_those_of_pandas(table: pa.Table, descending: bool, data: st.
 
     assert rows(iterator.sort(name, descending=descending)) == ordered["row"].tolist()
     if not frame[name].isna().any():
-        groups = frame.sort_values(name, kind="stable").groupby(other, sort=False, dropna=False)["row"]
+        groups = frame.sort_values(name, kind="stable").groupby(other, sort=False, dropna=False)[
+            "row"
+        ]
         by_first = sorted((group.tolist() for _, group in groups), key=min)
         windows = iterator.windows(1, order_by=name, group_by=other)
-        assert [int(window["row"][0]) for window in windows] == [row for group in by_first for row in group]
+        assert [int(window["row"][0]) for window in windows] == [
+            row for group in by_first for row in group
+        ]
 
 
 @compared
@@ -80,7 +99,9 @@ def test_rows_side_by_side_and_one_behind_the_other_are_those_of_pandas(
     other, right = rows_of(second)
     chosen = data.draw(st.lists(st.booleans(), min_size=len(frame), max_size=len(frame)))
 
-    beside = ZippedDatasetIterator([one.take(n_rows), other.take(n_rows).select(*second.column_names)])
+    beside = ZippedDatasetIterator(
+        [one.take(n_rows), other.take(n_rows).select(*second.column_names)]
+    )
     behind = one.combine(one.filter(lambda row: chosen[row], column="row"))
 
     expected = pd.concat([frame[:n_rows], right[second.column_names][:n_rows]], axis=1)
@@ -95,10 +116,15 @@ def test_rows_side_by_side_and_one_behind_the_other_are_those_of_pandas(
     st.lists(st.tuples(st.sampled_from(["a", "b", "007", "c", ""]), st.integers(0, 9)), max_size=6),
 )
 @example(["8", "007", "", "9", "007"], [("007", 1), ("8", 2), ("8", 3), ("", 4)])
-def test_joins_of_croissant_are_left_joins_of_pandas(keys: list[str], others: list[tuple[str, int]]) -> None:
+def test_joins_of_croissant_are_left_joins_of_pandas(
+    keys: list[str], others: list[tuple[str, int]]
+) -> None:
     left = pd.DataFrame({"k": keys, "row": range(len(keys))}, dtype="object")
     right = pd.DataFrame(others, columns=["k", "n"], dtype="object")
-    files = {"l.csv": left.to_csv(index=False).encode(), "r.csv": right.to_csv(index=False).encode()}
+    files = {
+        "l.csv": left.to_csv(index=False).encode(),
+        "r.csv": right.to_csv(index=False).encode(),
+    }
     source = {
         name: {"fileObject": {"@id": file}, "extract": {"column": name[-1]}}
         for name, file in (("k", "l.csv"), ("rk", "r.csv"), ("n", "r.csv"))
@@ -115,9 +141,15 @@ def test_joins_of_croissant_are_left_joins_of_pandas(keys: list[str], others: li
     )
 
     with tempfile.TemporaryDirectory() as folder:
-        place = publish(Path(folder) / "set", described, **{name.replace(".", "__"): content for name, content in files.items()})
+        place = publish(
+            Path(folder) / "set",
+            described,
+            **{name.replace(".", "__"): content for name, content in files.items()},
+        )
         samples = list(data_stack.from_croissant(place, Path(folder) / "store"))
 
-    joined = left.merge(right[right["k"] != ""], on="k", how="left")  # a key that is missing is equal to none
+    joined = left.merge(
+        right[right["k"] != ""], on="k", how="left"
+    )  # a key that is missing is equal to none
     expected = [(row, key or None, None if pd.isna(n) else n) for key, row, n in joined.to_numpy()]
     assert samples == [{"row": row, "k": key, "n": n} for row, key, n in expected]

@@ -22,11 +22,22 @@ from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.selecting import col
 
-COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "<>": operator.ne}
+COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "<>": operator.ne,
+}
 #: DuckDB has no decimals of 256 bits.
 OF_DUCKDB = [type_ for type_ in SCALARS if not pa.types.is_decimal256(type_)]
 #: Parquet stores milliseconds instead of seconds, and all dates as days.
-KEPT = [each for each in ALL if each not in (pa.time32("s"), pa.timestamp("s"), pa.timestamp("s", "-07:30"), pa.date64())]
+KEPT = [
+    each
+    for each in ALL
+    if each not in (pa.time32("s"), pa.timestamp("s"), pa.timestamp("s", "-07:30"), pa.date64())
+]
 
 
 class Condition(NamedTuple):
@@ -47,7 +58,9 @@ def conditions(draw: st.DrawFn, table: pa.Table, values: list[Any], depth: int =
         return Condition(~first.expression, f"not ({first.sql})")
     second = draw(conditions(table, values, depth - 1))
     join = operator.and_ if kind == "and" else operator.or_
-    return Condition(join(first.expression, second.expression), f"(({first.sql}) {kind} ({second.sql}))")
+    return Condition(
+        join(first.expression, second.expression), f"(({first.sql}) {kind} ({second.sql}))"
+    )
 
 
 @st.composite
@@ -55,11 +68,19 @@ def comparisons(draw: st.DrawFn, table: pa.Table, values: list[Any]) -> Conditio
     name = draw(st.sampled_from(table.column_names))
     stored, column = table.schema.field(name).type, table.column(name)
     type_ = stored.value_type if pa.types.is_dictionary(stored) else stored
-    sql, kind = 't."' + name.replace('"', '""') + '"', draw(st.sampled_from(["is null", "is not null", "in", *COMPARISONS]))
+    sql, kind = (
+        't."' + name.replace('"', '""') + '"',
+        draw(st.sampled_from(["is null", "is not null", "in", *COMPARISONS])),
+    )
     if kind.startswith("is ") or pa.types.is_nested(type_) or pa.types.is_null(type_):
         is_null = kind != "is not null"
-        return Condition(col(name).is_null() if is_null else col(name).is_valid(), f"{sql} is {'' if is_null else 'not '}null")
-    type_ = pa.binary() if type_ == pa.binary_view() else type_  # pyarrow shows no expression with bytes of a view
+        return Condition(
+            col(name).is_null() if is_null else col(name).is_valid(),
+            f"{sql} is {'' if is_null else 'not '}null",
+        )
+    type_ = (
+        pa.binary() if type_ == pa.binary_view() else type_
+    )  # pyarrow shows no expression with bytes of a view
     own = [each for each in column.cast(type_) if each.is_valid]
     others = ALL[stored].map(lambda value: pa.array([value], type_)[0])
     some = st.sampled_from(own) | others if own else others
@@ -67,9 +88,18 @@ def comparisons(draw: st.DrawFn, table: pa.Table, values: list[Any]) -> Conditio
         members = draw(st.lists(some, min_size=1, max_size=2))
         values += members
         # pyarrow's is_in tells -0.0 from 0.0
-        sign = " and ({0} <> 0 or signbit({0}) = signbit(given.v{1}))" if pa.types.is_floating(type_) else ""
-        equal = " or ".join(f"{{0}} = given.v{{1}}{sign}".format(sql, len(values) - 1 - n) for n in range(len(members)))
-        return Condition(col(name).isin(pa.array(members, type_)), f"coalesce({equal}, false)")  # is_in is false for null
+        sign = (
+            " and ({0} <> 0 or signbit({0}) = signbit(given.v{1}))"
+            if pa.types.is_floating(type_)
+            else ""
+        )
+        equal = " or ".join(
+            f"{{0}} = given.v{{1}}{sign}".format(sql, len(values) - 1 - n)
+            for n in range(len(members))
+        )
+        return Condition(
+            col(name).isin(pa.array(members, type_)), f"coalesce({equal}, false)"
+        )  # is_in is false for null
     if pa.types.is_integer(type_) or pa.types.is_floating(type_):
         some |= st.sampled_from([pa.scalar(0.5), pa.scalar(300), pa.scalar(-1)])
     value = draw(some)
@@ -77,12 +107,18 @@ def comparisons(draw: st.DrawFn, table: pa.Table, values: list[Any]) -> Conditio
     given_value = f"given.v{len(values) - 1}"
     expression = COMPARISONS[kind](col(name), value)
     if draw(st.booleans()):
-        with contextlib.suppress(OverflowError, ValueError, pa.ArrowException):  # Python has no such value
-            if pa.scalar(value.as_py()).cast(type_) == value.cast(type_):  # pyarrow rounds nanoseconds
+        with contextlib.suppress(
+            OverflowError, ValueError, pa.ArrowException
+        ):  # Python has no such value
+            if pa.scalar(value.as_py()).cast(type_) == value.cast(
+                type_
+            ):  # pyarrow rounds nanoseconds
                 expression = COMPARISONS[kind](col(name), value.as_py())
     if not pa.types.is_floating(type_):
         return Condition(expression, f"{sql} {kind} {given_value}")
-    with_nan = "true" if kind == "<>" else "false"  # for SQL, NaN is the largest value, and equals itself
+    with_nan = (
+        "true" if kind == "<>" else "false"
+    )  # for SQL, NaN is the largest value, and equals itself
     cases = f"when {sql} is null then null when isnan({sql}) or isnan({given_value}::double) then {with_nan}"
     return Condition(expression, f"case {cases} else {sql} {kind} {given_value} end")
 
@@ -103,7 +139,9 @@ class Case(NamedTuple):
         """Write the files, and return their rows."""
         table = self.table.append_column("row", pa.array(range(len(self.table)), pa.int64()))
         paths = [Path(folder, name) for name in ("a.parquet", "b.parquet")]
-        for path, part, length in zip(paths, [table.slice(0, self.cut), table.slice(self.cut)], self.lengths, strict=True):
+        for path, part, length in zip(
+            paths, [table.slice(0, self.cut), table.slice(self.cut)], self.lengths, strict=True
+        ):
             pq.write_table(part, path, row_group_size=length, **self.options)
         return pa.concat_tables([pq.ParquetFile(path).read() for path in paths])
 
@@ -111,11 +149,25 @@ class Case(NamedTuple):
 @st.composite
 def cases(draw: st.DrawFn, types: Any = tuple(ALL)) -> Case:
     table, values = draw(tables(types, max_rows=9)), list[Any]()
-    some = {"use_dictionary": st.booleans(), "store_schema": st.booleans(), "write_page_index": st.booleans()}
-    some |= {"data_page_version": st.sampled_from(["1.0", "2.0"]), "compression": st.sampled_from(["none", "zstd"])}
+    some = {
+        "use_dictionary": st.booleans(),
+        "store_schema": st.booleans(),
+        "write_page_index": st.booleans(),
+    }
+    some |= {
+        "data_page_version": st.sampled_from(["1.0", "2.0"]),
+        "compression": st.sampled_from(["none", "zstd"]),
+    }
     options = draw(st.fixed_dictionaries(some)) | {"write_statistics": draw(st.integers(0, 9)) > 0}
     lengths = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
-    return Case(table, draw(conditions(table, values)), values, options, lengths, draw(st.integers(0, len(table))))
+    return Case(
+        table,
+        draw(conditions(table, values)),
+        values,
+        options,
+        lengths,
+        draw(st.integers(0, len(table))),
+    )
 
 
 @compared
@@ -128,7 +180,11 @@ def test_rows_are_those_that_pyarrow_selects(case: Case, nulls: Any) -> None:
         except (pa.ArrowException, TypeError, ValueError):
             expected = None
         try:
-            found = ParquetDataset(folder, filters=case.condition.expression, nulls=nulls).read_column("row").tolist()
+            found = (
+                ParquetDataset(folder, filters=case.condition.expression, nulls=nulls)
+                .read_column("row")
+                .tolist()
+            )
             values = ParquetDataset(folder, filters=case.condition.expression).to_arrow()
         except ConfigError:
             assert expected is None
@@ -143,7 +199,9 @@ def test_rows_are_those_that_pyarrow_selects(case: Case, nulls: Any) -> None:
 @compared
 @given(cases(OF_DUCKDB))
 def test_rows_are_those_that_duckdb_selects(case: Case) -> None:
-    values = {f"v{number}": pa.array([value], value.type) for number, value in enumerate(case.values)}
+    values = {
+        f"v{number}": pa.array([value], value.type) for number, value in enumerate(case.values)
+    }
     with tempfile.TemporaryDirectory() as folder:
         case.store(folder)
         query = f'select "row" from read_parquet(\'{folder}/*.parquet\') t, given where {case.condition.sql} order by "row"'
@@ -152,8 +210,14 @@ def test_rows_are_those_that_duckdb_selects(case: Case) -> None:
             connection.register("given", pa.table({"none": [0], **values}))
             expected = [row for (row,) in connection.execute(query).fetchall()]
         try:
-            found = ParquetDataset(folder, filters=case.condition.expression).read_column("row").tolist()
-        except ConfigError:  # pyarrow cannot compare a large uint32 with 0.5, for example; see above
+            found = (
+                ParquetDataset(folder, filters=case.condition.expression)
+                .read_column("row")
+                .tolist()
+            )
+        except (
+            ConfigError
+        ):  # pyarrow cannot compare a large uint32 with 0.5, for example; see above
             return
 
     assert found == expected

@@ -54,10 +54,15 @@ def assert_nothing_left(factory: DatasetFactory) -> None:
     connector: Any = factory.storage_connector
     name = DatasetDefinition(factory, DatasetFactory).folder
     manifest: Any = factory.manifest()
-    expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}
+    expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {
+        f"{name}/manifest.json"
+    }
     assert set(connector.list_resources(f"{name}/")) == expected
     assert factory.verify() == []
-    assert not any(path.name.startswith(".~") or "preparing" in path.name for path in Path(connector.root_path).rglob("*"))
+    assert not any(
+        path.name.startswith(".~") or "preparing" in path.name
+        for path in Path(connector.root_path).rglob("*")
+    )
 
 
 class TestProcessEngine(EngineContract):
@@ -70,10 +75,15 @@ def imports(module: str) -> bool:
     return module not in sys.modules and bool(importlib.import_module(module))
 
 
-def test_what_a_task_imports_is_there_in_processes_that_start_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_task_imports_is_there_in_processes_that_start_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(fork_server, "_server", None)
 
-    assert [dict(ProcessEngine(1).run(imports, {"": "h5py"}, title="")) for _ in range(2)] == [{"": True}, {"": False}]
+    assert [dict(ProcessEngine(1).run(imports, {"": "h5py"}, title="")) for _ in range(2)] == [
+        {"": True},
+        {"": False},
+    ]
 
 
 class ThreadEngine(PreparationEngine):
@@ -91,7 +101,9 @@ class ThreadEngine(PreparationEngine):
             ends: list[Result] = []
             has_ended = threading.Event()
 
-            def attempt(task: Any = task, ends: list[Result] = ends, has_ended: threading.Event = has_ended) -> None:
+            def attempt(
+                task: Any = task, ends: list[Result] = ends, has_ended: threading.Event = has_ended
+            ) -> None:
                 ends.append(work(task))
                 has_ended.set()
 
@@ -106,7 +118,9 @@ class ThreadEngine(PreparationEngine):
             thread.join()
 
 
-def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(store: StorageConnector, log: Path) -> None:
+def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(
+    store: StorageConnector, log: Path
+) -> None:
     factory, engine = Random(store), ThreadEngine()
 
     records = prepared(factory, engine)
@@ -121,7 +135,11 @@ def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(stor
 
 @pytest.mark.parametrize("keep_steps", [True, False])
 def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
-    store: FileStorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch, keep_steps: bool
+    store: FileStorageConnector,
+    in_turn: tuple[ResourceRecord, ...],
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keep_steps: bool,
 ) -> None:
     monkeypatch.setenv("SHARDED_FAIL", "7")
     factory = Sharded(store)
@@ -139,7 +157,9 @@ def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
 
     assert prepared(factory, ProcessEngine(2)) == in_turn
 
-    assert attempts(log) - before == ({"part-7": 1} if keep_steps else {f"part-{part}": 1 for part in range(N_SHARDS)})
+    assert attempts(log) - before == (
+        {"part-7": 1} if keep_steps else {f"part-{part}": 1 for part in range(N_SHARDS)}
+    )
     assert_nothing_left(factory)
 
 
@@ -176,7 +196,9 @@ class Empty(Described):
 
 
 @pytest.mark.parametrize("engine", [None, ThreadEngine()], ids=["none", "threads"])
-def test_the_work_for_a_shard_does_not_grow_with_their_number(engine: PreparationEngine | None) -> None:
+def test_the_work_for_a_shard_does_not_grow_with_their_number(
+    engine: PreparationEngine | None,
+) -> None:
     n_calls = []
     for n_shards in (10, 30, 300):  # the first one imports modules
         calls = itertools.count()

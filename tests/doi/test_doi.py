@@ -33,7 +33,9 @@ CSV = b"x,y\n1,a\n2,b\n"
 
 
 @pytest.fixture
-def server(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedServer:
+def server(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> ScriptedServer:
     monkeypatch.setenv("DOI_RESOLVER", server.origin)
     monkeypatch.setenv("FIGSHARE_API", f"{server.origin}/figshare")
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
@@ -53,7 +55,11 @@ def test_a_file_of_zenodo_is_a_dataset_and_a_source(server: ScriptedServer) -> N
 
 
 def test_files_of_one_format_are_splits(server: ScriptedServer, tmp_path: Path) -> None:
-    doi = zenodo(server, 2, {"train.csv": CSV, "test.csv.gz": gzip.compress(CSV), "readme.md": b"", "model.bin": b"x"})
+    doi = zenodo(
+        server,
+        2,
+        {"train.csv": CSV, "test.csv.gz": gzip.compress(CSV), "readme.md": b"", "model.bin": b"x"},
+    )
     splits = data_stack.load(f"doi:{doi}")
     assert {name: len(split) for name, split in splits.items()} == {"train": 2, "test": 2}
     with open(tmp_path / "x.npy", "wb") as file:
@@ -88,15 +94,28 @@ def test_figshare_and_dataverse(server: ScriptedServer) -> None:
 def dataverse(server: ScriptedServer, files: list[dict[str, Any]], **changes: Any) -> str:
     doi = "10.7910/DVN/XYZ"
     lead(server, doi, f"/dataset.xhtml?persistentId=doi:{doi}")
-    version = {"metadataBlocks": {"citation": {"fields": [{"typeName": "title", "value": "Verse"}]}}, "files": files, **changes}
-    server.serve("/api/datasets/:persistentId/", json.dumps({"data": {"latestVersion": version}}).encode())
+    version = {
+        "metadataBlocks": {"citation": {"fields": [{"typeName": "title", "value": "Verse"}]}},
+        "files": files,
+        **changes,
+    }
+    server.serve(
+        "/api/datasets/:persistentId/", json.dumps({"data": {"latestVersion": version}}).encode()
+    )
     return doi
 
 
-def data_file(server: ScriptedServer, number: int, data: bytes, algorithm: str = "MD5", **more: Any) -> dict[str, Any]:
+def data_file(
+    server: ScriptedServer, number: int, data: bytes, algorithm: str = "MD5", **more: Any
+) -> dict[str, Any]:
     server.serve(f"/api/access/datafile/{number}", data)
     digest = hashlib.new(algorithm.replace("-", ""), data).hexdigest()
-    return {"id": number, "filesize": len(data), "checksum": {"type": algorithm, "value": digest}, **more}
+    return {
+        "id": number,
+        "filesize": len(data),
+        "checksum": {"type": algorithm, "value": digest},
+        **more,
+    }
 
 
 def test_files_of_one_name_in_two_folders_of_a_dataverse(server: ScriptedServer) -> None:
@@ -105,13 +124,20 @@ def test_files_of_one_name_in_two_folders_of_a_dataverse(server: ScriptedServer)
         server,
         [
             {"label": "data.csv", "directoryLabel": "2020", "dataFile": data_file(server, 1, CSV)},
-            {"label": "data.csv", "directoryLabel": "2021/spring", "dataFile": data_file(server, 2, other)},
+            {
+                "label": "data.csv",
+                "directoryLabel": "2021/spring",
+                "dataFile": data_file(server, 2, other),
+            },
         ],
     )
 
     splits = data_stack.load(f"doi:{doi}")
 
-    assert {name: len(split) for name, split in splits.items()} == {"2020/data": 2, "2021/spring/data": 1}
+    assert {name: len(split) for name, split in splits.items()} == {
+        "2020/data": 2,
+        "2021/spring/data": 1,
+    }
     assert data_stack.load(f"doi:{doi}#2021/spring/data.csv", split="all")[0] == {"x": 3, "y": "c"}
     assert source_of(f"doi:{doi}#2021/spring/data.csv") == other.decode()
 
@@ -120,10 +146,15 @@ def test_a_table_of_a_dataverse_is_the_file_of_its_author(server: ScriptedServer
     # The digest is that of the author's file; the size that of the Dataverse's version, unless it says both.
     sizes: list[dict[str, Any]] = [{"originalFileSize": len(CSV)}, {}]
     for number, more in enumerate(sizes):
-        facts = data_file(server, number, CSV, originalFileName="table.csv", **more) | {"filesize": 999}
+        facts = data_file(server, number, CSV, originalFileName="table.csv", **more) | {
+            "filesize": 999
+        }
         doi = dataverse(server, [{"label": "table.tab", "dataFile": facts}])
         for name in ("", "#table.csv", "#table.tab"):
-            assert list(data_stack.load(f"doi:{doi}{name}", split="all")) == [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]
+            assert list(data_stack.load(f"doi:{doi}{name}", split="all")) == [
+                {"x": 1, "y": "a"},
+                {"x": 2, "y": "b"},
+            ]
         assert source_of(f"doi:{doi}/table.tab") == CSV.decode()
     assert {seen.path for seen in server.requests if "datafile" in seen.path} == {
         "/api/access/datafile/0?format=original",
@@ -135,7 +166,10 @@ def test_names_may_have_spaces_and_marks(server: ScriptedServer) -> None:
     name = "my data #1 @home 100%.csv"
     doi = dataverse(
         server,
-        [{"label": name, "dataFile": data_file(server, 3, CSV)}, {"label": "b.npy", "dataFile": data_file(server, 4, b"")}],
+        [
+            {"label": name, "dataFile": data_file(server, 3, CSV)},
+            {"label": "b.npy", "dataFile": data_file(server, 4, b"")},
+        ],
     )
 
     with pytest.raises(CatalogueError, match=r"my data %231 %40home 100%25\.csv, b\.npy"):
@@ -150,7 +184,9 @@ def test_names_may_have_spaces_and_marks(server: ScriptedServer) -> None:
 
 @pytest.mark.parametrize("algorithm", ["SHA-1", "SHA-256", "SHA-512", "MD5"])
 def test_each_digest_of_a_dataverse_is_compared(server: ScriptedServer, algorithm: str) -> None:
-    doi = dataverse(server, [{"label": "a b.csv", "dataFile": data_file(server, 5, CSV, algorithm)}])
+    doi = dataverse(
+        server, [{"label": "a b.csv", "dataFile": data_file(server, 5, CSV, algorithm)}]
+    )
     assert len(data_stack.load(f"doi:{doi}", split="all")) == 2
     server.serve("/api/access/datafile/5", CSV.replace(b"a", b"e"))
 
@@ -165,7 +201,9 @@ def test_each_digest_of_a_dataverse_is_compared(server: ScriptedServer, algorith
 def source_of(source: str) -> str:
     """The text of a source, retrieved for a dataset of its own."""
     store = InMemoryStorageConnector()
-    retrieve([ResourceDefinition("raw/notes", source)], store, progress=False, fetchers={"doi": fetch})
+    retrieve(
+        [ResourceDefinition("raw/notes", source)], store, progress=False, fetchers={"doi": fetch}
+    )
     with store.get_resource("raw/notes") as file:
         return file.read().decode()
 
@@ -175,7 +213,11 @@ def source_of(source: str) -> str:
     [
         {"metadata": {"title": "t", "access_right": "restricted"}},
         {"metadata": {"title": "t", "access_right": "embargoed"}, "files": []},
-        {"metadata": {"title": "t"}, "access": {"record": "public", "files": "restricted"}, "files": []},
+        {
+            "metadata": {"title": "t"},
+            "access": {"record": "public", "files": "restricted"},
+            "files": [],
+        },
     ],
 )
 def test_a_restricted_record_says_so(server: ScriptedServer, changes: dict[str, Any]) -> None:
@@ -185,15 +227,28 @@ def test_a_restricted_record_says_so(server: ScriptedServer, changes: dict[str, 
     with pytest.raises(CatalogueAccessError, match="restricted"):
         data_stack.load(f"doi:{doi}")
     lead(server, "10.6084/m9.figshare.6", "/articles/dataset/title/6")
-    server.serve("/figshare/articles/6", json.dumps({"title": "t", "files": [], "is_embargoed": True}).encode())
+    server.serve(
+        "/figshare/articles/6",
+        json.dumps({"title": "t", "files": [], "is_embargoed": True}).encode(),
+    )
     with pytest.raises(CatalogueAccessError, match="restricted"):
         data_stack.load("doi:10.6084/m9.figshare.6")
 
 
 @pytest.mark.parametrize(
-    "url", ["file://{}", "{}", "package:json/tool.py", "doi:10.1/2/x", "ftp://localhost/x", "http://[::bad/x"]
+    "url",
+    [
+        "file://{}",
+        "{}",
+        "package:json/tool.py",
+        "doi:10.1/2/x",
+        "ftp://localhost/x",
+        "http://[::bad/x",
+    ],
 )
-def test_a_record_does_not_lead_to_local_files(server: ScriptedServer, tmp_path: Path, url: str) -> None:
+def test_a_record_does_not_lead_to_local_files(
+    server: ScriptedServer, tmp_path: Path, url: str
+) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_bytes(CSV)
     doi = zenodo(server, 50, {"tiny.csv": CSV}, links={"self": url.format(secret)}, checksum=None)
@@ -212,7 +267,9 @@ def test_a_page_that_refuses_programs_is_not_needed(server: ScriptedServer) -> N
     assert len(data_stack.load(f"doi:{doi}", split="all")) == 2
 
 
-def test_each_bad_answer_is_its_own_error(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_bad_answer_is_its_own_error(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     doi = zenodo(server, 9, {"tiny.csv": CSV})
     answers: list[tuple[type[Exception], Answer]] = [
         (DatasetNotFoundError, Answer(status=410)),

@@ -42,7 +42,10 @@ def test_arrays_become_tuples_and_a_mapping_dicts() -> None:
     assert (pairs.dataset_meta.target_pos, pairs.dataset_meta.class_names) == (1, ("a", "b", "c"))  # type: ignore[attr-defined]
     assert (fields.dataset_meta.sample_pos, fields.dataset_meta.target_pos) == ("image", "label")  # type: ignore[attr-defined]
     assert data_stack.from_numpy({"image": images}).to_arrow().schema.names == ["image"]
-    assert list(data_stack.from_numpy(images[:0], labels[:0]).to_pandas().dtypes.astype(str)) == ["object", "int64"]
+    assert list(data_stack.from_numpy(images[:0], labels[:0]).to_pandas().dtypes.astype(str)) == [
+        "object",
+        "int64",
+    ]
 
 
 def test_records_masks_and_memory_maps_are_arrays_too(tmp_path: Path) -> None:
@@ -51,11 +54,16 @@ def test_records_masks_and_memory_maps_are_arrays_too(tmp_path: Path) -> None:
     mapped = np.load(tmp_path / "big.npy", mmap_mode="r")
 
     assert data_stack.from_numpy(records)[1]["b"].tolist() == [0, 0]
-    assert data_stack.from_numpy(np.ma.array([1, 2], mask=[True, False])).read_column(0).tolist() == [None, 2]
+    assert data_stack.from_numpy(np.ma.array([1, 2], mask=[True, False])).read_column(
+        0
+    ).tolist() == [None, 2]
     assert np.shares_memory(data_stack.from_numpy(mapped)[1][0], mapped)
 
 
-@given(st.lists(st.integers(-(2**40), 2**40)), st.sampled_from(["int64", "float32", "bool", "complex64", "datetime64[s]"]))
+@given(
+    st.lists(st.integers(-(2**40), 2**40)),
+    st.sampled_from(["int64", "float32", "bool", "complex64", "datetime64[s]"]),
+)
 def test_arrays_come_back_from_pandas_with_their_dtype(values: list[int], dtype: str) -> None:
     array = np.array(values, "int64").astype(dtype)
 
@@ -68,7 +76,10 @@ def test_arrays_come_back_from_pandas_with_their_dtype(values: list[int], dtype:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: data_stack.from_numpy(np.zeros(2), np.zeros(3)), r"of one length; theirs are \[2, 3\]"),
+        (
+            lambda: data_stack.from_numpy(np.zeros(2), np.zeros(3)),
+            r"of one length; theirs are \[2, 3\]",
+        ),
         (lambda: data_stack.from_numpy(np.zeros(2), target=1), "target 1 "),
         (lambda: data_stack.from_numpy(np.float64(3)), r"of shape \(n, …\)"),
         (lambda: data_stack.from_torch(iter([1])), r"with len\(\) and \[i\]"),
@@ -107,10 +118,15 @@ def test_tensors_are_not_copied_and_other_datasets_are_read_by_index() -> None:
 
 
 def test_tensorflow_reads_samples_one_by_one_or_in_batches() -> None:
-    pytest.importorskip("tensorflow", reason="tensorflow is not installed: `make test-all` brings it")
+    pytest.importorskip(
+        "tensorflow", reason="tensorflow is not installed: `make test-all` brings it"
+    )
     stack = data_stack.from_numpy({"x": np.arange(10), "y": np.zeros((10, 2), np.float32)})
 
-    samples, batches = list(stack.to_tensorflow()), list(stack.to_tensorflow(batch_size=4, shuffle=True, seed=1))
+    samples, batches = (
+        list(stack.to_tensorflow()),
+        list(stack.to_tensorflow(batch_size=4, shuffle=True, seed=1)),
+    )
 
     assert [int(sample["x"]) for sample in samples] == list(range(10))
     assert [batch["y"].shape.as_list() for batch in batches] == [[4, 2], [4, 2], [2, 2]]
@@ -140,7 +156,11 @@ def test_a_csv_file_tells_its_dtypes_and_takes_others(tmp_path: Path, pack: Any)
     (tmp_path / "a.csv").write_bytes(pack(_CSV))
 
     inferred = data_stack.from_csv(tmp_path / "a.csv")
-    given = data_stack.from_csv(tmp_path / "a.csv", dtypes={"zip": str, "id": "int8", "x": "decimal(10,2)"}, missing=["", "NaN"])
+    given = data_stack.from_csv(
+        tmp_path / "a.csv",
+        dtypes={"zip": str, "id": "int8", "x": "decimal(10,2)"},
+        missing=["", "NaN"],
+    )
 
     types = ["int64", "str or None", "datetime64[D] or None", "int64", "float64"]
     assert list(inferred.column_types.values()) == types  # type: ignore[attr-defined]
@@ -148,8 +168,15 @@ def test_a_csv_file_tells_its_dtypes_and_takes_others(tmp_path: Path, pack: Any)
     assert list(inferred[0].values()) == [1, 'a, "b"\n', np.datetime64("2020-01-01"), 7, 1000]
     assert (inferred[1]["name"], inferred[1]["day"]) == (None, None)
     assert np.isnan(inferred[1]["x"])
-    assert (given[1]["zip"], given[1]["x"], str(given.to_pandas()["id"].dtype)) == ("008", None, "int8")
-    assert pickle.loads(pickle.dumps(inferred)).fingerprint() == data_stack.from_csv(tmp_path / "a.csv").fingerprint()
+    assert (given[1]["zip"], given[1]["x"], str(given.to_pandas()["id"].dtype)) == (
+        "008",
+        None,
+        "int8",
+    )
+    assert (
+        pickle.loads(pickle.dumps(inferred)).fingerprint()
+        == data_stack.from_csv(tmp_path / "a.csv").fingerprint()
+    )
 
 
 def test_types_are_those_of_the_whole_file(tmp_path: Path) -> None:
@@ -161,7 +188,11 @@ def test_types_are_those_of_the_whole_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "dtype", "values"),
     [
-        (["12345678901234567890", "12345678901234567891"], "uint64", [12345678901234567890, 12345678901234567891]),
+        (
+            ["12345678901234567890", "12345678901234567891"],
+            "uint64",
+            [12345678901234567890, 12345678901234567891],
+        ),
         (["12345678901234567890", ""], "uint64 or None", [12345678901234567890, None]),
         (["18446744073709551617", "7"], "str", ["18446744073709551617", "7"]),
         (["12345678901234567890", "-1"], "str", ["12345678901234567890", "-1"]),
@@ -188,23 +219,39 @@ def test_a_column_stays_text_where_numbers_would_change_it(
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_a_file_with_another_delimiter_is_read_with_a_hint(delimiter: str) -> None:
-    with pytest.warns(UserWarning, match="has one column, .*pass delimiter=" + re.escape(repr(delimiter))):
+    with pytest.warns(
+        UserWarning, match="has one column, .*pass delimiter=" + re.escape(repr(delimiter))
+    ):
         rows = data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1{delimiter}2\n".encode()))
 
     assert len(rows[0]) == 1
     with pytest.raises(DatasetFileCorruptError, match=r"got 2.*pass delimiter="):
         data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1,5{delimiter}2\n".encode()))
-    assert data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1{delimiter}2\n".encode()), delimiter=delimiter)[0] == {"a": 1, "b": 2}
+    assert data_stack.from_csv(
+        io.BytesIO(f"a{delimiter}b\n1{delimiter}2\n".encode()), delimiter=delimiter
+    )[0] == {"a": 1, "b": 2}
 
 
 def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
     lines = '{"a": 1, "t": "2020-01-01", "l": [1, 2]}\n\n{"b": {"x": [null, "y"]}, "a": null, "big": 18446744073709551615}\n'
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
 
-    first, second = data_stack.from_jsonl(tmp_path / "a.jsonl.gz", dtypes={"big": "uint64", "t": "timestamp_ntz", "a": str})
+    first, second = data_stack.from_jsonl(
+        tmp_path / "a.jsonl.gz", dtypes={"big": "uint64", "t": "timestamp_ntz", "a": str}
+    )
 
-    assert (first["a"], first["t"], first["l"].tolist(), first["b"]) == ("1", np.datetime64("2020-01-01"), [1, 2], None)
-    assert (second["a"], second["b"], second["big"], second["l"]) == (None, {"x": [None, "y"]}, 2**64 - 1, None)
+    assert (first["a"], first["t"], first["l"].tolist(), first["b"]) == (
+        "1",
+        np.datetime64("2020-01-01"),
+        [1, 2],
+        None,
+    )
+    assert (second["a"], second["b"], second["big"], second["l"]) == (
+        None,
+        {"x": [None, "y"]},
+        2**64 - 1,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,12 +268,22 @@ def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
         (data_stack.from_jsonl, b'{"a": 1}\n{"a": "x"}', "key 'a': its values are not of one type"),
         (data_stack.from_jsonl, b"\n", "columns of a table"),
         (data_stack.from_jsonl, b'{"n": 9007199254740993}\n{"n": 0.5}\n', "key 'n'"),
-        (partial(data_stack.from_csv, dtypes={"zap": str}), _CSV, r"no column 'zap' for dtypes \(did you mean 'zip'\?\); it has"),
-        (partial(data_stack.from_csv, dtypes={"name": "int64"}), _CSV, "CSV conversion error to int64"),
+        (
+            partial(data_stack.from_csv, dtypes={"zap": str}),
+            _CSV,
+            r"no column 'zap' for dtypes \(did you mean 'zip'\?\); it has",
+        ),
+        (
+            partial(data_stack.from_csv, dtypes={"name": "int64"}),
+            _CSV,
+            "CSV conversion error to int64",
+        ),
         (partial(data_stack.from_csv, dtypes={"id": "foo"}), _CSV, "scalar type 'foo'"),
     ],
 )
-def test_damaged_files_and_wrong_types_are_errors_that_say_where(tmp_path: Path, read: Any, data: bytes, message: str) -> None:
+def test_damaged_files_and_wrong_types_are_errors_that_say_where(
+    tmp_path: Path, read: Any, data: bytes, message: str
+) -> None:
     (tmp_path / "file").write_bytes(data)
 
     with pytest.raises((DatasetFileCorruptError, ConfigError), match=message):
@@ -248,7 +305,9 @@ def test_a_recipe_makes_a_file_again_while_it_is_the_same(tmp_path: Path, suffix
     text = b"x;y\n007;1\n008;2\n"
     csv.write_bytes(gzip.compress(text) if suffix else text)
     jsonl.write_text('{"x": 1, "when": "2026-01-01"}\n')
-    rows = data_stack.from_csv(csv, target="y", delimiter=";", dtypes={"x": str, "y": np.float32}).shuffle(seed=1)
+    rows = data_stack.from_csv(
+        csv, target="y", delimiter=";", dtypes={"x": str, "y": np.float32}
+    ).shuffle(seed=1)
     lines = data_stack.from_jsonl(jsonl)
 
     recipes = [each.recipe() for each in (rows, lines)]

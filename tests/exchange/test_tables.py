@@ -64,14 +64,23 @@ def test_a_dataset_of_hugging_face_comes_back_with_its_features() -> None:
     back, stream = iterator.to_huggingface(), iterator.to_huggingface(streaming=True)
 
     assert back.features == stream.features == features
-    assert str(back.with_format("arrow")[:].to_pylist()) == str(dataset.with_format("arrow")[:].to_pylist())
+    assert str(back.with_format("arrow")[:].to_pylist()) == str(
+        dataset.with_format("arrow")[:].to_pylist()
+    )
     assert len(list(stream)) == 2
 
 
-@pytest.mark.parametrize("read", [data_stack.from_pandas, data_stack.from_polars, data_stack.from_arrow])
+@pytest.mark.parametrize(
+    "read", [data_stack.from_pandas, data_stack.from_polars, data_stack.from_arrow]
+)
 def test_a_categorical_target_becomes_class_numbers(read: Any) -> None:
-    frame: Any = pd.DataFrame({"x": [1, 2, 3], "y": pd.Categorical(["b", "a", "b"], categories=["b", "a", "c"])})
-    frame = {data_stack.from_polars: pl.from_pandas, data_stack.from_arrow: pa.Table.from_pandas}.get(read, lambda it: it)(frame)
+    frame: Any = pd.DataFrame(
+        {"x": [1, 2, 3], "y": pd.Categorical(["b", "a", "b"], categories=["b", "a", "c"])}
+    )
+    frame = {
+        data_stack.from_polars: pl.from_pandas,
+        data_stack.from_arrow: pa.Table.from_pandas,
+    }.get(read, lambda it: it)(frame)
 
     iterator = read(frame, target="y")
 
@@ -83,27 +92,62 @@ def test_a_categorical_target_becomes_class_numbers(read: Any) -> None:
 
 
 def test_types_survive_choosing_rows_and_columns_and_a_second_process() -> None:
-    frame = pd.DataFrame({"a": pd.array([3, None, 1], dtype="UInt32"), "b": pd.Categorical(["x", "y", "x"]), "c": [1, 2, 3]})
-    stack = data_stack.from_pandas(frame).filter(lambda c: c > 1, column="c").select("b", "a").rename({"a": "z"})
+    frame = pd.DataFrame(
+        {
+            "a": pd.array([3, None, 1], dtype="UInt32"),
+            "b": pd.Categorical(["x", "y", "x"]),
+            "c": [1, 2, 3],
+        }
+    )
+    stack = (
+        data_stack.from_pandas(frame)
+        .filter(lambda c: c > 1, column="c")
+        .select("b", "a")
+        .rename({"a": "z"})
+    )
 
-    back = pickle.loads(pickle.dumps(stack.shuffle(seed=1).in_memory().underlying_iterators[0])).sort("b").to_pandas()
+    back = (
+        pickle.loads(pickle.dumps(stack.shuffle(seed=1).in_memory().underlying_iterators[0]))
+        .sort("b")
+        .to_pandas()
+    )
 
-    assert {name: str(dtype) for name, dtype in back.dtypes.items()} == {"b": "category", "z": "UInt32"}
+    assert {name: str(dtype) for name, dtype in back.dtypes.items()} == {
+        "b": "category",
+        "z": "UInt32",
+    }
     assert back["b"].tolist() == ["x", "y"]
 
 
-@pytest.mark.parametrize("storage", [None, "a list", InMemoryStorageConnector()], ids=["cached", "in memory", "stored"])
+@pytest.mark.parametrize(
+    "storage", [None, "a list", InMemoryStorageConnector()], ids=["cached", "in memory", "stored"]
+)
 def test_a_table_without_rows_that_is_kept_has_its_columns_types_and_meta(storage: Any) -> None:
-    types = {"n": pa.int32(), "at": pa.time32("s"), "text": pa.string(), "kind": pa.dictionary(pa.int8(), pa.string())}
+    types = {
+        "n": pa.int32(),
+        "at": pa.time32("s"),
+        "text": pa.string(),
+        "kind": pa.dictionary(pa.int8(), pa.string()),
+    }
     table = pa.schema(types).empty_table()
     empty = data_stack.from_arrow(table, target="kind")
 
     kept: Any = empty.in_memory() if storage == "a list" else empty.cache(storage=storage)
 
     for each in (kept, pickle.loads(pickle.dumps(kept)), kept.in_memory().shuffle(seed=1)):
-        assert (len(each), each.column_names, each.dataset_meta.target_pos) == (0, list(types), "kind")
-        assert (each.to_arrow().schema, each.to_pandas().dtypes.to_dict()) == (table.schema, empty.to_pandas().dtypes.to_dict())
-        assert (each.read_column("n").dtype, each.select("n")[:].read_batch([])["n"].dtype) == (np.int32, np.int32)
+        assert (len(each), each.column_names, each.dataset_meta.target_pos) == (
+            0,
+            list(types),
+            "kind",
+        )
+        assert (each.to_arrow().schema, each.to_pandas().dtypes.to_dict()) == (
+            table.schema,
+            empty.to_pandas().dtypes.to_dict(),
+        )
+        assert (each.read_column("n").dtype, each.select("n")[:].read_batch([])["n"].dtype) == (
+            np.int32,
+            np.int32,
+        )
     with pytest.raises(ConfigError, match="no column 'm'"):
         kept.read_column("m")
 
@@ -113,16 +157,29 @@ def test_nan_within_arrays_and_beside_none_stays_nan() -> None:
 
     values = data_stack.from_pandas(frame).read_column("x")
 
-    assert [values[0].dtype, *np.isnan(values[0]), *values[1:]] == [np.float64, True, False, None, None]
-    assert list(map(str, data_stack.from_arrow(pa.table({"x": [np.nan, None, 1.5]})).to_pandas()["x"])) == ["nan", "<NA>", "1.5"]
+    assert [values[0].dtype, *np.isnan(values[0]), *values[1:]] == [
+        np.float64,
+        True,
+        False,
+        None,
+        None,
+    ]
+    assert list(
+        map(str, data_stack.from_arrow(pa.table({"x": [np.nan, None, 1.5]})).to_pandas()["x"])
+    ) == ["nan", "<NA>", "1.5"]
 
 
 def test_rows_of_a_slice_have_their_own_arrays() -> None:
     """pyarrow's take() overlooks where lists of fixed size within such lists begin."""
-    matrices = pa.array([[[number] * 3] * 2 for number in range(4)], pa.list_(pa.list_(pa.uint8(), 3), 2))
+    matrices = pa.array(
+        [[[number] * 3] * 2 for number in range(4)], pa.list_(pa.list_(pa.uint8(), 3), 2)
+    )
     table = pa.table({"a": matrices, "b": pa.StructArray.from_arrays([matrices], ["c"])}).slice(2)
 
-    for iterator in (data_stack.from_arrow(table), data_stack.from_huggingface(datasets.Dataset(InMemoryTable(table)))):
+    for iterator in (
+        data_stack.from_arrow(table),
+        data_stack.from_huggingface(datasets.Dataset(InMemoryTable(table))),
+    ):
         for rows in (None, [1, 0]):
             numbers = [2 + row for row in rows or [0, 1]]
             assert iterator.read_column("a", rows)[:, 0, 0].tolist() == numbers
@@ -131,37 +188,72 @@ def test_rows_of_a_slice_have_their_own_arrays() -> None:
 
 def test_values_tell_the_types_of_other_iterators() -> None:
     images = np.zeros((3, 4, 5), np.uint8)
-    columns = [images, [1, None, 3], ["a", None, ""], [1, "x", 2.5], [np.ones((2, 2)), None, np.ones((1, 2))], [Decimal(1)] * 3]
-    stack = SequenceDatasetIterator(columns).as_dict("image", "number", "text", "mixed", "arrays", "decimal")
+    columns = [
+        images,
+        [1, None, 3],
+        ["a", None, ""],
+        [1, "x", 2.5],
+        [np.ones((2, 2)), None, np.ones((1, 2))],
+        [Decimal(1)] * 3,
+    ]
+    stack = SequenceDatasetIterator(columns).as_dict(
+        "image", "number", "text", "mixed", "arrays", "decimal"
+    )
 
-    frame, table = stack.to_pandas(), stack.select("image", "number", "text", "arrays", "decimal").to_arrow()
+    frame, table = (
+        stack.to_pandas(),
+        stack.select("image", "number", "text", "arrays", "decimal").to_arrow(),
+    )
 
     # pandas 2 has no str
-    assert [str(dtype).replace("str", "object") for dtype in frame.dtypes] == ["object", "Int64", *["object"] * 4]
+    assert [str(dtype).replace("str", "object") for dtype in frame.dtypes] == [
+        "object",
+        "Int64",
+        *["object"] * 4,
+    ]
     assert table.schema.field("image").type == pa.list_(pa.list_(pa.uint8(), 5), 4)
     assert table.schema.field("arrays").type == pa.list_(pa.list_(pa.float64()))
-    assert stack.select("image", "number").to_polars().schema == {"image": pl.Array(pl.UInt8, (4, 5)), "number": pl.Int64}
+    assert stack.select("image", "number").to_polars().schema == {
+        "image": pl.Array(pl.UInt8, (4, 5)),
+        "number": pl.Int64,
+    }
     assert data_stack.from_pandas(frame[["image"]]).read_column("image").shape == (3, 4, 5)
 
 
 def test_matrices_without_elements_or_of_texts_are_lists() -> None:
-    stack = SequenceDatasetIterator([[np.zeros((1, 0))], [np.zeros((2, 0, 2))], [np.full((2, 2), "ab")]]).as_dict("a", "b", "c")
+    stack = SequenceDatasetIterator(
+        [[np.zeros((1, 0))], [np.zeros((2, 0, 2))], [np.full((2, 2), "ab")]]
+    ).as_dict("a", "b", "c")
 
-    assert stack.to_huggingface()[0] == stack.to_arrow().to_pylist()[0] == {"a": [[]], "b": [[], []], "c": [["ab"] * 2] * 2}
+    assert (
+        stack.to_huggingface()[0]
+        == stack.to_arrow().to_pylist()[0]
+        == {"a": [[]], "b": [[], []], "c": [["ab"] * 2] * 2}
+    )
 
 
 def test_images_and_classes_of_a_stack_become_features_of_hugging_face() -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, (4, 5, 6), np.uint8)
-    stack = data_stack.from_numpy({"image": images, "label": np.arange(4) % 2}, target="label", class_names=["no", "yes"])
+    stack = data_stack.from_numpy(
+        {"image": images, "label": np.arange(4) % 2}, target="label", class_names=["no", "yes"]
+    )
 
     back = data_stack.from_huggingface(stack.to_huggingface())
 
-    assert stack.to_huggingface().features == {"image": datasets.Image(), "label": datasets.ClassLabel(names=["no", "yes"])}
+    assert stack.to_huggingface().features == {
+        "image": datasets.Image(),
+        "label": datasets.ClassLabel(names=["no", "yes"]),
+    }
     assert np.array_equal(back.read_column("image"), images)
     assert back.read_column("image", []).shape == (0, 5, 6)
-    assert data_stack.from_huggingface(stack.to_huggingface().select([])).read_column("label").dtype == np.int64
-    assert stack.as_tuple().select("image").to_huggingface().features == {"image": datasets.Image()}  # without its target
+    assert (
+        data_stack.from_huggingface(stack.to_huggingface().select([])).read_column("label").dtype
+        == np.int64
+    )
+    assert stack.as_tuple().select("image").to_huggingface().features == {
+        "image": datasets.Image()
+    }  # without its target
 
 
 _MIXED = pd.DataFrame({"a": [1, "x"]}, dtype=object)
@@ -171,15 +263,40 @@ _FRAME = pd.DataFrame({"a": [1], "b": [2]})
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: data_stack.from_pandas(_FRAME, target="aa"), r"target 'aa' is not a column \(did you mean 'a'\?\)"),
-        (lambda: data_stack.from_pandas(_FRAME.set_axis(["a", "a"], axis=1)), "different names of text, got \\['a'\\]"),
+        (
+            lambda: data_stack.from_pandas(_FRAME, target="aa"),
+            r"target 'aa' is not a column \(did you mean 'a'\?\)",
+        ),
+        (
+            lambda: data_stack.from_pandas(_FRAME.set_axis(["a", "a"], axis=1)),
+            "different names of text, got \\['a'\\]",
+        ),
         (lambda: data_stack.from_pandas(_MIXED), "'a' of dtype object holds values of several"),
         (lambda: data_stack.from_pandas(_FRAME["a"]), "got Series"),
-        (lambda: data_stack.from_polars(pl.DataFrame({"a": [object()]})), r"dtype \[Object\] holds Python objects"),
-        (lambda: data_stack.from_arrow(pa.table({"u": pa.nulls(1, pa.month_day_nano_interval())})), "the unsupported type"),
-        (lambda: data_stack.from_huggingface(datasets.DatasetDict()), r"choose a split: dataset\['train'\]"),
-        (lambda: SequenceDatasetIterator([[1, "x"]]).to_arrow(), "'column_0' cannot be converted to Arrow"),
-        (lambda: SequenceDatasetIterator([[1], ["x"]]).to_huggingface(features=datasets.Features({})), "do not fit the features"),
+        (
+            lambda: data_stack.from_polars(pl.DataFrame({"a": [object()]})),
+            r"dtype \[Object\] holds Python objects",
+        ),
+        (
+            lambda: data_stack.from_arrow(
+                pa.table({"u": pa.nulls(1, pa.month_day_nano_interval())})
+            ),
+            "the unsupported type",
+        ),
+        (
+            lambda: data_stack.from_huggingface(datasets.DatasetDict()),
+            r"choose a split: dataset\['train'\]",
+        ),
+        (
+            lambda: SequenceDatasetIterator([[1, "x"]]).to_arrow(),
+            "'column_0' cannot be converted to Arrow",
+        ),
+        (
+            lambda: SequenceDatasetIterator([[1], ["x"]]).to_huggingface(
+                features=datasets.Features({})
+            ),
+            "do not fit the features",
+        ),
     ],
 )
 def test_what_cannot_be_a_table_is_an_error_that_says_why(call: Any, message: str) -> None:

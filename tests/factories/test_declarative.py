@@ -14,12 +14,30 @@ import pytest
 from plain_connector import UnwritableConnector
 
 import data_stack.dataset.preprocesor
-from data_stack.dataset.factory import BaseDatasetFactory, HigherOrderDatasetFactory, InformedDatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.factory import (
+    BaseDatasetFactory,
+    HigherOrderDatasetFactory,
+    InformedDatasetFactory,
+)
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIteratorIF,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.preprocessor import PreprocessingHelpers
-from data_stack.exception import ConfigError, MalformedIdentifierError, PreparationError, ResourceChangedError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.exception import (
+    ConfigError,
+    MalformedIdentifierError,
+    PreparationError,
+    ResourceChangedError,
+)
+from data_stack.factories.declarative import (
+    DatasetCard,
+    DatasetFactory,
+    PreparedResources,
+    Resources,
+)
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory
@@ -43,10 +61,14 @@ class WordsFactory(DatasetFactory):
             with prepared.create(f"preprocessed/{split}.txt") as file:
                 file.write(b"\n".join(part))
 
-    def open(self, split: str, prepared: Resources, *, upper: bool = False, repeat: int = 1) -> DatasetIteratorIF:
+    def open(
+        self, split: str, prepared: Resources, *, upper: bool = False, repeat: int = 1
+    ) -> DatasetIteratorIF:
         with prepared[f"preprocessed/{split}.txt"] as resource:
             words = resource.read().decode().split() * repeat
-        return SequenceDatasetIterator([[word.upper() if upper else word for word in words], [len(word) for word in words]])
+        return SequenceDatasetIterator(
+            [[word.upper() if upper else word for word in words], [len(word) for word in words]]
+        )
 
 
 Words: TypeAlias = type[WordsFactory]
@@ -62,7 +84,11 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def words(source: Path) -> Words:
     class SourcedWordsFactory(WordsFactory):
-        sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(WORDS).hexdigest()),)
+        sources = (
+            ResourceDefinition(
+                "raw/words.txt", source.as_uri(), sha256=hashlib.sha256(WORDS).hexdigest()
+            ),
+        )
 
     return SourcedWordsFactory
 
@@ -86,7 +112,9 @@ DICT = {"image": "image", "label": 3}
         ({"columns": ("a", "b", "c"), "iterator_meta": IteratorMeta("a", "d")}, TUPLE),
     ],
 )
-def test_columns_that_samples_lack_are_refused(words: Words, declared: dict[str, Any], sample: Any) -> None:
+def test_columns_that_samples_lack_are_refused(
+    words: Words, declared: dict[str, Any], sample: Any
+) -> None:
     definition = DatasetDefinition(type("Wrong", (words,), declared)(), DatasetFactory)
 
     with pytest.raises(ConfigError):
@@ -100,7 +128,9 @@ def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
     source.unlink()
     store.delete_resource("words/1.0.0/raw/words.txt")
 
-    iterator, _ = words(UnwritableConnector(Path(store.root_path))).get_dataset_iterator({"split": "test"})
+    iterator, _ = words(UnwritableConnector(Path(store.root_path))).get_dataset_iterator(
+        {"split": "test"}
+    )
 
     assert samples(iterator) == ["d"]
     assert words(store).verify() == []
@@ -153,7 +183,9 @@ def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_d
         kept[0]["preprocessed/train.txt"]
 
 
-def test_resources_replaced_while_they_are_opened_are_opened_again(words: Words, store: FileStorageConnector) -> None:
+def test_resources_replaced_while_they_are_opened_are_opened_again(
+    words: Words, store: FileStorageConnector
+) -> None:
     words(store).prepare()
     opened: list[str] = []
 
@@ -187,7 +219,16 @@ def creating(words: Words, make: Callable[[PreparedResources], object]) -> type[
     ("name", "cause"),
     [
         *((name, MalformedIdentifierError) for name in ("../x", "", "nul")),
-        *((name, ConfigError) for name in ("raw/words.txt", "manifest.json", "raw/Words.txt", "raw", "raw/words.txt/x")),
+        *(
+            (name, ConfigError)
+            for name in (
+                "raw/words.txt",
+                "manifest.json",
+                "raw/Words.txt",
+                "raw",
+                "raw/words.txt/x",
+            )
+        ),
     ],
 )
 def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
@@ -203,7 +244,9 @@ def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
     assert content(store, "words/1.0.0/raw/words.txt") == WORDS
 
 
-def test_a_resource_whose_writing_failed_can_be_created_again(words: Words, store: FileStorageConnector) -> None:
+def test_a_resource_whose_writing_failed_can_be_created_again(
+    words: Words, store: FileStorageConnector
+) -> None:
     def make(prepared: PreparedResources) -> None:
         with contextlib.suppress(ZeroDivisionError), prepared.create("folder/x") as file:
             file.write(b"half")
@@ -231,13 +274,27 @@ def test_a_resource_whose_writing_failed_can_be_created_again(words: Words, stor
         *({"card": DatasetCard(name="words", version=version)} for version in (" ", 1)),  # type: ignore[arg-type]
         *({"splits": splits} for splits in ((), "train", ("train", "train"), ("train", 1), None)),
         *({"sources": sources} for sources in (None, ["raw/words.txt"])),
-        *({"sources": [ResourceDefinition(name, "x")]} for name in ("/raw/words.txt", "../words.txt", "manifest.json")),
-        *({"sources": [ResourceDefinition(a, "x"), ResourceDefinition("raw/a", "y")]} for a in ("raw/a", "raw/A", "raw")),
-        *({"prepared_resources": names} for names in ("preprocessed/train.txt", ["raw/words.txt"], ["../x"])),
-        *({"open": wrong} for wrong in (DatasetFactory.open, lambda self: None, lambda self, split: None)),
+        *(
+            {"sources": [ResourceDefinition(name, "x")]}
+            for name in ("/raw/words.txt", "../words.txt", "manifest.json")
+        ),
+        *(
+            {"sources": [ResourceDefinition(a, "x"), ResourceDefinition("raw/a", "y")]}
+            for a in ("raw/a", "raw/A", "raw")
+        ),
+        *(
+            {"prepared_resources": names}
+            for names in ("preprocessed/train.txt", ["raw/words.txt"], ["../x"])
+        ),
+        *(
+            {"open": wrong}
+            for wrong in (DatasetFactory.open, lambda self: None, lambda self, split: None)
+        ),
     ],
 )
-def test_a_wrong_declaration_is_refused(words: Words, store: FileStorageConnector, attributes: dict[str, Any]) -> None:
+def test_a_wrong_declaration_is_refused(
+    words: Words, store: FileStorageConnector, attributes: dict[str, Any]
+) -> None:
     factory: DatasetFactory = type("Wrong", (words,), attributes)(store)
 
     with pytest.raises(ConfigError):
@@ -259,12 +316,16 @@ def numbers(n: int = 12) -> SequenceDatasetIterator:
 
 
 def test_a_factory_without_an_iterator_says_what_is_missing() -> None:
-    with pytest.raises(NotImplementedError, match=r"BaseDatasetFactory must define get_dataset_iterator"):
+    with pytest.raises(
+        NotImplementedError, match=r"BaseDatasetFactory must define get_dataset_iterator"
+    ):
         BaseDatasetFactory().get_dataset_iterator()
 
 
 def test_higher_order_iterators_stack() -> None:
-    combined = HigherOrderDatasetFactory.get_combined_dataset_iterator(iterators=[numbers(2), numbers(1)])
+    combined = HigherOrderDatasetFactory.get_combined_dataset_iterator(
+        iterators=[numbers(2), numbers(1)]
+    )
     view = HigherOrderDatasetFactory.get_dataset_iterator_view(combined, [2, 1], {"fold": 0})
 
     assert list(view) == [(0,), (1,)]
@@ -275,23 +336,38 @@ def test_higher_order_iterators_stack() -> None:
     ("informed", "expected"),
     [
         (InformedDatasetFactory.get_dataset_iterator(numbers(2), META), [0, 1]),
-        (InformedDatasetFactory.get_combined_dataset_iterator([numbers(1), numbers(2)], META), [0, 0, 1]),
+        (
+            InformedDatasetFactory.get_combined_dataset_iterator([numbers(1), numbers(2)], META),
+            [0, 0, 1],
+        ),
         (InformedDatasetFactory.get_dataset_iterator_view(numbers(), META, [5, 4]), [5, 4]),
         (InformedDatasetFactory.get_in_memory_dataset_iterator(numbers(2), META), [0, 1]),
         # the order that the original gave for this seed
-        (InformedDatasetFactory.get_shuffled_dataset_iterator(numbers(), META, 42), [7, 5, 2, 8, 9, 6, 11, 3, 4, 0, 1, 10]),
+        (
+            InformedDatasetFactory.get_shuffled_dataset_iterator(numbers(), META, 42),
+            [7, 5, 2, 8, 9, 6, 11, 3, 4, 0, 1, 10],
+        ),
     ],
 )
-def test_informed_iterators_know_their_dataset(informed: InformedDatasetIteratorIF, expected: list[int]) -> None:
+def test_informed_iterators_know_their_dataset(
+    informed: InformedDatasetIteratorIF, expected: list[int]
+) -> None:
     assert [number for (number,) in informed] == expected
     assert informed.dataset_meta == META
 
 
 @pytest.mark.parametrize(
-    "helpers", [PreprocessingHelpers, PreprocessingHelpers(), data_stack.dataset.preprocesor.PreprocessingHelpers]
+    "helpers",
+    [
+        PreprocessingHelpers,
+        PreprocessingHelpers(),
+        data_stack.dataset.preprocesor.PreprocessingHelpers,
+    ],
 )
 def test_a_gzip_resource_is_decompressed_under_its_name(helpers: Any) -> None:
-    resource = ResourceFactory.get_resource("mnist/raw/labels.gz", io.BytesIO(gzip.compress(b"labels")))
+    resource = ResourceFactory.get_resource(
+        "mnist/raw/labels.gz", io.BytesIO(gzip.compress(b"labels"))
+    )
 
     with helpers.get_gzip_stream(resource=resource) as decompressed:
         assert decompressed.identifier == "mnist/raw/labels.gz"

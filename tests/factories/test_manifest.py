@@ -27,11 +27,19 @@ MANIFEST = Manifest(
     distribution="lazy-data-stack-digits 0.2.0",
     sources=(
         SourceRecord(
-            "raw/digits.csv.gz", 57_523, "ab" * 32, "cd" * 16, verified=True, origin="https://example.org/digits.csv.gz"
+            "raw/digits.csv.gz",
+            57_523,
+            "ab" * 32,
+            "cd" * 16,
+            verified=True,
+            origin="https://example.org/digits.csv.gz",
         ),
         SourceRecord("raw/names.txt", None, None, None, verified=False, origin=None),
     ),
-    prepared=(ResourceRecord("preprocessed/train.npy", 1_000, "01" * 32), ResourceRecord("preprocessed/test.npy", 0, "ef" * 32)),
+    prepared=(
+        ResourceRecord("preprocessed/train.npy", 1_000, "01" * 32),
+        ResourceRecord("preprocessed/test.npy", 0, "ef" * 32),
+    ),
     adopted=False,
     created="2026-11-21T10:30:00+00:00",
 )
@@ -44,10 +52,15 @@ def fields() -> dict[str, Any]:
     return parsed
 
 
-def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_means_the_same() -> None:
+def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_means_the_same() -> (
+    None
+):
     data = MANIFEST.to_json().rstrip()
     assert Manifest.from_json(data) == MANIFEST
-    assert (MANIFEST.size, list(MANIFEST.digests() or ())) == (1_000, ["preprocessed/test.npy", "preprocessed/train.npy"])
+    assert (MANIFEST.size, list(MANIFEST.digests() or ())) == (
+        1_000,
+        ["preprocessed/test.npy", "preprocessed/train.npy"],
+    )
     unknown = replace(MANIFEST, prepared=(*MANIFEST.prepared, ResourceRecord("more", 1, None)))
     assert unknown.digests() is replace(MANIFEST, prepared=()).digests() is None
 
@@ -63,7 +76,17 @@ def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_me
                 continue
 
 
-IDENTIFIERS = ["../../etc/passwd", "/etc/passwd", "a\0b", "con", "", "a/" * 300 + "a", "\ud800", {}, "preprocessed/test.npy"]
+IDENTIFIERS = [
+    "../../etc/passwd",
+    "/etc/passwd",
+    "a\0b",
+    "con",
+    "",
+    "a/" * 300 + "a",
+    "\ud800",
+    {},
+    "preprocessed/test.npy",
+]
 RESOURCE: dict[str, list[Any]] = {
     "identifier": IDENTIFIERS,
     "size": [-1, 2**63, 10**4_000, True, None],
@@ -98,10 +121,20 @@ def test_fields_missing_or_of_the_wrong_kind_are_refused_though_the_digest_is_ri
     right: dict[str, Any] = fields()
     first, *rest = right["prepared"]
     wrong = [{**right, field: value} for field, values in WRONG.items() for value in values]
-    wrong += [{**right, "prepared": [{**first, field: value}, *rest]} for field, values in RESOURCE.items() for value in values]
+    wrong += [
+        {**right, "prepared": [{**first, field: value}, *rest]}
+        for field, values in RESOURCE.items()
+        for value in values
+    ]
     source = right["sources"][0]
-    wrong += [{**right, "sources": [{**source, field: value}]} for field, values in SOURCE.items() for value in values]
-    wrong += [{name: value for name, value in right.items() if name != missing} for missing in right]
+    wrong += [
+        {**right, "sources": [{**source, field: value}]}
+        for field, values in SOURCE.items()
+        for value in values
+    ]
+    wrong += [
+        {name: value for name, value in right.items() if name != missing} for missing in right
+    ]
 
     for each in wrong:
         with pytest.raises(DatasetFileCorruptError):
@@ -110,7 +143,17 @@ def test_fields_missing_or_of_the_wrong_kind_are_refused_though_the_digest_is_ri
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{}", b"null", b"[]", b"\xff\xfe", b"[" * 1_000_000, b'{"digest": NaN}', b'{"digest": "a", "digest": "b"}', b"\0" * 9],
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 1_000_000,
+        b'{"digest": NaN}',
+        b'{"digest": "a", "digest": "b"}',
+        b"\0" * 9,
+    ],
     ids=lambda data: data[:12].decode("latin-1"),
 )
 def test_other_bytes_are_neither_manifest_nor_journal(data: bytes) -> None:
@@ -121,18 +164,32 @@ def test_other_bytes_are_neither_manifest_nor_journal(data: bytes) -> None:
 
 
 def test_a_journal_survives_being_stored() -> None:
-    steps = Step("train", MANIFEST.prepared[:1], ("preparing@1",)), Step("test", MANIFEST.prepared[1:2], (None,))
+    steps = (
+        Step("train", MANIFEST.prepared[:1], ("preparing@1",)),
+        Step("test", MANIFEST.prepared[1:2], (None,)),
+    )
     journal = Journal("ab" * 32, steps, codes=("cd" * 32,))
 
     assert Journal.from_json(journal.to_json(), "digits") == journal
-    assert journal.attempt == replace(journal, steps=(), codes=("cd" * 32, "ef" * 32)).attempt != Journal("ab" * 32).attempt
+    assert (
+        journal.attempt
+        == replace(journal, steps=(), codes=("cd" * 32, "ef" * 32)).attempt
+        != Journal("ab" * 32).attempt
+    )
 
 
 def test_a_journal_with_unknown_fields_is_refused_though_its_digest_is_right() -> None:
-    right = json.loads(Journal("ab" * 32, (Step("train", MANIFEST.prepared[:1], (None,)),), ("cd" * 32,)).to_json())
+    right = json.loads(
+        Journal("ab" * 32, (Step("train", MANIFEST.prepared[:1], (None,)),), ("cd" * 32,)).to_json()
+    )
     del right["digest"]
     (step,), (code,) = right["steps"], right["codes"]
-    wrong = {"fingerprint": "ab" * 31, "x": 1, "steps": [{**step, "x": 1}], "codes": [{**code, "x": 1}]}
+    wrong = {
+        "fingerprint": "ab" * 31,
+        "x": 1,
+        "steps": [{**step, "x": 1}],
+        "codes": [{**code, "x": 1}],
+    }
     assert Journal.from_json(seal_json(right), "digits").steps
     resources = [{**step["resources"][0], "x": 1}]
 
@@ -144,8 +201,13 @@ def test_a_journal_with_unknown_fields_is_refused_though_its_digest_is_right() -
             Journal.from_json(seal_json(each), "digits")
 
 
-@pytest.mark.parametrize(("name", "staged"), [("../other/manifest.json", None), ("a", "../other/a"), ("a", "manifest.json")])
-def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused(name: str, staged: str | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "staged"),
+    [("../other/manifest.json", None), ("a", "../other/a"), ("a", "manifest.json")],
+)
+def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused(
+    name: str, staged: str | None
+) -> None:
     journal = Journal("ab" * 32, (Step("train", (ResourceRecord(name, 1, "ab" * 32),), (staged,)),))
 
     with pytest.raises(DatasetFileCorruptError):
@@ -160,10 +222,16 @@ class Newer(Older):
     card = DatasetCard(name="letters", version="2.0")
 
 
-def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileStorageConnector, tmp_path: Path) -> None:
+def test_a_source_that_another_version_has_is_not_retrieved_again(
+    store: FileStorageConnector, tmp_path: Path
+) -> None:
     source = tmp_path / "letters.txt"
     source.write_bytes(b"abc")
-    kept = (ResourceDefinition("raw/letters.txt", str(source), sha256=hashlib.sha256(b"abc").hexdigest()),)
+    kept = (
+        ResourceDefinition(
+            "raw/letters.txt", str(source), sha256=hashlib.sha256(b"abc").hexdigest()
+        ),
+    )
     old, new = (type(f"With{kind.__name__}", (kind,), {"sources": kept}) for kind in (Older, Newer))
     old(store).prepare()
     source.unlink()
@@ -174,9 +242,15 @@ def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileSto
     assert new(store).verify() == []
 
 
-@pytest.mark.parametrize("version", ["1/0", "../1", "manifest.json", "Journal.json", "preparing@1", "ä"])
-def test_a_version_that_cannot_be_a_folder_is_refused(store: FileStorageConnector, version: str) -> None:
-    kind: type[DatasetFactory] = type("Wrong", (Older,), {"card": DatasetCard(name="letters", version=version)})
+@pytest.mark.parametrize(
+    "version", ["1/0", "../1", "manifest.json", "Journal.json", "preparing@1", "ä"]
+)
+def test_a_version_that_cannot_be_a_folder_is_refused(
+    store: FileStorageConnector, version: str
+) -> None:
+    kind: type[DatasetFactory] = type(
+        "Wrong", (Older,), {"card": DatasetCard(name="letters", version=version)}
+    )
 
     with pytest.raises(ConfigError):
         kind(store).prepare()
@@ -206,9 +280,16 @@ def samples(root: Path) -> bytes:
 
 @pytest.mark.parametrize("name", ["bytes/1/manifest.json", "bytes/1/all"])
 @pytest.mark.parametrize(
-    "damage", [lambda data: data[:99] + bytes([data[99] ^ 1]) + data[100:], lambda data: data[:10], lambda data: data + b"\0"]
+    "damage",
+    [
+        lambda data: data[:99] + bytes([data[99] ^ 1]) + data[100:],
+        lambda data: data[:10],
+        lambda data: data + b"\0",
+    ],
 )
-def test_a_damaged_resource_is_never_served_but_made_anew(root: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_resource_is_never_served_but_made_anew(
+    root: Path, name: str, damage: Callable[[bytes], bytes]
+) -> None:
     (root / name).write_bytes(damage((root / name).read_bytes()))
 
     assert not Factory(FileStorageConnector(root)).is_ready()
@@ -217,14 +298,24 @@ def test_a_damaged_resource_is_never_served_but_made_anew(root: Path, name: str,
     assert Factory(FileStorageConnector(root)).verify() == []
 
 
-def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
+def test_a_copied_store_is_known_again_by_reading_each_byte_once(
+    root: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
     assert samples(copy) == RIGHT
-    notes = {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+    notes = {
+        path: path.stat().st_mtime_ns
+        for path in (copy / ".data_stack/digests").rglob("*")
+        if path.is_file()
+    }
 
     assert samples(copy) == RIGHT
 
     # nothing had to be noted a second time, so nothing was read in full again
-    assert notes == {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+    assert notes == {
+        path: path.stat().st_mtime_ns
+        for path in (copy / ".data_stack/digests").rglob("*")
+        if path.is_file()
+    }
     assert Written.n_steps == 0

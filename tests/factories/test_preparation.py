@@ -16,9 +16,19 @@ import pytest
 from plain_connector import MinimalConnector, UnwritableConnector
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import MissingDependencyError, PreparationError, RetrievalError, StorageError
+from data_stack.exception import (
+    MissingDependencyError,
+    PreparationError,
+    RetrievalError,
+    StorageError,
+)
 from data_stack.factories import preparation
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import (
+    DatasetCard,
+    DatasetFactory,
+    PreparedResources,
+    Resources,
+)
 from data_stack.factories.manifest import STAGED, Journal
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
@@ -86,7 +96,9 @@ def names_of(dataset: DatasetFactory) -> set[str]:
 def source(path: Path, data: bytes) -> ResourceDefinition:
     """A source, which is written."""
     path.write_bytes(data)
-    return ResourceDefinition(f"raw/{path.name}", path.as_uri(), sha256=hashlib.sha256(data).hexdigest())
+    return ResourceDefinition(
+        f"raw/{path.name}", path.as_uri(), sha256=hashlib.sha256(data).hexdigest()
+    )
 
 
 @pytest.fixture
@@ -111,7 +123,9 @@ def dataset(numbers: Numbers, store: FileStorageConnector) -> NumbersFactory:
     return numbers(store)
 
 
-def interrupt(dataset: DatasetFactory, at: str, error: BaseException, *, hook: str = "before", **how: Any) -> list[str]:
+def interrupt(
+    dataset: DatasetFactory, at: str, error: BaseException, *, hook: str = "before", **how: Any
+) -> list[str]:
     """Prepare up to an error in a step; the steps that were done before."""
     done: list[str] = []
 
@@ -139,7 +153,9 @@ def go_on(dataset: DatasetFactory, **how: Any) -> list[str]:
 # ---------------------------------------------------------------------- it goes on where it failed
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), StorageError("no room"), RetrievalError("raw", [])], ids=repr)
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), StorageError("no room"), RetrievalError("raw", [])], ids=repr
+)
 def test_it_goes_on_at_the_step_that_was_interrupted(
     dataset: NumbersFactory, folder: Path, caplog: Log, error: BaseException
 ) -> None:
@@ -154,13 +170,19 @@ def test_it_goes_on_at_the_step_that_was_interrupted(
     assert names_of(dataset) == WHOLE
 
 
-def test_so_it_does_while_earlier_resources_are_in_use(dataset: NumbersFactory, folder: Path) -> None:
+def test_so_it_does_while_earlier_resources_are_in_use(
+    dataset: NumbersFactory, folder: Path
+) -> None:
     dataset.prepare()
     changed = (source(folder / "train.txt", b"7 8"), *type(dataset).sources[1:])
-    renewed: DatasetFactory = type("Renewed", (type(dataset),), {"sources": changed})(dataset.storage_connector)
+    renewed: DatasetFactory = type("Renewed", (type(dataset),), {"sources": changed})(
+        dataset.storage_connector
+    )
     interrupt(renewed, "valid", KeyboardInterrupt(), hook="after")
     assert samples(dataset, "train") == expected("train")
-    assert len([name for name in names_of(dataset) if name.startswith(STAGED)]) == 1  # of the finished step
+    assert (
+        len([name for name in names_of(dataset) if name.startswith(STAGED)]) == 1
+    )  # of the finished step
 
     assert go_on(renewed) == ["valid", "test"]
 
@@ -175,10 +197,15 @@ def test_the_error_names_dataset_and_step_and_has_the_cause(dataset: NumbersFact
 
     assert isinstance(caught.value.__cause__, ValueError)
     message = str(caught.value)
-    assert all(part in message for part in ("'numbers' 1.0.0", "step 'valid'", "ValueError: invalid", "sources are kept"))
+    assert all(
+        part in message
+        for part in ("'numbers' 1.0.0", "step 'valid'", "ValueError: invalid", "sources are kept")
+    )
 
 
-@pytest.mark.parametrize("kind", [FileStorageConnector, lambda folder: MinimalConnector()], ids=["file", "minimal"])
+@pytest.mark.parametrize(
+    "kind", [FileStorageConnector, lambda folder: MinimalConnector()], ids=["file", "minimal"]
+)
 def test_what_failing_code_made_is_not_used(numbers: Numbers, tmp_path: Path, kind: Any) -> None:
     dataset = numbers(kind(tmp_path / "store"))
     interrupt(dataset, "test", Interrupted("the cause"))
@@ -198,7 +225,9 @@ def test_what_failing_code_made_is_not_used(numbers: Numbers, tmp_path: Path, ki
     ids=["overwritten", "deleted"],
 )
 def test_a_step_whose_resource_was_harmed_since_is_done_again(
-    dataset: NumbersFactory, store: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
+    dataset: NumbersFactory,
+    store: FileStorageConnector,
+    harm: Callable[[StorageConnector, Path], object],
 ) -> None:
     interrupt(dataset, "test", KeyboardInterrupt())
     harm(store, Path(store.root_path, "numbers/1.0.0/preprocessed/valid.json"))
@@ -212,7 +241,10 @@ def test_a_step_whose_resource_was_harmed_since_is_done_again(
     [
         ({"preprocess": lambda self, raw, prepared: None}, "created nothing"),
         ({"columns": ("a", "b", "c")}, "cannot be opened"),
-        ({"preprocess": DatasetFactory.preprocess, "sources": (), "prepared_resources": ALL}, "neither sources nor preprocess"),
+        (
+            {"preprocess": DatasetFactory.preprocess, "sources": (), "prepared_resources": ALL},
+            "neither sources nor preprocess",
+        ),
     ],
 )
 def test_what_makes_nothing_or_other_columns_is_an_error(
@@ -244,14 +276,20 @@ def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_th
 
 
 @pytest.mark.parametrize("unread", [0, 2])
-def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready_or_lost(dataset: NumbersFactory, unread: int) -> None:
+def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready_or_lost(
+    dataset: NumbersFactory, unread: int
+) -> None:
     class Unread(SequenceDatasetIterator):
         def __getitem__(self, index: Any) -> Any:
             return super().__getitem__(index if index != unread else 1 // 0)
 
     right = HOOKS["open"]
-    HOOKS["open"] = lambda split, columns: Unread([[1, 2, 3]]) if split == "valid" else right(split, columns)
-    with pytest.raises(PreparationError, match=r"split 'valid' cannot be opened.*ZeroDivisionError") as caught:
+    HOOKS["open"] = lambda split, columns: (
+        Unread([[1, 2, 3]]) if split == "valid" else right(split, columns)
+    )
+    with pytest.raises(
+        PreparationError, match=r"split 'valid' cannot be opened.*ZeroDivisionError"
+    ) as caught:
         dataset.prepare()
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert not dataset.is_ready()
@@ -260,7 +298,9 @@ def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready_or_lost(da
     assert [name for name, _ in dataset.prepare().steps] == ["retrieve"]
 
 
-@pytest.mark.parametrize("error", [StorageError("no line"), MissingDependencyError("it", "h5py", "hdf5"), None], ids=repr)
+@pytest.mark.parametrize(
+    "error", [StorageError("no line"), MissingDependencyError("it", "h5py", "hdf5"), None], ids=repr
+)
 def test_a_failing_store_a_missing_package_and_no_samples_are_no_errors_of_open(
     dataset: NumbersFactory, error: Exception | None
 ) -> None:
@@ -270,16 +310,22 @@ def test_a_failing_store_a_missing_package_and_no_samples_are_no_errors_of_open(
         return SequenceDatasetIterator([[]])
 
     HOOKS["open"] = opening
-    with pytest.raises(StorageError) if isinstance(error, StorageError) else contextlib.nullcontext():
+    with (
+        pytest.raises(StorageError) if isinstance(error, StorageError) else contextlib.nullcontext()
+    ):
         dataset.prepare()
 
-    assert dataset.is_ready() is not isinstance(error, StorageError)  # a package may be on other machines
+    assert dataset.is_ready() is not isinstance(
+        error, StorageError
+    )  # a package may be on other machines
 
 
 # ---------------------------------------------------------------------- without preprocessing
 
 
-def test_sizes_and_digests_are_those_of_the_sources_and_it_is_not_ready_while_they_are_replaced(folder: Path) -> None:
+def test_sizes_and_digests_are_those_of_the_sources_and_it_is_not_ready_while_they_are_replaced(
+    folder: Path,
+) -> None:
     class Raw(DatasetFactory):
         card = DatasetCard("raw", "1")
         splits = ("a", "b")
@@ -294,8 +340,14 @@ def test_sizes_and_digests_are_those_of_the_sources_and_it_is_not_ready_while_th
     Raw(store).prepare(again=True)  # what is stored is not fetched
 
     manifest: Any = Raw(store).manifest()
-    assert [(each.size, each.sha256) for each in manifest.sources] == [(3, new[0].sha256), (0, new[1].sha256)]
-    assert [(each.size, each.sha256) for each in manifest.prepared] == [(3, new[0].sha256), (0, new[1].sha256)]
+    assert [(each.size, each.sha256) for each in manifest.sources] == [
+        (3, new[0].sha256),
+        (0, new[1].sha256),
+    ]
+    assert [(each.size, each.sha256) for each in manifest.prepared] == [
+        (3, new[0].sha256),
+        (0, new[1].sha256),
+    ]
     new = [source(folder / "a", b"xyz"), source(folder / "b", b"d")]
     (folder / "b").unlink()
     with pytest.raises(RetrievalError):
@@ -333,7 +385,11 @@ def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
     with caplog.at_level(logging.INFO, "data_stack"):
         report = adopting(legacy).prepare()
 
-    assert (report.adopted, report.already_ready, [name for name, _ in report.steps]) == (True, False, ["adopt"])
+    assert (report.adopted, report.already_ready, [name for name, _ in report.steps]) == (
+        True,
+        False,
+        ["adopt"],
+    )
     assert samples(adopting(legacy), "valid") == [-1, -2]
     assert "adopted" in caplog.text
     manifest: Any = adopting(legacy).manifest()
@@ -344,14 +400,18 @@ def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
     assert adopting(legacy).prepare().already_ready
 
 
-def test_one_that_cannot_be_written_is_used_without_a_manifest(adopting: Numbers, legacy: FileStorageConnector) -> None:
+def test_one_that_cannot_be_written_is_used_without_a_manifest(
+    adopting: Numbers, legacy: FileStorageConnector
+) -> None:
     dataset = adopting(UnwritableConnector(Path(legacy.root_path)))
 
     assert dataset.prepare().adopted
     assert (samples(dataset, "valid"), dataset.manifest()) == ([-1, -2], None)
 
 
-def test_one_that_cannot_be_read_whole_is_not_adopted(adopting: Numbers, legacy: FileStorageConnector) -> None:
+def test_one_that_cannot_be_read_whole_is_not_adopted(
+    adopting: Numbers, legacy: FileStorageConnector
+) -> None:
     class Unreadable(FileStorageConnector):
         def verify_resource(self, identifier: str, sha256: str | None = None) -> Any:
             raise StorageError("input/output error")
@@ -395,7 +455,9 @@ def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
 # ---------------------------------------------------------------------- beside other processes
 
 
-def test_the_second_one_waits_and_finds_the_work_of_the_first(numbers: Numbers, store: FileStorageConnector) -> None:
+def test_the_second_one_waits_and_finds_the_work_of_the_first(
+    numbers: Numbers, store: FileStorageConnector
+) -> None:
     has_begun, may_go_on, done = threading.Event(), threading.Event(), list[str]()
 
     def before(split: str) -> None:
@@ -424,16 +486,22 @@ def test_what_died_before_its_last_step_is_cleaned_up_unless_another_one_is_unde
     temporary.parent.mkdir(parents=True)
     temporary.write_bytes(b"half")
     journals: list[bytes] = []
-    HOOKS["before"] = lambda split: journals.append(store.get_resource("numbers/1.0.0/journal.json").read())
+    HOOKS["before"] = lambda split: journals.append(
+        store.get_resource("numbers/1.0.0/journal.json").read()
+    )
     dataset.prepare()
     assert names_of(dataset) == WHOLE
-    store.set_resource("numbers/1.0.0/journal.json", journals[-1] if is_own else Journal("ab" * 32).to_json())
+    store.set_resource(
+        "numbers/1.0.0/journal.json", journals[-1] if is_own else Journal("ab" * 32).to_json()
+    )
     store.set_resource(f"numbers/1.0.0/{STAGED}1", b"[0]")
     temporary.write_bytes(b"half")
 
     assert dataset.prepare().already_ready
 
-    assert names_of(dataset) == (WHOLE if is_own else {*WHOLE, "journal.json", f"{STAGED}1", temporary.name})
+    assert names_of(dataset) == (
+        WHOLE if is_own else {*WHOLE, "journal.json", f"{STAGED}1", temporary.name}
+    )
 
 
 @pytest.mark.parametrize(("again", "at"), [(False, "train"), (True, "test")])

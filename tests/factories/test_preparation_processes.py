@@ -28,10 +28,14 @@ from data_stack.processes.fork_server import ForkedProcess
 def started(store: Path, what: str) -> Process:
     """A process that prepares the dataset, and says so."""
     answer, output = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-    return Process(ForkedProcess("sharded_dataset:main", [str(store), what], output=output), answer, output)
+    return Process(
+        ForkedProcess("sharded_dataset:main", [str(store), what], output=output), answer, output
+    )
 
 
-def test_processes_that_start_at_once_do_the_work_once(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_start_at_once_do_the_work_once(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n_processes = sized(3, 8)
     monkeypatch.setenv("SHARDED_PAUSE", "0.1")
     running = [started(tmp_path / "store", "none") for _ in range(n_processes)]
@@ -41,7 +45,11 @@ def test_processes_that_start_at_once_do_the_work_once(tmp_path: Path, log: Path
     assert sorted(outputs) == ["prepared\n"] + ["ready\n"] * (n_processes - 1)
     assert len(log.read_text().splitlines()) == N_SHARDS
     assert Sharded(FileStorageConnector(tmp_path / "store")).verify() == []
-    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".~") or path.name == "journal.json"]
+    assert not [
+        path
+        for path in tmp_path.rglob("*")
+        if path.name.startswith(".~") or path.name == "journal.json"
+    ]
 
 
 def test_processes_without_leases_and_with_different_results_never_mix_them(tmp_path: Path) -> None:
@@ -141,7 +149,9 @@ LABELS = """
 """
 
 
-def first_label(write: Write, store: FileStorageConnector, label: str, test: str, **options: Any) -> Any:
+def first_label(
+    write: Write, store: FileStorageConnector, label: str, test: str, **options: Any
+) -> Any:
     """What a program that begins now prepares for ``train``, with the code of today."""
     write(made_labels=LABELS.format(label=label, test=test))
     factory = importlib.import_module("made_labels").Factory(store)
@@ -156,7 +166,10 @@ def test_a_step_of_code_that_has_changed_since_is_done_again(
         first_label(write, store, "wrong", "raise KeyboardInterrupt")
 
     assert first_label(write, store, "right", "pass") == b"right"
-    assert "is prepared again: its preparation has not finished; its steps were done by other code" in caplog.text
+    assert (
+        "is prepared again: its preparation has not finished; its steps were done by other code"
+        in caplog.text
+    )
     assert "mixes" not in caplog.text
 
 
@@ -169,11 +182,15 @@ def test_a_step_is_taken_over_where_the_author_asks_for_it(
 
     assert first_label(write, store, "new", "pass", keep_steps=True) == b"old"
     assert "is prepared again" not in caplog.text
-    assert "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in caplog.text
+    assert (
+        "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in caplog.text
+    )
     assert "data-stack prepare labels --again" in caplog.text
 
 
-def digest_of(module: str, *, set_on_class: dict[str, Any] | None = None, **set_on_object: Any) -> str:
+def digest_of(
+    module: str, *, set_on_class: dict[str, Any] | None = None, **set_on_object: Any
+) -> str:
     kind = importlib.import_module(module).Factory
     for name, value in (set_on_class or {}).items():
         setattr(kind, name, value)
@@ -187,7 +204,9 @@ def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -
     package = {
         "made_pkg____init__": "",
         "made_pkg__sub____init__": "",
-        "made_pkg__plugin": FACTORY.format(imports="from .sub import labels\n    import made_other", body="pass"),
+        "made_pkg__plugin": FACTORY.format(
+            imports="from .sub import labels\n    import made_other", body="pass"
+        ),
         "made_pkg__sub__labels": "CODES = {1: 'a'}",
         "made_other____init__": "A = 1",
     }
@@ -203,7 +222,12 @@ def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -
 
 
 @pytest.mark.parametrize(
-    "changed", [{"set_on_class": {"factor": 2}}, {"seeds": [1, {"a": 2}]}, {"set_on_class": {"splits": ("test", "train")}}]
+    "changed",
+    [
+        {"set_on_class": {"factor": 2}},
+        {"seeds": [1, {"a": 2}]},
+        {"set_on_class": {"splits": ("test", "train")}},
+    ],
 )
 def test_attributes_of_class_and_object_count(write: Write, changed: Any) -> None:
     write(made_one=FACTORY.format(imports="", body="pass"))
@@ -229,7 +253,9 @@ def test_what_cannot_be_compared_is_like_nothing_else_and_so_is_what_was_edited_
 
 
 def test_a_class_of_a_notebook_is_told_by_its_code_and_by_the_values_it_uses() -> None:
-    cell = textwrap.dedent(FACTORY).format(imports="LABELS = {labels}\ndef label(i): return LABELS[i] {more}", body="label(1)")
+    cell = textwrap.dedent(FACTORY).format(
+        imports="LABELS = {labels}\ndef label(i): return LABELS[i] {more}", body="label(1)"
+    )
     program = (
         "import sys\nfrom data_stack.factories.code_digest import code_digest\n"
         "for cell in sys.argv[1:]:\n    exec(cell, globals())\n    print(code_digest(Factory()))"
@@ -246,7 +272,9 @@ def test_a_class_of_a_notebook_is_told_by_its_code_and_by_the_values_it_uses() -
     assert len(set(first)) == 3
 
 
-def test_a_module_that_another_process_has_in_another_version_is_named(write: Write, tmp_path: Path) -> None:
+def test_a_module_that_another_process_has_in_another_version_is_named(
+    write: Write, tmp_path: Path
+) -> None:
     write(made_one=FACTORY.format(imports="import made_two", body="pass"), made_two="A = 1")
     digests = module_digests(importlib.import_module("made_one").Factory(None))
 

@@ -38,7 +38,13 @@ def s3_login(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture(params=["file", "mongodb", *(pytest.param(each, marks=pytest.mark.full) for each in ("cached", "s3"))])
+@pytest.fixture(
+    params=[
+        "file",
+        "mongodb",
+        *(pytest.param(each, marks=pytest.mark.full) for each in ("cached", "s3")),
+    ]
+)
 def stores(request: pytest.FixtureRequest, tmp_path: Path, s3_login: None) -> StoreKind:
     """Every kind of store in turn."""
     if request.param == "file":

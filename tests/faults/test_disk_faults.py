@@ -20,7 +20,12 @@ from sizes import FULL, SEED, sized, spread
 from small_disk import remount_larger, tmpfs, why_no_mounts
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ChecksumMismatchError, DamagedBlockError, DataStackError, StorageFullError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    DamagedBlockError,
+    DataStackError,
+    StorageFullError,
+)
 from data_stack.formats.conversion import convert
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
 from data_stack.io.storage_connectors import FileStorageConnector
@@ -37,7 +42,11 @@ def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
         store = stores.new()
 
         outcome = processes.run(
-            "fault_dataset:prepare_with_small_files", store, sources, limit, look_for_left=not stores.keeps_open
+            "fault_dataset:prepare_with_small_files",
+            store,
+            sources,
+            limit,
+            look_for_left=not stores.keeps_open,
         )
 
         assert outcome.value == "prepared" or outcome.error == "StorageFullError", outcome
@@ -50,7 +59,9 @@ def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
     assert figures["StorageFullError"] > 0
 
 
-def test_a_cache_on_a_full_disk_serves_the_remote(processes: Harness, sources: str, tmp_path: Path) -> None:
+def test_a_cache_on_a_full_disk_serves_the_remote(
+    processes: Harness, sources: str, tmp_path: Path
+) -> None:
     if reason := why_no_mounts():
         pytest.skip(f"no small disk can be mounted: {reason}")
     remote = tmp_path / "remote"
@@ -59,9 +70,14 @@ def test_a_cache_on_a_full_disk_serves_the_remote(processes: Harness, sources: s
         with tmpfs(tmp_path / "disk", size) as disk:
             store = {"url": f"file://{remote}?cache={disk}/local"}
 
-            outcomes = [processes.run("fault_dataset:use", store, sources, look_for_left=True) for _ in range(2)]
+            outcomes = [
+                processes.run("fault_dataset:use", store, sources, look_for_left=True)
+                for _ in range(2)
+            ]
 
-            assert [(outcome.value, outcome.left) for outcome in outcomes] == [(RIGHT, [])] * 2, outcomes
+            assert [(outcome.value, outcome.left) for outcome in outcomes] == [(RIGHT, [])] * 2, (
+                outcomes
+            )
 
 
 @pytest.fixture
@@ -75,11 +91,17 @@ def locked(processes: Harness, sources: str, open_folder: Path) -> Iterator[Path
     shutil.rmtree(root)
 
 
-def test_a_store_that_may_be_read_only_serves_and_refuses(processes: Harness, sources: str, locked: Path) -> None:
+def test_a_store_that_may_be_read_only_serves_and_refuses(
+    processes: Harness, sources: str, locked: Path
+) -> None:
     before = {path: path.lstat().st_mtime_ns for path in locked.rglob("*")}
 
-    reading = processes.run("fault_dataset:use", {"url": str(locked)}, sources, user=NOBODY, look_for_left=True)
-    writing = processes.run("fault_dataset:prepare", {"url": str(locked)}, sources, 2, user=NOBODY, look_for_left=True)
+    reading = processes.run(
+        "fault_dataset:use", {"url": str(locked)}, sources, user=NOBODY, look_for_left=True
+    )
+    writing = processes.run(
+        "fault_dataset:prepare", {"url": str(locked)}, sources, 2, user=NOBODY, look_for_left=True
+    )
 
     assert (reading.value, reading.left) == (RIGHT, []), reading
     assert (writing.error, writing.own, writing.left) == ("StorageError", True, []), writing
@@ -92,7 +114,9 @@ def test_what_one_is_not_permitted_to_read_is_our_error_or_not_needed(
 ) -> None:
     (locked / closed).chmod(0)
 
-    outcome = processes.run("fault_dataset:use", {"url": str(locked)}, sources, user=NOBODY, look_for_left=True)
+    outcome = processes.run(
+        "fault_dataset:use", {"url": str(locked)}, sources, user=NOBODY, look_for_left=True
+    )
 
     assert outcome.value == RIGHT or outcome.own, outcome
     assert outcome.left == []
@@ -120,7 +144,9 @@ def iterator() -> SequenceDatasetIterator:
 
 
 def write_records(disk: Path) -> None:
-    with RecordWriter(disk / "set", {"x": Column("array", "uint8", (16, 16, 3)), "y": "i64"}) as writer:
+    with RecordWriter(
+        disk / "set", {"x": Column("array", "uint8", (16, 16, 3)), "y": "i64"}
+    ) as writer:
         for i in range(len(writer), N_SAMPLES):
             writer.append({"x": IMAGES[i], "y": int(LABELS[i])}, flush=i % 20 == 0)
 
@@ -145,19 +171,27 @@ def write_a_stored_cache(disk: Path) -> None:
 
 def write_splits(disk: Path) -> None:
     samples = SequenceDatasetIterator([list(range(20_000))])
-    save_splits(FileStorageConnector(disk / "store"), "splits.json", samples.split({"a": 0.5, "b": 0.5}, seed=1), replace=True)
+    save_splits(
+        FileStorageConnector(disk / "store"),
+        "splits.json",
+        samples.split({"a": 0.5, "b": 0.5}, seed=1),
+        replace=True,
+    )
 
 
 def store_resources(disk: Path) -> None:
     for number in range(4):
-        FileStorageConnector(disk / "store").set_resource(f"set/{number}", IMAGES[number * 10 : number * 10 + 10].tobytes())
+        FileStorageConnector(disk / "store").set_resource(
+            f"set/{number}", IMAGES[number * 10 : number * 10 + 10].tobytes()
+        )
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "records": write_records,
     "shards": write_shards,
     **{
-        f"converted to {kind}": converted_to("set", target_format=kind) for kind in ("records", "parquet", "webdataset", "images")
+        f"converted to {kind}": converted_to("set", target_format=kind)
+        for kind in ("records", "parquet", "webdataset", "images")
     },
     "converted to npz": converted_to("set.npz"),
     "converted to HDF5": converted_to("set.h5"),
@@ -172,7 +206,9 @@ SIZES = [4096 * n_pages for n_pages in ((1, 2, 4, 7, 12, 22) if FULL else (1, 7)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(tmp_path: Path, writer: str) -> None:
+def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(
+    tmp_path: Path, writer: str
+) -> None:
     write, n_full = WRITERS[writer], 0
     gc.collect()  # and no more look through what the tests before have left
     gc.freeze()
@@ -203,7 +239,9 @@ def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(tmp_path:
 CONTENT = random.Random(2).randbytes(2_700_000)  # three blocks of a file, 42 chunks of MongoDB
 
 
-def flips(stores: StoreKind, figures: Counter[str], n: int = 10) -> Iterator[tuple[Mapping[str, Any], int]]:
+def flips(
+    stores: StoreKind, figures: Counter[str], n: int = 10
+) -> Iterator[tuple[Mapping[str, Any], int]]:
     """A store with ``a/large``, of which one bit after the other is wrong: the first, the last, and random others."""
     store, chance, size = stores.new(), random.Random(SEED), len(CONTENT)
     with opened(store) as connector:
@@ -219,7 +257,9 @@ def flips(stores: StoreKind, figures: Counter[str], n: int = 10) -> Iterator[tup
 
 
 @pytest.mark.parametrize("stores", ["file", "cached"], indirect=True)
-def test_a_flipped_bit_of_a_file_is_not_trusted_and_found_by_verifying(stores: StoreKind, figures: Counter[str]) -> None:
+def test_a_flipped_bit_of_a_file_is_not_trusted_and_found_by_verifying(
+    stores: StoreKind, figures: Counter[str]
+) -> None:
     for store, _ in flips(stores, figures):
         with opened(store) as connector:
             assert connector.stat("a/large").sha256 is None
@@ -227,8 +267,12 @@ def test_a_flipped_bit_of_a_file_is_not_trusted_and_found_by_verifying(stores: S
                 connector.verify_resource("a/large")
 
 
-@pytest.mark.parametrize("stores", ["mongodb", pytest.param("s3", marks=pytest.mark.full)], indirect=True)
-def test_a_flipped_bit_is_an_error_that_names_resource_and_block(stores: StoreKind, figures: Counter[str]) -> None:
+@pytest.mark.parametrize(
+    "stores", ["mongodb", pytest.param("s3", marks=pytest.mark.full)], indirect=True
+)
+def test_a_flipped_bit_is_an_error_that_names_resource_and_block(
+    stores: StoreKind, figures: Counter[str]
+) -> None:
     for store, position in flips(stores, figures):
         start = max(0, position // 8 - 10)
         with opened(store) as connector, connector.get_resource("a/large") as resource:

@@ -19,12 +19,27 @@ HANG_SECONDS = 30.0
 FAST_CLOCK = Fault(clock_seconds=120)
 
 
-def start(processes: Harness, n: int, store: Mapping[str, Any], sources: str, fault: Fault = Fault()) -> list[Process]:  # noqa: B008  # a value
+def start(
+    processes: Harness,
+    n: int,
+    store: Mapping[str, Any],
+    sources: str,
+    fault: Fault = Fault(),  # noqa: B008  # a value
+) -> list[Process]:
     """Start processes that load one dataset and read all of it."""
-    return [processes.start("fault_dataset:use", store, sources, fault=fault, FAULTS_PAUSE="0.02") for _ in range(n)]
+    return [
+        processes.start("fault_dataset:use", store, sources, fault=fault, FAULTS_PAUSE="0.02")
+        for _ in range(n)
+    ]
 
 
-def finish(processes: Harness, running: list[Process], stores: StoreKind, store: Mapping[str, Any], sources: str) -> None:
+def finish(
+    processes: Harness,
+    running: list[Process],
+    stores: StoreKind,
+    store: Mapping[str, Any],
+    sources: str,
+) -> None:
     """Wait for all, which must have read the right samples, and look what they left."""
     outcomes = [process.wait(HANG_SECONDS * stores.slowness) for process in running]
     assert [outcome for outcome in outcomes if outcome.value != RIGHT] == []
@@ -53,10 +68,15 @@ def test_of_many_that_prepare_and_read_at_once_none_reads_wrong_though_some_are_
         finish(processes, running, stores, store, sources)
 
 
-def test_clocks_that_differ_by_two_minutes_do_no_harm(processes: Harness, stores: StoreKind, sources: str) -> None:
+def test_clocks_that_differ_by_two_minutes_do_no_harm(
+    processes: Harness, stores: StoreKind, sources: str
+) -> None:
     for _ in range(sized(1, 8 // stores.slowness)):
         store, n_each = stores.new(), 2 if stores.slowness == 1 else 1
-        running = [*start(processes, n_each, store, sources), *start(processes, n_each, store, sources, FAST_CLOCK)]
+        running = [
+            *start(processes, n_each, store, sources),
+            *start(processes, n_each, store, sources, FAST_CLOCK),
+        ]
         # Whoever is two minutes ahead sweeps while the others write: nothing of theirs is as old as it seems.
         sweeper = processes.start("fault_dataset:sweep", store, 60.0, fault=FAST_CLOCK)
 

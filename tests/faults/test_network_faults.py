@@ -32,7 +32,11 @@ class Behind:
 
     def through_proxy(self, store: Mapping[str, Any]) -> Mapping[str, Any]:
         """The same store by way of the proxy, with a short timeout."""
-        url = store["url"].replace("&timeoutSeconds=10", "").replace(str(self._port), str(self.proxy.port), 1)
+        url = (
+            store["url"]
+            .replace("&timeoutSeconds=10", "")
+            .replace(str(self._port), str(self.proxy.port), 1)
+        )
         return {**store, "url": f"{url}&timeoutSeconds={TIMEOUT_SECONDS}"}
 
     def make_well(self) -> None:
@@ -43,13 +47,19 @@ class Behind:
 
 @pytest.fixture(params=["mongodb", pytest.param("s3", marks=pytest.mark.full)])
 def behind(request: pytest.FixtureRequest, s3_login: None) -> Iterator[Behind]:
-    server = request.getfixturevalue("mongodb_server" if request.param == "mongodb" else "s3_server")
-    stores: StoreKind = MongoDBStores(server.uri()) if request.param == "mongodb" else S3Stores(server)
+    server = request.getfixturevalue(
+        "mongodb_server" if request.param == "mongodb" else "s3_server"
+    )
+    stores: StoreKind = (
+        MongoDBStores(server.uri()) if request.param == "mongodb" else S3Stores(server)
+    )
     with FaultyTCPProxy("127.0.0.1", server.port) as proxy:
         yield Behind(stores, server.port, proxy)
 
 
-def in_time(work: Callable[..., Any], *arguments: Any, n_operations: int = 2) -> tuple[Any, DataStackError | None]:
+def in_time(
+    work: Callable[..., Any], *arguments: Any, n_operations: int = 2
+) -> tuple[Any, DataStackError | None]:
     """What ``work`` returns or raises of ours, and that it came in time."""
     started = time.monotonic()
     try:
@@ -83,7 +93,9 @@ def faults(n: int) -> list[dict[str, float]]:
     return [*found, {"latency": 0.05}, {"slice": 1_000}, {"rate": 4_000_000}]
 
 
-def test_reading_through_a_faulty_network_gives_the_right_bytes_or_our_error(behind: Behind, figures: Counter[str]) -> None:
+def test_reading_through_a_faulty_network_gives_the_right_bytes_or_our_error(
+    behind: Behind, figures: Counter[str]
+) -> None:
     store = behind.stores.new()
     with opened(store) as direct:
         direct.set_resource("x", OLD)
@@ -102,7 +114,9 @@ def test_reading_through_a_faulty_network_gives_the_right_bytes_or_our_error(beh
 
 
 @pytest.mark.full
-def test_writing_through_a_faulty_network_publishes_all_or_nothing(behind: Behind, figures: Counter[str]) -> None:
+def test_writing_through_a_faulty_network_publishes_all_or_nothing(
+    behind: Behind, figures: Counter[str]
+) -> None:
     store = behind.stores.new()
     for fault in faults(50):
         with opened(store) as direct, opened(behind.through_proxy(store)) as connector:
@@ -118,7 +132,13 @@ def test_writing_through_a_faulty_network_publishes_all_or_nothing(behind: Behin
             assert found in (OLD, NEW) or (is_flip and damage is not None), fault
             if error is None and not is_flip:
                 assert found == NEW, fault
-            figures["own errors" if error else "damage found when read" if damage else "acknowledged and there"] += 1
+            figures[
+                "own errors"
+                if error
+                else "damage found when read"
+                if damage
+                else "acknowledged and there"
+            ] += 1
     with opened(store) as direct:
         direct.set_resource("x", OLD)
         direct.collect_garbage(0)
@@ -129,13 +149,17 @@ def test_writing_through_a_faulty_network_publishes_all_or_nothing(behind: Behin
 
 @pytest.mark.parametrize("fault", ["cut_down", "swallow_down"] if FULL else ["cut_down"])
 @pytest.mark.parametrize("behind", ["mongodb"], indirect=True)
-def test_a_lost_answer_to_the_publication_is_looked_up_not_guessed(behind: Behind, fault: str) -> None:
+def test_a_lost_answer_to_the_publication_is_looked_up_not_guessed(
+    behind: Behind, fault: str
+) -> None:
     store, small = behind.stores.new(), b"small"
     with opened(store) as direct, opened(behind.through_proxy(store)) as connector:
         direct.set_resource("x", small)
         for number in range(sized(1, 12)):
             data = b"%d" % number
-            behind.proxy.set(**{fault: 0})  # the very next answer, that to the one command which publishes
+            behind.proxy.set(
+                **{fault: 0}
+            )  # the very next answer, that to the one command which publishes
 
             _, error = in_time(connector.set_resource, "x", data)
 

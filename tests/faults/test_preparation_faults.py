@@ -28,8 +28,15 @@ class Trial:
 
     counted: ClassVar[dict[tuple[object, ...], int]] = {}
 
-    def __init__(self, processes: Harness, stores: StoreKind, sources: str, figures: Counter[str]) -> None:
-        self.processes, self.stores, self.sources, self.figures = processes, stores, sources, figures
+    def __init__(
+        self, processes: Harness, stores: StoreKind, sources: str, figures: Counter[str]
+    ) -> None:
+        self.processes, self.stores, self.sources, self.figures = (
+            processes,
+            stores,
+            sources,
+            figures,
+        )
         self.violations: list[str] = []
         self._counting = threading.Lock()
 
@@ -42,12 +49,16 @@ class Trial:
     def _count(self, earlier: bool, looking: bool) -> int:
         store = self._new_store(earlier)
         fault = self.stores.fault(store, looking=looking)
-        outcome = self._run("prepare", store, 1 + earlier, fault=fault, look_for_left=not self.stores.keeps_open)
+        outcome = self._run(
+            "prepare", store, 1 + earlier, fault=fault, look_for_left=not self.stores.keeps_open
+        )
         assert (outcome.value, outcome.left) == ("prepared", []), outcome
         self.stores.discard(store)
         return outcome.hits
 
-    def at(self, point: int, action: str, *, earlier: bool = False, number: int = 0, **what: Any) -> Outcome:
+    def at(
+        self, point: int, action: str, *, earlier: bool = False, number: int = 0, **what: Any
+    ) -> Outcome:
         """One fault in one new store: nothing half ready after it, all healed by the next run, nothing left."""
         store = self._new_store(earlier)
         fault = self.stores.fault(store, at=point, action=action, error=number, **what)
@@ -57,7 +68,9 @@ class Trial:
         outcome = self._run("prepare", given, 1 + earlier, fault=fault, look_for_left=survives)
         self.after_fault()
         for violation in self._judge(outcome, store, earlier):
-            self.violations.append(f"{violation} after {action} {number or ''} at {point}: {outcome}")
+            self.violations.append(
+                f"{violation} after {action} {number or ''} at {point}: {outcome}"
+            )
         self.stores.discard(store)
         return outcome
 
@@ -73,7 +86,12 @@ class Trial:
         looks = {self._run("check", store, version).value for version in {1, 1 + earlier}}
         healed = self._run("heal", store, 1 + earlier)
         with self._counting:
-            counted = {"points": 1, "killed": outcome.was_killed, "own errors": outcome.own, "not ready": looks == {NOT_READY}}
+            counted = {
+                "points": 1,
+                "killed": outcome.was_killed,
+                "own errors": outcome.own,
+                "not ready": looks == {NOT_READY},
+            }
             self.figures.update({what: int(bool(n)) for what, n in counted.items()})
         if outcome.status is None:
             yield "hung"
@@ -113,8 +131,12 @@ def trial(processes: Harness, stores: StoreKind, sources: str, figures: Counter[
 
 
 @pytest.mark.parametrize(("action", "small"), [("kill", 4), ("killafter", 1), ("torn", 1)])
-def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Trial, action: str, small: int) -> None:
-    points = spread(trial.n_points(), sized(small, 24 // trial.stores.slowness, cost=trial.stores.cost))
+def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(
+    trial: Trial, action: str, small: int
+) -> None:
+    points = spread(
+        trial.n_points(), sized(small, 24 // trial.stores.slowness, cost=trial.stores.cost)
+    )
     two_at_a_time([partial(trial.at, point, action) for point in points])
 
     trial.assert_all_as_promised()
@@ -122,8 +144,12 @@ def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Tr
     assert trial.figures["killed"] >= max(1, 0.8 * trial.figures["points"] - 1)
 
 
-def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(trial: Trial) -> None:
-    points = spread(trial.n_points(earlier=True), sized(2, 24 // trial.stores.slowness, cost=trial.stores.cost))
+def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(
+    trial: Trial,
+) -> None:
+    points = spread(
+        trial.n_points(earlier=True), sized(2, 24 // trial.stores.slowness, cost=trial.stores.cost)
+    )
     two_at_a_time([partial(trial.at, point, "kill", earlier=True) for point in points])
 
     trial.assert_all_as_promised()
@@ -136,10 +162,26 @@ def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial:
     for i, name in enumerate(trial.stores.errors[: sized(1, 99)]):
         # A call that is interrupted for ever does not exist; Python repeats it for ever. In the small form a server is gone
         # for good with the first error only, which takes its time, and an object store not at all.
-        n_for_good = 4 // slowness if FULL else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
-        for sticky, n_tried in ((False, 8 // slowness if FULL else 1), (True, 0 if name == "EINTR" else n_for_good)):
+        n_for_good = (
+            4 // slowness
+            if FULL
+            else int(trial.stores.errors is DISK_ERRORS or (i == 0 and trial.stores.cost < 10))
+        )
+        for sticky, n_tried in (
+            (False, 8 // slowness if FULL else 1),
+            (True, 0 if name == "EINTR" else n_for_good),
+        ):
             for point in spread(n_points, n_tried + 2)[1:-1]:
-                trials.append(partial(trial.at, point, "error", number=getattr(errno, name), sticky=sticky, looking=True))
+                trials.append(
+                    partial(
+                        trial.at,
+                        point,
+                        "error",
+                        number=getattr(errno, name),
+                        sticky=sticky,
+                        looking=True,
+                    )
+                )
 
     trial.figures["overcome"] += sum(outcome.value is not None for outcome in two_at_a_time(trials))
     trial.assert_all_as_promised()
@@ -190,7 +232,9 @@ def test_with_the_power_cut_at_any_point_a_record_dataset_is_gone_on_with(
     processes: Harness, disk: Ext4, tmp_path: Path, figures: Counter[str], kind: str, action: str
 ) -> None:
     whole, said, dataset = tmp_path / "whole", str(tmp_path / "said"), disk.path / "dataset"
-    n_points = processes.run("fault_records:write", str(whole), kind, said, fault=Fault(str(whole))).hits
+    n_points = processes.run(
+        "fault_records:write", str(whole), kind, said, fault=Fault(str(whole))
+    ).hits
 
     for point in spread(n_points, sized(1, 24)):
         disk.make_new()

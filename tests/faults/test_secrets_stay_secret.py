@@ -122,7 +122,12 @@ def test_a_password_of_mongodb_is_told_by_nothing(
     for url in wrong[: sized(6, 13)]:
         ears.try_everything(url, sources, every=sized(6, 1))
     with FaultyTCPProxy("127.0.0.1", server.port) as proxy:
-        for fault in [{"cut_down": 3_000}, {"flip_down": 5_000}, {"cut_up": 100_000}, {"swallow_down": 2_000}][: sized(1, 4)]:
+        for fault in [
+            {"cut_down": 3_000},
+            {"flip_down": 5_000},
+            {"cut_up": 100_000},
+            {"swallow_down": 2_000},
+        ][: sized(1, 4)]:
             proxy.set(**fault)
             ears.try_everything(uri(server, port=proxy.port), sources, every=sized(4, 1))
             proxy.clear()
@@ -130,10 +135,17 @@ def test_a_password_of_mongodb_is_told_by_nothing(
     ears.listen(*capfd.readouterr())
 
 
-def test_nothing_that_is_stored_in_mongodb_holds_the_password(server: MongoDBServer, sources: str, ears: Ears) -> None:
-    with opened({"url": uri(server, timeoutSeconds=10)}) as connector, connector.lease("numbers/1/manifest.json") as lease:
+def test_nothing_that_is_stored_in_mongodb_holds_the_password(
+    server: MongoDBServer, sources: str, ears: Ears
+) -> None:
+    with (
+        opened({"url": uri(server, timeoutSeconds=10)}) as connector,
+        connector.lease("numbers/1/manifest.json") as lease,
+    ):
         lease.acquire()
-        fault_dataset.factory_for(connector, sources).prepare(progress=False, lease_timeout_seconds=0)
+        fault_dataset.factory_for(connector, sources).prepare(
+            progress=False, lease_timeout_seconds=0
+        )
         with server.client() as client:
             names = client.secrets.list_collection_names()
             for name in names:

@@ -78,7 +78,9 @@ def version_at(store: Mapping[str, Any], name: str) -> int:
     return int(data) if len(data) == 8 else check_version(data)
 
 
-def test_what_was_acknowledged_survives_kill_9_of_the_server(server: MongoDBServer, figures: Counter[str]) -> None:
+def test_what_was_acknowledged_survives_kill_9_of_the_server(
+    server: MongoDBServer, figures: Counter[str]
+) -> None:
     chance = random.Random(SEED)
     stores = MongoDBStores(server.uri())
     store = stores.new()
@@ -96,7 +98,12 @@ def test_what_was_acknowledged_survives_kill_9_of_the_server(server: MongoDBServ
         time.sleep(chance.uniform(0, 0.3))
         n_tried = [reader.tried for reader in readers]
         server.restart()
-        has_resumed = until(lambda: all(reader.done > n for reader, n in zip(readers, n_tried, strict=True)))  # noqa: B023
+        has_resumed = until(
+            lambda: all(
+                reader.done > n
+                for reader, n in zip(readers, n_tried, strict=True)  # noqa: B023
+            )
+        )
         for client in (*writers, *readers):
             client.stop.set()
         for client in (*writers, *readers):
@@ -107,7 +114,9 @@ def test_what_was_acknowledged_survives_kill_9_of_the_server(server: MongoDBServ
         assert has_resumed, "reading did not resume"
         for writer in writers:
             stored = version_at(store, writer.name_of_resource)
-            assert writer.done <= stored <= writer.tried, f"{stored} is stored, {writer.done} was acknowledged"
+            assert writer.done <= stored <= writer.tried, (
+                f"{stored} is stored, {writer.done} was acknowledged"
+            )
             last[writer.name_of_resource] = writer.tried
     stores.disown_uploads(store)
     with opened(store) as connector:

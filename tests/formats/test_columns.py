@@ -20,7 +20,13 @@ from writing import append_all
 
 from data_stack import formats
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFileError, StorageError, UnpicklableResourceError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    MissingFileError,
+    StorageError,
+    UnpicklableResourceError,
+)
 from data_stack.formats import (
     CSVDatasetIterator,
     HDF5DatasetIterator,
@@ -46,19 +52,32 @@ def make(kind: str, store: StorageConnector) -> DatasetIteratorIF:
     if kind == "hdf5":
         with store.create("data.h5") as file, h5py.File(file, "w") as h5:
             h5["features"], h5["targets"] = FEATURES, TARGETS
-        return HDF5DatasetIterator(store.get_resource("data.h5"), ["features", "targets", "targets"])
+        return HDF5DatasetIterator(
+            store.get_resource("data.h5"), ["features", "targets", "targets"]
+        )
     if kind == "npz":
         with store.create("data.npz") as file:
             np.savez_compressed(file, features=FEATURES, targets=TARGETS)
-        return NpzDatasetIterator(store.get_resource("data.npz"), ["features", "targets", "targets"])
+        return NpzDatasetIterator(
+            store.get_resource("data.npz"), ["features", "targets", "targets"]
+        )
     if kind == "csv":
-        lines = (",".join(map(str, [*row.tolist(), target])) for row, target in zip(FEATURES, TARGETS, strict=True))
+        lines = (
+            ",".join(map(str, [*row.tolist(), target]))
+            for row, target in zip(FEATURES, TARGETS, strict=True)
+        )
         store.set_resource("data.csv", ["\n".join(lines).encode()])
-        return CSVDatasetIterator(store.get_resource("data.csv"), header=False, dtype=np.float32, target_dtype=np.float64)
+        return CSVDatasetIterator(
+            store.get_resource("data.csv"), header=False, dtype=np.float32, target_dtype=np.float64
+        )
     if kind == "torch":
         with store.create("data.pt") as file:
-            formats.save_tensors(file, {"features": torch.from_numpy(FEATURES), "targets": torch.from_numpy(TARGETS)})
-        return TensorsDatasetIterator(store.get_resource("data.pt"), ["features", "targets", "targets"])
+            formats.save_tensors(
+                file, {"features": torch.from_numpy(FEATURES), "targets": torch.from_numpy(TARGETS)}
+            )
+        return TensorsDatasetIterator(
+            store.get_resource("data.pt"), ["features", "targets", "targets"]
+        )
     for name, array in (("features", FEATURES), ("targets", TARGETS)):
         with store.create(name) as file:
             formats.write_npy(file, array)
@@ -74,7 +93,10 @@ def iterator(request: pytest.FixtureRequest, store: FileStorageConnector) -> Dat
 @pytest.fixture
 def expected(iterator: DatasetIteratorIF) -> list[Any]:
     make_features: Any = torch.tensor if isinstance(iterator, TensorsDatasetIterator) else np.array
-    return [(make_features(row), float(target), float(target)) for row, target in zip(FEATURES, TARGETS, strict=True)]
+    return [
+        (make_features(row), float(target), float(target))
+        for row, target in zip(FEATURES, TARGETS, strict=True)
+    ]
 
 
 class TestColumns(DatasetIteratorContract):
@@ -82,7 +104,9 @@ class TestColumns(DatasetIteratorContract):
 
 
 @pytest.mark.parametrize("opened", [True, False])
-def test_a_fork_reads_the_same_samples(iterator: DatasetIteratorIF, expected: list[Any], opened: bool) -> None:
+def test_a_fork_reads_the_same_samples(
+    iterator: DatasetIteratorIF, expected: list[Any], opened: bool
+) -> None:
     assert not opened or iterator[0]
 
     assert in_fork(lambda: sample_digest(list(iterator)) == sample_digest(expected)) == 0
@@ -99,7 +123,9 @@ def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -
         NumpyDatasetIterator([])
 
 
-def test_a_resource_closed_too_early_is_not_taken_for_a_damaged_one(store: FileStorageConnector) -> None:
+def test_a_resource_closed_too_early_is_not_taken_for_a_damaged_one(
+    store: FileStorageConnector,
+) -> None:
     make("npy", store)
 
     with store.get_resource("targets") as resource:
@@ -160,10 +186,19 @@ def values_of(iterator: Any, key: Any) -> list[int]:
 READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "CSVDatasetIterator": ("y.csv", lambda file: values_of(CSVDatasetIterator(file), 1)),
     "read_csv": ("y.csv", lambda file: formats.read_csv(file, {"y": "int64"})["y"].tolist()),
-    "NumpyDatasetIterator": ("y.npy", lambda file: values_of(NumpyDatasetIterator([file, file]), 1)),
+    "NumpyDatasetIterator": (
+        "y.npy",
+        lambda file: values_of(NumpyDatasetIterator([file, file]), 1),
+    ),
     "read_npz": ("y.npz", lambda file: formats.read_npz(file)["y"].tolist()),
-    "TensorsDatasetIterator": ("y.pt", lambda file: values_of(TensorsDatasetIterator(file, [0]), 0)),
-    "HDF5DatasetIterator": ("y.h5", lambda file: values_of(HDF5DatasetIterator(file, {"y": "y"}), "y")),
+    "TensorsDatasetIterator": (
+        "y.pt",
+        lambda file: values_of(TensorsDatasetIterator(file, [0]), 0),
+    ),
+    "HDF5DatasetIterator": (
+        "y.h5",
+        lambda file: values_of(HDF5DatasetIterator(file, {"y": "y"}), "y"),
+    ),
     "read_idx": ("y.idx", lambda file: formats.read_idx(file).tolist()),
     "WebDatasetIterator": ("y.tar", lambda file: values_of(WebDatasetIterator(file), "y.cls")),
     "ParquetDataset": ("y.parquet", lambda file: values_of(ParquetDataset(file), "y")),
@@ -171,7 +206,9 @@ READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 KINDS: dict[str, Callable[[Path, ExitStack], Any]] = {
     "Path": lambda path, stack: path,
     "URL": lambda path, stack: path.as_uri(),
-    "resource": lambda path, stack: stack.enter_context(FileStorageConnector(path.parent).get_resource(path.name)),
+    "resource": lambda path, stack: stack.enter_context(
+        FileStorageConnector(path.parent).get_resource(path.name)
+    ),
     "open file": lambda path, stack: stack.enter_context(path.open("rb")),
 }
 
@@ -191,7 +228,9 @@ def test_all_of_them_give_the_same(folder: Path, stack: ExitStack, reader: str, 
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_missing_file_is_an_error_that_names_it_and_a_file_not_found_error(folder: Path, reader: str) -> None:
+def test_a_missing_file_is_an_error_that_names_it_and_a_file_not_found_error(
+    folder: Path, reader: str
+) -> None:
     for path in (folder / "missing.bin", folder / "y.csv" / "below.bin"):
         with pytest.raises(FileNotFoundError, match=path.name) as caught:
             READERS[reader][1](path)
@@ -224,7 +263,9 @@ def write_hdf5(file: Any) -> None:
     ],
 )
 def test_a_batch_out_of_a_large_file_is_one_request_and_repeats_are_separate(
-    far_store: FarStorageConnector, write: Callable[[Any], object], opened: Callable[[Any], DatasetIteratorIF]
+    far_store: FarStorageConnector,
+    write: Callable[[Any], object],
+    opened: Callable[[Any], DatasetIteratorIF],
 ) -> None:
     chosen = np.append(np.random.default_rng(64).integers(0, 2000, 64), [5, 5, 1999, 0])
     with far_store.create("x") as file:

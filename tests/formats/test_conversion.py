@@ -18,7 +18,11 @@ import pytest
 from writing import append_all, image_bytes
 
 import data_stack
-from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIterator,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
@@ -53,11 +57,19 @@ COLUMNS: Mapping[str, str] = {
     "torch": "image,x,label,weight,flag,count",
     "images": "image,label,text,weight,flag,meta",
 }
-NAMES = {"webdataset": "out.tar", "hdf5": "out.h5", "npz": "out.npz", "torch": "out.pt", "parquet": "out.parquet"}
+NAMES = {
+    "webdataset": "out.tar",
+    "hdf5": "out.h5",
+    "npz": "out.npz",
+    "torch": "out.pt",
+    "parquet": "out.parquet",
+}
 
 
 def jpg(seed: int, size: tuple[int, int] = (6, 7)) -> bytes:
-    return image_bytes(np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8), "JPEG")
+    return image_bytes(
+        np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8), "JPEG"
+    )
 
 
 def sample(i: int) -> dict[str, Any]:
@@ -99,20 +111,29 @@ def samples(path: Any, columns: str | None = None) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", convertible_formats())
-def test_records_come_back_from_every_format_out_of_folders_and_stores(tmp_path: Path, source: Path, kind: str) -> None:
+def test_records_come_back_from_every_format_out_of_folders_and_stores(
+    tmp_path: Path, source: Path, kind: str
+) -> None:
     there, store = tmp_path / NAMES.get(kind, "out"), InMemoryStorageConnector()
 
     written = convert(source, there, target_format=kind, columns=COLUMNS.get(kind))
     convert(there, (store, f"sets/{NAMES.get(kind, 'out')}"), target_format=kind)
     back = convert((store, f"sets/{NAMES.get(kind, 'out')}"), tmp_path / "back")
 
-    assert (written.source_format, written.target_format, written.n_samples, written.n_verified) == ("records", kind, N, N)
+    assert (
+        written.source_format,
+        written.target_format,
+        written.n_samples,
+        written.n_verified,
+    ) == ("records", kind, N, N)
     assert back.source_format == kind
     assert samples(tmp_path / "back", COLUMNS.get(kind)) == samples(source, COLUMNS.get(kind))
     assert not [name for name in os.listdir(tmp_path) if "part" in name or name.startswith(".")]
 
 
-def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(tmp_path: Path, source: Path) -> None:
+def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(
+    tmp_path: Path, source: Path
+) -> None:
     convert(source, tmp_path / "a.tar")
     convert(tmp_path / "a.tar", tmp_path / "images", target_format="images", columns="image,label")
     convert(tmp_path / "images", tmp_path / "back")
@@ -124,7 +145,10 @@ def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(tmp_path: Pa
 
 def test_sequences_are_kept_by_records_alone(tmp_path: Path) -> None:
     spec = {"frames": "jpg[]", "label": "i64"}
-    append_all(records.RecordWriter(tmp_path / "s", spec), ({"frames": [jpg(i)] * i, "label": i} for i in range(4)))
+    append_all(
+        records.RecordWriter(tmp_path / "s", spec),
+        ({"frames": [jpg(i)] * i, "label": i} for i in range(4)),
+    )
 
     convert(tmp_path / "s", tmp_path / "again")
 
@@ -135,10 +159,18 @@ def test_sequences_are_kept_by_records_alone(tmp_path: Path) -> None:
 
 
 def test_an_empty_dataset_stays_one(tmp_path: Path) -> None:
-    with records.RecordWriter(tmp_path / "s", {"x": Column("array", "float32", (2,)), "label": "i64", "text": "utf8"}):
+    with records.RecordWriter(
+        tmp_path / "s", {"x": Column("array", "float32", (2,)), "label": "i64", "text": "utf8"}
+    ):
         pass
 
-    for name, columns in (("a", None), ("a.tar", None), ("a.h5", None), ("a.npz", None), ("a.pt", "x,label")):
+    for name, columns in (
+        ("a", None),
+        ("a.tar", None),
+        ("a.h5", None),
+        ("a.npz", None),
+        ("a.pt", "x,label"),
+    ):
         report = convert(tmp_path / "s", tmp_path / name, columns=columns)
 
         assert report.n_samples == 0
@@ -146,37 +178,89 @@ def test_an_empty_dataset_stays_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shardlen", [None, 5])
 @pytest.mark.parametrize("kind", ["records", "parquet"])
-def test_an_empty_table_is_written_with_its_columns(tmp_path: Path, kind: str, shardlen: int | None) -> None:
-    types = {"at": pa.time32("s"), "n": pa.int32(), "text": pa.string(), "x": pa.list_(pa.float32(), 2)}
+def test_an_empty_table_is_written_with_its_columns(
+    tmp_path: Path, kind: str, shardlen: int | None
+) -> None:
+    types = {
+        "at": pa.time32("s"),
+        "n": pa.int32(),
+        "text": pa.string(),
+        "x": pa.list_(pa.float32(), 2),
+    }
 
-    report = convert(data_stack.from_arrow(pa.schema(types).empty_table()), tmp_path / "a", target_format=kind, shardlen=shardlen)
+    report = convert(
+        data_stack.from_arrow(pa.schema(types).empty_table()),
+        tmp_path / "a",
+        target_format=kind,
+        shardlen=shardlen,
+    )
     convert(tmp_path / "a", tmp_path / "b", target_format=kind)
 
-    assert (report.n_samples, report.columns) == (0, {"at": "npy", "n": "i64", "text": "utf8", "x": "array"})
+    assert (report.n_samples, report.columns) == (
+        0,
+        {"at": "npy", "n": "i64", "text": "utf8", "x": "array"},
+    )
     for folder in "ab":
         opened: Any = data_stack.load(str(tmp_path / folder))
         found: Any = opened.read_batch([])
         shown = {name: (str(column.dtype), *column.shape) for name, column in found.items()}
-        assert shown == {"at": ("timedelta64[s]", 0), "n": ("int32", 0), "text": ("object", 0), "x": ("float32", 0, 2)}
+        assert shown == {
+            "at": ("timedelta64[s]", 0),
+            "n": ("int32", 0),
+            "text": ("object", 0),
+            "x": ("float32", 0, 2),
+        }
 
 
 def test_times_become_types_of_parquet(tmp_path: Path) -> None:
-    types = [pa.time32("s"), pa.time64("us"), pa.duration("s"), pa.date32(), pa.timestamp("us", "UTC")]
-    cells = {f"t{each.id}": pa.array([1, 3], pa.int32() if each.bit_width == 32 else pa.int64()).view(each) for each in types}
+    types = [
+        pa.time32("s"),
+        pa.time64("us"),
+        pa.duration("s"),
+        pa.date32(),
+        pa.timestamp("us", "UTC"),
+    ]
+    cells = {
+        f"t{each.id}": pa.array([1, 3], pa.int32() if each.bit_width == 32 else pa.int64()).view(
+            each
+        )
+        for each in types
+    }
     cells["z=1"] = pa.array([[1, 5], [2]], pa.list_(pa.int32())).cast(pa.list_(pa.time32("s")))
     iterator = data_stack.from_arrow(pa.table(cells))
 
-    for source, target, kind in ((iterator, "a", "parquet"), ("a", "b", "parquet"), ("b", "c", "records"), ("c", "d", "parquet")):
-        convert(tmp_path / source if isinstance(source, str) else source, tmp_path / target, target_format=kind)
+    for source, target, kind in (
+        (iterator, "a", "parquet"),
+        ("a", "b", "parquet"),
+        ("b", "c", "records"),
+        ("c", "d", "parquet"),
+    ):
+        convert(
+            tmp_path / source if isinstance(source, str) else source,
+            tmp_path / target,
+            target_format=kind,
+        )
 
-    of_a, of_b, of_d = (pq.read_schema(tmp_path / folder / "part-000000.parquet") for folder in "abd")
+    of_a, of_b, of_d = (
+        pq.read_schema(tmp_path / folder / "part-000000.parquet") for folder in "abd"
+    )
     assert of_a.types == of_b.types == [pa.time32("ms"), *types[1:], pa.list_(pa.time32("ms"))]
     assert pa.duration("us") in of_d.types  # as numpy's times of day are
-    assert list(map(sample_digest, data_stack.load(str(tmp_path / "d")))) == list(map(sample_digest, iterator))
+    assert list(map(sample_digest, data_stack.load(str(tmp_path / "d")))) == list(
+        map(sample_digest, iterator)
+    )
 
 
 def test_columns_with_missing_values_are_of_parquets_own_types(tmp_path: Path) -> None:
-    row = {"b": True, "s": "a", "y": b"x", "d": Decimal("1.10"), "l": [1, 2], "w": ["a"], "n": {"a": [[1]], "b": 0.5}}
+    row = {
+        "b": True,
+        "s": "a",
+        "y": b"x",
+        "d": Decimal("1.10"),
+        "l": [1, 2],
+        "w": ["a"],
+        "n": {"a": [[1]], "b": 0.5},
+    }
     cells = pa.array([3, None, *[4] * 98])
     table = pa.Table.from_pylist([row, {}, *[row] * 98]).append_column("i", cells.cast(pa.int8()))
     table = table.append_column("t", cells.cast(pa.timestamp("us", "UTC")))
@@ -186,9 +270,13 @@ def test_columns_with_missing_values_are_of_parquets_own_types(tmp_path: Path) -
     convert(tmp_path / "a", tmp_path / "b", target_format="parquet")
     convert(SequenceDatasetIterator([[b"x", None], [np.ones(2), None]]), tmp_path / "c")
 
-    of_a, of_b = (pq.read_schema(tmp_path / folder / "part-000000.parquet").types for folder in "ab")
+    of_a, of_b = (
+        pq.read_schema(tmp_path / folder / "part-000000.parquet").types for folder in "ab"
+    )
     assert of_a == of_b == table.schema.types
-    assert list(map(sample_digest, data_stack.load(str(tmp_path / "b")))) == list(map(sample_digest, iterator))
+    assert list(map(sample_digest, data_stack.load(str(tmp_path / "b")))) == list(
+        map(sample_digest, iterator)
+    )
     assert samples(tmp_path / "c")[1] == sample_digest({"column_0": None, "column_1": None})
 
 
@@ -196,7 +284,9 @@ def test_columns_with_missing_values_are_of_parquets_own_types(tmp_path: Path) -
 
 
 def test_tuples_get_the_names_that_their_meta_gives_them(tmp_path: Path) -> None:
-    iterator = SequenceDatasetIterator([np.arange(12.0).reshape(4, 3), [3, 1, 2, 0], ["a", "b", "c", "d"]])
+    iterator = SequenceDatasetIterator(
+        [np.arange(12.0).reshape(4, 3), [3, 1, 2, 0], ["a", "b", "c", "d"]]
+    )
     informed = InformedDatasetIterator(iterator, MetaFactory.get_dataset_meta(identifier="tiny"))
 
     report = convert(informed, tmp_path / "informed")
@@ -208,7 +298,9 @@ def test_tuples_get_the_names_that_their_meta_gives_them(tmp_path: Path) -> None
         "iterator",
         {"sample": "array", "target": "i64", "tag": "utf8"},
     )
-    assert samples(tmp_path / "informed") == [sample_digest({"sample": x, "target": y, "tag": tag}) for x, y, tag in iterator]
+    assert samples(tmp_path / "informed") == [
+        sample_digest({"sample": x, "target": y, "tag": tag}) for x, y, tag in iterator
+    ]
     assert sorted(np.load(tmp_path / "plain.npz")) == ["column_0", "column_1", "column_2"]
     with h5py.File(tmp_path / "named.h5") as file:
         assert file["y"][()].tolist() == [3, 1, 2, 0]
@@ -221,7 +313,9 @@ def test_tuples_get_the_names_that_their_meta_gives_them(tmp_path: Path) -> None
         ([b"x", 1, None], "values of several types .bytes, i64, json"),
     ],
 )
-def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[Any], message: str) -> None:
+def test_values_that_no_format_stores_are_refused(
+    tmp_path: Path, values: list[Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         convert(SequenceDatasetIterator([values]), tmp_path / "out")
     with pytest.raises(ConfigError, match="bare values"):
@@ -235,7 +329,10 @@ def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[A
 
 def test_values_of_other_shapes_are_named_where_a_column_has_one(tmp_path: Path) -> None:
     pictures = (jpg(i, (6, 7) if i != 33 else (5, 7)) for i in range(40))
-    append_all(records.RecordWriter(tmp_path / "s", {"image": "jpg"}), ({"image": picture} for picture in pictures))
+    append_all(
+        records.RecordWriter(tmp_path / "s", {"image": "jpg"}),
+        ({"image": picture} for picture in pictures),
+    )
 
     for name in ("a.h5", "a.npz", "a.pt"):
         with pytest.raises(ConfigError, match="column 'image': its values differ in shape"):
@@ -261,7 +358,12 @@ def test_what_a_format_cannot_hold_is_told_before_anything_is_there(
     tmp_path: Path, source: Path, name: str, columns: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        convert(source, tmp_path / name, columns=columns, target_format=name if name == "images" else None)
+        convert(
+            source,
+            tmp_path / name,
+            columns=columns,
+            target_format=name if name == "images" else None,
+        )
 
     assert os.listdir(tmp_path) == ["source"]
 
@@ -290,7 +392,9 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
 
 
 @pytest.mark.parametrize("kind", convertible_formats())
-def test_what_is_there_already_is_never_overwritten(tmp_path: Path, source: Path, kind: str) -> None:
+def test_what_is_there_already_is_never_overwritten(
+    tmp_path: Path, source: Path, kind: str
+) -> None:
     there = tmp_path / NAMES.get(kind, "out")
     convert(source, there, target_format=kind, columns=COLUMNS.get(kind), verify=False)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
@@ -337,7 +441,11 @@ class Pictures(DatasetIterator):
         return MANY
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return {"image": np.full((3, 4, 3), index % 256, np.uint8), "label": index % 7, "number": index}
+        return {
+            "image": np.full((3, 4, 3), index % 256, np.uint8),
+            "label": index % 7,
+            "number": index,
+        }
 
 
 class Failing(Pictures):
@@ -358,7 +466,9 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_STACK_ISOLATION", "off")  # a process for each file of HDF5
 
 
-@pytest.mark.parametrize(("kind", "error"), [("records", ValueError), *((kind, KeyboardInterrupt) for kind in TARGETS)])
+@pytest.mark.parametrize(
+    ("kind", "error"), [("records", ValueError), *((kind, KeyboardInterrupt) for kind in TARGETS)]
+)
 def test_what_was_not_finished_leaves_nothing(
     tmp_path: Path, kind: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,7 +480,9 @@ def test_what_was_not_finished_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
     store = InMemoryStorageConnector()
-    store.set_resource("sets/other", ResourceFactory.get_resource("sets/other", io.BytesIO(b"kept")))
+    store.set_resource(
+        "sets/other", ResourceFactory.get_resource("sets/other", io.BytesIO(b"kept"))
+    )
     with pytest.raises(error, match="failed"):
         convert(Failing(error), (store, f"sets/{target.name}"), **options)
     assert list(store.list_resources("")) == ["sets/other"]
@@ -382,7 +494,9 @@ def test_two_conversions_do_not_make_one_target(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="another process"):
             convert(Pictures(), tmp_path / "out")
 
-    (tmp_path / "out").mkdir()  # an empty folder is in nobody's way, nor what a killed conversion left
+    (
+        tmp_path / "out"
+    ).mkdir()  # an empty folder is in nobody's way, nor what a killed conversion left
     (tmp_path / ".out.part").mkdir()
     (tmp_path / ".out.part" / "spec.json").write_text("{")
     assert convert(Pictures(), tmp_path / "out").n_verified == MANY

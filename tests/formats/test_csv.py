@@ -38,7 +38,9 @@ def test_a_decompressing_stream_and_a_text_stream_are_read_and_left_open() -> No
      ("-9223372036854775808", np.int64, -(2**63)), ("18446744073709551615", np.uint64, 2**64 - 1), ("0.1", np.float64, 0.1),
      ("5e-324", np.float64, 5e-324), ("True", np.bool_, True), ("inf", np.float32, np.inf)],
 )  # fmt: skip
-def test_numbers_are_read_as_programs_write_them(text: str, dtype: npt.DTypeLike, value: Any) -> None:
+def test_numbers_are_read_as_programs_write_them(
+    text: str, dtype: npt.DTypeLike, value: Any
+) -> None:
     assert read_csv_matrix(io.BytesIO(text.encode()), dtype)[0, 0] == value
 
 
@@ -47,7 +49,9 @@ def test_numbers_are_read_as_programs_write_them(text: str, dtype: npt.DTypeLike
     [("256", np.uint8), ("-1", np.uint8), ("5.5", np.int64), ("", np.float64),
      ("1_000", np.int64), ("1e300", np.float32), ("nan", np.int64), ("inf", np.int64), ("2", np.bool_), ("9" * 5000, np.int64)],
 )  # fmt: skip
-def test_what_is_no_number_of_the_type_is_refused_with_its_place(text: str, dtype: npt.DTypeLike) -> None:
+def test_what_is_no_number_of_the_type_is_refused_with_its_place(
+    text: str, dtype: npt.DTypeLike
+) -> None:
     data = f"1,0\n\n0,{text}\n".encode()
 
     with pytest.raises(DatasetFileCorruptError, match=r"line 3, column 2"):
@@ -77,7 +81,9 @@ def test_unknown_values_become_nan_where_they_are_named() -> None:
 
     columns = read_csv(io.BytesIO(data), {"a": np.float64, "b": np.float64}, missing={"", "?"})
 
-    assert np.array_equal(np.stack(list(columns.values())), [[1, np.nan], [np.nan, 2]], equal_nan=True)
+    assert np.array_equal(
+        np.stack(list(columns.values())), [[1, np.nan], [np.nan, 2]], equal_nan=True
+    )
 
 
 def test_without_a_target_samples_are_features() -> None:
@@ -98,7 +104,10 @@ def test_a_target_that_cannot_be_is_refused(target: str | int, header: bool) -> 
 
 
 GOLDEN = [
-    (b"\0\0\x08\x02\0\0\0\x02\0\0\0\x03" + bytes(range(6)), np.arange(6, dtype=np.uint8).reshape(2, 3)),
+    (
+        b"\0\0\x08\x02\0\0\0\x02\0\0\0\x03" + bytes(range(6)),
+        np.arange(6, dtype=np.uint8).reshape(2, 3),
+    ),
     (b"\0\0\x09\x01\0\0\0\x02\xff\x7f", np.array([-1, 127], np.int8)),
     (b"\0\0\x0b\x01\0\0\0\x02\x01\x02\xff\xfe", np.array([258, -2], np.int16)),
     (b"\0\0\x0c\x01\0\0\0\x01\0\0\x01\0", np.array([256], np.int32)),

@@ -20,7 +20,13 @@ from data_stack.codecs import Mp4Codec
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion.format import FORMATS, Batches, ConvertibleFormat, Source, register_format
+from data_stack.formats.conversion.format import (
+    FORMATS,
+    Batches,
+    ConvertibleFormat,
+    Source,
+    register_format,
+)
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.location import Location
 
@@ -40,7 +46,9 @@ class LinesFormat(ConvertibleFormat):
         values = data_stack.from_numpy({"n": numbers})
         return Source(location.full_name, values, {"n": Column("i64", np.int64, ())}, {"n": "n"})
 
-    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+    def write(
+        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
+    ) -> None:
         with place.folder.create(place.name) as file:
             for columns in batches:
                 file.write(b"".join(b"%d\n" % number for number in columns["n"].tolist()))
@@ -102,15 +110,23 @@ def test_a_video_that_states_more_than_ffmpeg_allocates_is_damaged() -> None:
     assert error.value.__cause__ is None
 
 
-@pytest.mark.parametrize("nested", [False, True] if int(pa.__version__.partition(".")[0]) >= 23 else [False])
+@pytest.mark.parametrize(
+    "nested", [False, True] if int(pa.__version__.partition(".")[0]) >= 23 else [False]
+)
 @pytest.mark.parametrize("is_beside", [False, True])
-def test_a_time_zone_that_is_no_text_is_damage(tmp_path: Path, nested: bool, is_beside: bool) -> None:
+def test_a_time_zone_that_is_no_text_is_damage(
+    tmp_path: Path, nested: bool, is_beside: bool
+) -> None:
     type_ = pa.timestamp("us", "UTC")
-    schema = pa.schema([("at", pa.struct([("all", pa.list_(pa.map_(pa.string(), type_)))]) if nested else type_)])
+    schema = pa.schema(
+        [("at", pa.struct([("all", pa.list_(pa.map_(pa.string(), type_)))]) if nested else type_)]
+    )
     stream = io.BytesIO()
     pq.write_table(pa.table({"at": pa.array([None, None], schema.field("at").type)}), stream)
     told = pq.read_metadata(io.BytesIO(stream.getvalue())).metadata[b"ARROW:schema"]
-    forged = stream.getvalue().replace(told, base64.b64encode(base64.b64decode(told).replace(b"UTC", b"U\x83C")))
+    forged = stream.getvalue().replace(
+        told, base64.b64encode(base64.b64decode(told).replace(b"UTC", b"U\x83C"))
+    )
     (tmp_path / ("_common_metadata" if is_beside else "0.parquet")).write_bytes(forged)
 
     with pytest.raises(DatasetFileCorruptError, match="damaged"):

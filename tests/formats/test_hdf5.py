@@ -29,13 +29,17 @@ def test_text_is_decoded(store: StorageConnector, dtype: Any) -> None:
     texts = ["", "naïve", "日本"]
     values = np.array([text.encode() for text in texts], dtype=object).astype(dtype)
 
-    iterator = HDF5DatasetIterator(stored(store, lambda h5: h5.create_dataset("t", data=values, dtype=dtype)), ["t"])
+    iterator = HDF5DatasetIterator(
+        stored(store, lambda h5: h5.create_dataset("t", data=values, dtype=dtype)), ["t"]
+    )
 
     assert [text for (text,) in iterator] == texts
     assert iterator.read_column(0, [2, 0, 2]).tolist() == ["日本", "", "日本"]
 
 
-def test_the_datasets_of_a_file_are_listed_without_following_loops_or_links(store: StorageConnector) -> None:
+def test_the_datasets_of_a_file_are_listed_without_following_loops_or_links(
+    store: StorageConnector,
+) -> None:
     def fill(h5: h5py.File) -> None:
         h5["b/c"], h5["a"] = [1], [2]
         h5["b/up"] = h5["/"]
@@ -68,12 +72,19 @@ def hostile(store: StorageConnector, tmp_path: Path) -> Any:
     return stored(store, fill, libver="latest")
 
 
-NO_COLUMNS = ["group", *(f"group/{name}" for name in ("scalar", "scalar/x", "empty", "reference")), "no", ""]
+NO_COLUMNS = [
+    "group",
+    *(f"group/{name}" for name in ("scalar", "scalar/x", "empty", "reference")),
+    "no",
+    "",
+]
 ELSEWHERE = ["data", "x/y/secret", "root/g/secret", "soft", "x/relative", "external", "virtual"]
 
 
 @pytest.mark.parametrize("key", [*ELSEWHERE, "a", *NO_COLUMNS])
-def test_what_leads_elsewhere_or_in_a_circle_or_is_no_column_is_refused(hostile: StreamedResource, key: str) -> None:
+def test_what_leads_elsewhere_or_in_a_circle_or_is_no_column_is_refused(
+    hostile: StreamedResource, key: str
+) -> None:
     with pytest.raises(DatasetFileCorruptError):
         len(HDF5DatasetIterator(hostile, [key]))
 

@@ -72,18 +72,33 @@ def test_links_are_followed_inside_and_refused_outside(folder: Path) -> None:
 
 
 def test_metadata_say_which_images_there_are_and_what_is_known_of_them(folder: Path) -> None:
-    lines = ["file_name,age,weight,name", *(f"{name},{number},{number}.5,0{number}x" for name, number in FILES.items())]
+    lines = [
+        "file_name,age,weight,name",
+        *(f"{name},{number},{number}.5,0{number}x" for name, number in FILES.items()),
+    ]
     (folder / "metadata.csv").write_text("\n".join(lines))
     of_csv = ImageFolderIterator(folder)[1]
     (folder / "metadata.csv").unlink()
-    rows = [{"file_name": name, "age": number, "note": None if number else "ü"} for name, number in FILES.items()]
+    rows = [
+        {"file_name": name, "age": number, "note": None if number else "ü"}
+        for name, number in FILES.items()
+    ]
     (folder / "metadata.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     iterator = ImageFolderIterator(folder)
 
-    assert {key: of_csv[key] for key in ("age", "weight", "name")} == {"age": 1, "weight": 1.5, "name": "01x"}
+    assert {key: of_csv[key] for key in ("age", "weight", "name")} == {
+        "age": 1,
+        "weight": 1.5,
+        "name": "01x",
+    }
     assert iterator.fields == ("image", "age", "note")
-    assert [(each["age"], each["note"]) for each in iterator] == [(0, "ü"), (1, None), (2, None), (3, None)]
+    assert [(each["age"], each["note"]) for each in iterator] == [
+        (0, "ü"),
+        (1, None),
+        (2, None),
+        (3, None),
+    ]
     np.testing.assert_array_equal(iterator[0]["image"], PIXELS[0])
     assert ImageFolderIterator(folder, metadata=False).class_names == ("ant", "cat", "dog")
 
@@ -99,7 +114,9 @@ def test_metadata_say_which_images_there_are_and_what_is_known_of_them(folder: P
         ("metadata.csv", "\xff\xfe", "CSV file in utf-8"),
     ],
 )
-def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: str, text: str, message: str) -> None:
+def test_metadata_that_are_damaged_or_do_not_fit_are_errors(
+    folder: Path, name: str, text: str, message: str
+) -> None:
     (folder / name).write_bytes(text.encode("latin-1"))
 
     with pytest.raises(DatasetFileCorruptError, match=message):
@@ -111,19 +128,27 @@ def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: 
 
 def test_images_are_written_into_a_folder_for_each_class(tmp_path: Path) -> None:
     jpg = image_bytes(PIXELS[1], "JPEG")
-    samples = [{"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)}, {"image": jpg, "class": "cat", "score": 1}]
+    samples = [
+        {"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)},
+        {"image": jpg, "class": "cat", "score": 1},
+    ]
 
     assert write_image_folder(tmp_path / "out", samples) == 2
 
     assert sorted(os.listdir(tmp_path / "out")) == ["cat", "dog", "metadata.jsonl"]
     assert (tmp_path / "out/cat/000001.jpg").read_bytes() == jpg
-    assert [(each["class"], each["score"]) for each in ImageFolderIterator(tmp_path / "out")] == [("dog", 0.5), ("cat", 1)]
+    assert [(each["class"], each["score"]) for each in ImageFolderIterator(tmp_path / "out")] == [
+        ("dog", 0.5),
+        ("cat", 1),
+    ]
     assert ImageFolderIterator(tmp_path / "out", metadata=False).class_names == ("cat", "dog")
 
 
 def test_a_folder_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        write_image_folder(tmp_path / "out", [{"image": PIXELS[0], "label": 0}, {"image": b"no image"}])
+        write_image_folder(
+            tmp_path / "out", [{"image": PIXELS[0], "label": 0}, {"image": b"no image"}]
+        )
 
     with pytest.raises(DatasetFileCorruptError, match="is unfinished"):
         len(ImageFolderIterator(tmp_path / "out"))
@@ -142,7 +167,9 @@ def test_a_folder_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
         ({"image": PIXELS[0], "x": float("nan")}, "metadata of sample 0"),
     ],
 )
-def test_what_no_folder_of_images_holds_is_refused_whole(tmp_path: Path, sample: dict[str, Any], message: str) -> None:
+def test_what_no_folder_of_images_holds_is_refused_whole(
+    tmp_path: Path, sample: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         write_image_folder(tmp_path / "out", [sample])
 
@@ -159,14 +186,21 @@ def broken(folder: Path) -> Path:
     return folder
 
 
-def test_broken_images_are_left_out_counted_and_listed(broken: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_images_are_left_out_counted_and_listed(
+    broken: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     iterator: Any = data_stack.load(str(broken), on_error="skip")
 
-    assert [(each["path"], each["label"]) for each in iterator] == [("ant/deep/1.png", 0), ("cat/10.PNG", 1)]
+    assert [(each["path"], each["label"]) for each in iterator] == [
+        ("ant/deep/1.png", 0),
+        ("cat/10.PNG", 1),
+    ]
     assert iterator.dataset_meta.class_names == ("ant", "cat", "dog", "zebra")
     assert sorted(iterator.broken) == ["cat/9.png", "dog/2.png", "zebra/1.png"]
     assert "zebra/1.png cannot be decoded" in iterator.broken["zebra/1.png"]
-    assert repr(iterator).startswith("<InformedDatasetIterator: 2 samples without 3 broken images of ")
+    assert repr(iterator).startswith(
+        "<InformedDatasetIterator: 2 samples without 3 broken images of "
+    )
     assert "without 3 broken images" in str(iterator.explain())
     assert "3 of 5 images are broken and left out" in caplog.text
     assert [len(iterator.read_column(name)) for name in ("image", "class")] == [2, 2]

@@ -55,9 +55,17 @@ class Counting(Codec):
 
 
 def write_records(target: Any) -> None:
-    columns = {"image": Column("counting", "uint8", (1024, 1024)), "label": Column("array", "int16", ())}
+    columns = {
+        "image": Column("counting", "uint8", (1024, 1024)),
+        "label": Column("array", "int16", ()),
+    }
     with RecordWriter(target, columns, codecs={"counting": Counting()}) as writer:
-        writer.extend({"image": [np.full((1024, 1024), n, np.uint8) for n in range(N)], "label": np.arange(N, dtype=np.int16)})
+        writer.extend(
+            {
+                "image": [np.full((1024, 1024), n, np.uint8) for n in range(N)],
+                "label": np.arange(N, dtype=np.int16),
+            }
+        )
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +89,13 @@ MAPS: list[Callable[[Any, Counting], DatasetIteratorIF]] = [
     lambda source, codec: source.map(codec.use, column="image"),
     lambda source, codec: source.map(codec.use_drawing, column="image", seed=3),
     lambda source, codec: source.map(codec.use_all),
-    lambda source, codec: CombinedDatasetIterator([source[:20], source[20:]]).map(codec.use, column="image"),
+    lambda source, codec: CombinedDatasetIterator([source[:20], source[20:]]).map(
+        codec.use, column="image"
+    ),
     lambda source, codec: source.map(codec.use, column="image").map(np.transpose, column="image"),
-    lambda source, codec: source.zip(source.select("label").rename({"label": "again"})).map(codec.use, column="image"),
+    lambda source, codec: source.zip(source.select("label").rename({"label": "again"})).map(
+        codec.use, column="image"
+    ),
 ]
 
 
@@ -101,10 +113,14 @@ def one_by_one(iterator: DatasetIteratorIF) -> Any:
 
 @pytest.mark.parametrize("make", MAPS)
 @pytest.mark.parametrize("source", ["records", "images"])
-def test_a_map_has_few_decoded_pictures_in_memory(source: str, make: Any, share: int, request: Any) -> None:
+def test_a_map_has_few_decoded_pictures_in_memory(
+    source: str, make: Any, share: int, request: Any
+) -> None:
     folder, codec = request.getfixturevalue(source), Counting()
     if source == "records":
-        mapped = make(RecordReader(folder, columns=["label", "image"], codecs={"counting": codec}), codec)
+        mapped = make(
+            RecordReader(folder, columns=["label", "image"], codecs={"counting": codec}), codec
+        )
     else:
         mapped = make(ImageFolderIterator(folder, codecs={"png": codec}), codec)
     samples = one_by_one(mapped)
@@ -113,7 +129,9 @@ def test_a_map_has_few_decoded_pictures_in_memory(source: str, make: Any, share:
     assert_same(mapped.read_batch(ORDER), stack_samples(samples))
 
     several = 8 if source == "images" else (4 << 20) // PICTURE_BYTES * n_threads_here()
-    is_one = make not in (MAPS[2], MAPS[5]) and share > 1 and source == "records"  # whole samples are read a few at a time
+    is_one = (
+        make not in (MAPS[2], MAPS[5]) and share > 1 and source == "records"
+    )  # whole samples are read a few at a time
     assert (codec.n_waiting, codec.most_waiting) <= (0, 1 if is_one else several)
 
 
@@ -132,16 +150,29 @@ def test_tuples_and_single_columns_are_mapped_a_few_at_a_time(records: Path, sha
         assert codec.most_waiting <= (4 << 20) // PICTURE_BYTES * n_threads_here() + 2
 
 
-def test_other_columns_keep_their_dtype_and_values_of_different_shapes_stay_apart(records: Path, share: int) -> None:
+def test_other_columns_keep_their_dtype_and_values_of_different_shapes_stay_apart(
+    records: Path, share: int
+) -> None:
     codec = Counting()
     with RecordReader(records, codecs={"counting": codec}) as reader:
-        batch: Any = reader.map(lambda picture: picture[0, : picture[0, 0] // 40], column="image").read_batch(ORDER)
-        mixed: Any = reader.map(lambda picture: picture[0, :2] * (1.5 if picture[0, 0] == ORDER[-9] else 2), column="image")
-        numbers: Any = reader.map(lambda picture: None if picture[0, 0] == ORDER[-9] else picture[0, :2], column="image")
-        named: Any = reader.map(lambda picture: f"picture {picture[0, 0]}", column="image").read_batch(ORDER)
+        batch: Any = reader.map(
+            lambda picture: picture[0, : picture[0, 0] // 40], column="image"
+        ).read_batch(ORDER)
+        mixed: Any = reader.map(
+            lambda picture: picture[0, :2] * (1.5 if picture[0, 0] == ORDER[-9] else 2),
+            column="image",
+        )
+        numbers: Any = reader.map(
+            lambda picture: None if picture[0, 0] == ORDER[-9] else picture[0, :2], column="image"
+        )
+        named: Any = reader.map(
+            lambda picture: f"picture {picture[0, 0]}", column="image"
+        ).read_batch(ORDER)
         assert_same(mixed.read_batch(ORDER), stack_samples(one_by_one(mixed)))
         assert mixed.read_batch(ORDER)["image"].dtype == np.float64
-        assert [value is None for value in numbers.read_batch(ORDER)["image"]] == (ORDER[-9] == ORDER).tolist()
+        assert [value is None for value in numbers.read_batch(ORDER)["image"]] == (
+            ORDER[-9] == ORDER
+        ).tolist()
 
     assert batch["label"].dtype == np.int16
     assert [len(value) for value in batch["image"]] == [number // 40 for number in ORDER]
@@ -168,7 +199,10 @@ def test_a_loader_names_the_sample_that_a_map_refuses(images: Path) -> None:
 
     mapped = ImageFolderIterator(images, codecs={"png": Counting()}).map(refuse, column="image")
 
-    with pytest.raises(LoadingError, match=r"013\.png") as caught, Loader(mapped, N, worker_kind="threads", workers=2) as loader:
+    with (
+        pytest.raises(LoadingError, match=r"013\.png") as caught,
+        Loader(mapped, N, worker_kind="threads", workers=2) as loader,
+    ):
         list(loader)
 
     assert isinstance(caught.value.__cause__, KeyError)

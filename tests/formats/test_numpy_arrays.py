@@ -33,10 +33,19 @@ def written(array: npt.NDArray[Any]) -> bytes:
 
 def raw_npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
     text = header.encode("latin-1") + b"\n"
-    return b"\x93NUMPY" + version + struct.pack("<H" if version[0] == 1 else "<I", len(text)) + text + data
+    return (
+        b"\x93NUMPY"
+        + version
+        + struct.pack("<H" if version[0] == 1 else "<I", len(text))
+        + text
+        + data
+    )
 
 
-@pytest.mark.parametrize("descr", ["'|S0'", "'<U0'", "'|V0'", "[('a', '|S0'), ('b', '<U0')]", "('<i4', (0,))", "('<i4', (2,))"])
+@pytest.mark.parametrize(
+    "descr",
+    ["'|S0'", "'<U0'", "'|V0'", "[('a', '|S0'), ('b', '<U0')]", "('<i4', (0,))", "('<i4', (2,))"],
+)
 def test_values_without_bytes_are_refused_and_not_made_of_what_lies_in_memory(descr: str) -> None:
     data = raw_npy(f"{{'descr': {descr}, 'fortran_order': False, 'shape': (1000,), }}")
 
@@ -46,7 +55,10 @@ def test_values_without_bytes_are_refused_and_not_made_of_what_lies_in_memory(de
 
 
 def check_refused(data: bytes, message: str = ".") -> None:
-    for read in (lambda: read_npy(io.BytesIO(data)), lambda: len(NumpyDatasetIterator([resource_of(data)]))):
+    for read in (
+        lambda: read_npy(io.BytesIO(data)),
+        lambda: len(NumpyDatasetIterator([resource_of(data)])),
+    ):
         with pytest.raises(DatasetFileCorruptError, match=message):
             read()
 
@@ -99,7 +111,9 @@ class TestNpz:
         data, n_refused = bytes_of(np.savez_compressed, a=np.arange(5, dtype=np.int16)), 0
 
         for position in range(len(data)):
-            flipped = data[:position] + bytes([data[position] ^ 1 << position % 8]) + data[position + 1 :]
+            flipped = (
+                data[:position] + bytes([data[position] ^ 1 << position % 8]) + data[position + 1 :]
+            )
             for damaged in (flipped, data[:position]):
                 try:
                     arrays = list(read_npz(io.BytesIO(damaged)).values())

@@ -96,26 +96,40 @@ class TestParquet:
         assert dataset.read_batch([0, 1])["image"].shape == (2, 400, 400, 3)
         assert sum(1 for _ in dataset) == 4
 
-    def test_a_long_text_that_stands_once_in_the_file_and_in_many_rows(self, tmp_path: Path) -> None:
+    def test_a_long_text_that_stands_once_in_the_file_and_in_many_rows(
+        self, tmp_path: Path
+    ) -> None:
         file = tmp_path / "a.parquet"
-        pq.write_table(pa.table({"x": ["a" * 100_000] * 20, "y": ["b" * 10_000, *["c"] * 19]}), file)
+        pq.write_table(
+            pa.table({"x": ["a" * 100_000] * 20, "y": ["b" * 10_000, *["c"] * 19]}), file
+        )
         dataset = ParquetDataset(file)
 
-        with pytest.raises(RequestLimitError, match=r"row group 0 of .*, column 'x': 2,000,000 bytes"):
+        with pytest.raises(
+            RequestLimitError, match=r"row group 0 of .*, column 'x': 2,000,000 bytes"
+        ):
             dataset.read_batch([0])
         assert dataset.read_column("y", [1, 0]).tolist() == ["c", "b" * 10_000]
 
-    def test_a_page_that_claims_more_than_the_footer_says(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_page_that_claims_more_than_the_footer_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.delenv(NAMED)
         file = tmp_path / "a.parquet"
-        pq.write_table(pa.table({"x": np.arange(1000)}), file, compression="zstd", use_dictionary=False)
+        pq.write_table(
+            pa.table({"x": np.arange(1000)}), file, compression="zstd", use_dictionary=False
+        )
         data = file.read_bytes()
-        assert data[:7] == b"PAR1\x15\x00\x15"  # the type of a page and its size, each before it is compressed a varint
+        assert (
+            data[:7] == b"PAR1\x15\x00\x15"
+        )  # the type of a page and its size, each before it is compressed a varint
         end = next(at for at in range(7, 12) if data[at] < 0x80) + 1
         two_gib = b"\xfe\xff\xff\xff\x0f"  # less a byte, in zigzag
         file.write_bytes(data[:7] + two_gib + data[end:])
 
-        with pytest.raises(DatasetFileCorruptError, match=r"claims 2,147,483,647 .*, the footer 8,\d\d\d"):
+        with pytest.raises(
+            DatasetFileCorruptError, match=r"claims 2,147,483,647 .*, the footer 8,\d\d\d"
+        ):
             ParquetDataset(file).read_batch([0])
 
 
@@ -123,9 +137,13 @@ class TestOthers:
     def test_hdf5(self) -> None:
         file = io.BytesIO()
         with h5py.File(file, "w") as root:
-            root.create_dataset("x", data=np.zeros((200, 1000)), chunks=(1, 1000), compression="gzip")
+            root.create_dataset(
+                "x", data=np.zeros((200, 1000)), chunks=(1, 1000), compression="gzip"
+            )
             for name in "abc":
-                root.create_dataset(name, data=np.zeros((2, 50_000)), chunks=(1, 50_000), compression="gzip")
+                root.create_dataset(
+                    name, data=np.zeros((2, 50_000)), chunks=(1, 50_000), compression="gzip"
+                )
         iterator = formats.HDF5DatasetIterator(StreamedResource("x.h5", file), ["x"])
 
         assert iterator.read_column(0, range(100)).shape == (100, 1000)
@@ -146,7 +164,14 @@ class TestOthers:
         with pytest.raises(RequestLimitError, match=r"x\.npy"):
             formats.read_npz(io.BytesIO(npz))
         assert formats.read_npy(io.BytesIO(npy)).shape == (200_000,)
-        assert len(formats.NumpyDatasetIterator([StreamedResource("x.npy", io.BytesIO(npy))]).read_column(0)) == 200_000
+        assert (
+            len(
+                formats.NumpyDatasetIterator(
+                    [StreamedResource("x.npy", io.BytesIO(npy))]
+                ).read_column(0)
+            )
+            == 200_000
+        )
 
     @pytest.mark.parametrize("kind", ["images", "shards"])
     def test_files_of_images(self, tmp_path: Path, kind: str) -> None:

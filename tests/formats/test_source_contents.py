@@ -30,7 +30,9 @@ def made(place: Path, values: Array, kind: str | None = None) -> Any:
         place.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in values))
     else:
         pictures = np.repeat(values, 12).reshape(len(values), 4, 6)
-        samples = SequenceDatasetIterator([pictures, values[:, 0], values[:, 1]]).as_dict("image", "a", "b")
+        samples = SequenceDatasetIterator([pictures, values[:, 0], values[:, 1]]).as_dict(
+            "image", "a", "b"
+        )
         convert(samples, place, target_format=kind, verify=False)
     return data_stack.load(str(place))
 
@@ -48,8 +50,13 @@ def other_in_the_middle(values: Array) -> Array:
 
 @pytest.mark.parametrize("kind", ["x.npy", "x.csv", *convertible_formats()])
 def test_the_fingerprint_of_a_source_is_that_of_its_content(tmp_path: Path, kind: str) -> None:
-    name, target = (kind, None) if "." in kind else (f"x{next(iter(format_named(kind).suffixes), '')}", kind)
-    one, same = made(tmp_path / "here" / name, numbers(), target), made(tmp_path / "there" / name, numbers(), target)
+    name, target = (
+        (kind, None) if "." in kind else (f"x{next(iter(format_named(kind).suffixes), '')}", kind)
+    )
+    one, same = (
+        made(tmp_path / "here" / name, numbers(), target),
+        made(tmp_path / "there" / name, numbers(), target),
+    )
     other = made(tmp_path / "other" / name, other_in_the_middle(numbers()), target)
 
     assert one.fingerprint() == same.fingerprint() != other.fingerprint()
@@ -60,7 +67,13 @@ def test_the_fingerprint_of_a_source_is_that_of_its_content(tmp_path: Path, kind
 
 def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path) -> None:
     table, text = tmp_path / "x.parquet", tmp_path / "x.csv"
-    for name, kind in {"x.parquet": None, "x.csv": None, "rows": "records", "web": "webdataset", "images": "images"}.items():
+    for name, kind in {
+        "x.parquet": None,
+        "x.csv": None,
+        "rows": "records",
+        "web": "webdataset",
+        "images": "images",
+    }.items():
         made(tmp_path / name, numbers()[:6], kind)
     shards = sorted((tmp_path / "web").glob("*.tar"))
     iterators = [

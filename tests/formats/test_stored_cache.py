@@ -24,18 +24,31 @@ from sizes import sized
 
 from data_stack.dataset.iterator.access import own_access
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats import NumpyDatasetIterator, StoredCacheDatasetIterator, stored_cache, write_npy
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.formats import (
+    NumpyDatasetIterator,
+    StoredCacheDatasetIterator,
+    stored_cache,
+    write_npy,
+)
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+)
 
 
-def cached(source: Any, storage: StorageConnector, identifier: str | None = None) -> StoredCacheDatasetIterator:
+def cached(
+    source: Any, storage: StorageConnector, identifier: str | None = None
+) -> StoredCacheDatasetIterator:
     """A cache of a client's source, which needs a version."""
     return StoredCacheDatasetIterator(source, storage, identifier, version="1")
 
 
 @pytest.fixture(params=["files", "memory"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
-    return FileStorageConnector(tmp_path) if request.param == "files" else InMemoryStorageConnector()
+    return (
+        FileStorageConnector(tmp_path) if request.param == "files" else InMemoryStorageConnector()
+    )
 
 
 @given(
@@ -43,10 +56,16 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
     n_samples=st.integers(0, 12),
     structure=st.sampled_from(["tuple", "list", "dict", "dict with other keys", "bare"]),
 )
-def test_stored_samples_equal_those_of_a_list(data: st.DataObject, n_samples: int, structure: str) -> None:
-    kinds = data.draw(st.lists(st.sampled_from(sorted(VALUES.keys() - {"record"})), min_size=1, max_size=4))
+def test_stored_samples_equal_those_of_a_list(
+    data: st.DataObject, n_samples: int, structure: str
+) -> None:
+    kinds = data.draw(
+        st.lists(st.sampled_from(sorted(VALUES.keys() - {"record"})), min_size=1, max_size=4)
+    )
     samples = [STRUCTURES[structure]([VALUES[kind](i) for kind in kinds]) for i in range(n_samples)]
-    indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
+    indices = (
+        data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
+    )
 
     check_equal_to_list(cached(Samples(samples), InMemoryStorageConnector()), samples, indices)
 
@@ -71,7 +90,9 @@ class Colour(enum.IntEnum):
         pytest.param(10**5000, "digits", id="an int of 5,000 digits"),
     ],
 )
-def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(value: Any, named: str) -> None:
+def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(
+    value: Any, named: str
+) -> None:
     storage = InMemoryStorageConnector()
     cache = cached(Samples([(0, 0), (1, 1), (2, value)]), storage, "x")
 
@@ -81,7 +102,9 @@ def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(val
     assert list(storage.list_resources()) == []
 
 
-def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_tries_again(storage: StorageConnector) -> None:
+def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_tries_again(
+    storage: StorageConnector,
+) -> None:
     class Failing(Samples):
         fails = True
 
@@ -104,7 +127,10 @@ def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_t
 
 # --- damage --------------------------------------------------------------------------------------------------------
 
-SAMPLES = [(i, np.arange(3) + i, "é" * i, np.ones(i % 2), torch.full((i % 2,), 0.5), {"a": [i]}) for i in range(5)]
+SAMPLES = [
+    (i, np.arange(3) + i, "é" * i, np.ones(i % 2), torch.full((i % 2,), 0.5), {"a": [i]})
+    for i in range(5)
+]
 
 
 def test_a_flipped_bit_is_an_error(storage: StorageConnector) -> None:
@@ -127,7 +153,15 @@ def test_a_record_that_a_stranger_made_is_an_error_or_gives_a_sample(data: st.Da
         record[position] = data.draw(st.sampled_from([0, 1, 255, *b'0129"[]{},<as']))
 
     # what a reader turns into an error of the dataset; a lack of memory it does not
-    with suppress(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, struct.error):
+    with suppress(
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+        struct.error,
+    ):
         codec.decode(bytes(record))
 
 

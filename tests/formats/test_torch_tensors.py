@@ -26,20 +26,29 @@ from data_stack.formats.torch_tensors import TensorsDatasetIterator, load_tensor
 def written(tensor: torch.Tensor) -> io.BytesIO:
     file = io.BytesIO()
     write_tensor(
-        file, tensor.numpy()[np.newaxis] if not tensor.dim() else tensor.numpy(), shape=tensor.shape, dtype=tensor.numpy().dtype
+        file,
+        tensor.numpy()[np.newaxis] if not tensor.dim() else tensor.numpy(),
+        shape=tensor.shape,
+        dtype=tensor.numpy().dtype,
     )
     file.seek(0)
     return file
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool]
+)
 @given(shape=st.lists(st.integers(0, 5), min_size=0, max_size=4))
 def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape: list[int]) -> None:
     tensor = (torch.arange(int(np.prod(shape))) % 2).reshape(shape).to(dtype)
 
     loaded = torch.load(written(tensor))
 
-    assert (loaded.dtype, loaded.shape, loaded.stride()) == (tensor.dtype, tensor.shape, tensor.stride())
+    assert (loaded.dtype, loaded.shape, loaded.stride()) == (
+        tensor.dtype,
+        tensor.shape,
+        tensor.stride(),
+    )
     assert torch.equal(loaded, tensor)
     assert torch.equal(load_tensors(written(tensor)), tensor)
 
@@ -69,7 +78,9 @@ class Marker:
 
 
 def zipped(pickled: bytes) -> bytes:
-    return zip_of({"archive/data.pkl": pickled, "archive/version": b"3\n", "archive/byteorder": b"little"})
+    return zip_of(
+        {"archive/data.pkl": pickled, "archive/version": b"3\n", "archive/byteorder": b"little"}
+    )
 
 
 @pytest.mark.parametrize("container", [bytes, zipped])
@@ -82,7 +93,10 @@ def test_code_in_a_pickle_is_not_run(container: Callable[[bytes], bytes], tmp_pa
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("operations", [b"K\x01Q", b"NQ", b")Q", b"X\x01\x00\x00\x00aQ", b"K\x01K\x02\x86Q", b"Ptext\n", b"."])
+@pytest.mark.parametrize(
+    "operations",
+    [b"K\x01Q", b"NQ", b")Q", b"X\x01\x00\x00\x00aQ", b"K\x01K\x02\x86Q", b"Ptext\n", b"."],
+)
 def test_a_pickle_that_names_no_storage_is_refused(operations: bytes) -> None:
     # torch asserts that the name of a storage is a tuple.
     with pytest.raises(DatasetFileCorruptError):
@@ -140,7 +154,10 @@ def test_a_tensor_that_claims_more_than_is_stored_is_refused() -> None:
 
 def test_a_compressed_container_is_refused() -> None:
     packed = io.BytesIO()
-    with zipfile.ZipFile(written(torch.zeros(1000))) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+    with (
+        zipfile.ZipFile(written(torch.zeros(1000))) as source,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
         for name in source.namelist():
             target.writestr(name, source.read(name))
 
@@ -157,7 +174,11 @@ def test_only_tensors_with_rows_are_columns() -> None:
         len(TensorsDatasetIterator(file, ["s"]))
 
 
-@pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:.*Sparse:UserWarning", "ignore:TypedStorage:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*quantize:UserWarning",
+    "ignore:.*Sparse:UserWarning",
+    "ignore:TypedStorage:UserWarning",
+)
 @pytest.mark.parametrize(
     ("made", "kind"),
     [
@@ -172,5 +193,7 @@ def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
     torch.save(made(), tmp_path / "weights.pt")
     iterator = TensorsDatasetIterator(tmp_path / "weights.pt", [0])
 
-    with pytest.raises(DatasetFileCorruptError, match=rf"weights.pt' holds a {kind} tensor.* save tensor\."):
+    with pytest.raises(
+        DatasetFileCorruptError, match=rf"weights.pt' holds a {kind} tensor.* save tensor\."
+    ):
         iterator.read_batch([0])

@@ -21,7 +21,11 @@ MANY = 40  # more than are looked at to tell what a column holds
 COLUMNS: dict[str, list[Any]] = {
     **{f"{number}, {type(value).__name__}": [value] * 2 for number, value in enumerate(EXAMPLES)},
     "floats": [1 / 3, float("nan"), -0.0],
-    "times of several units": [np.datetime64("9999-12-31", "D"), np.datetime64(1, "ns"), np.datetime64(2, "s")],
+    "times of several units": [
+        np.datetime64("9999-12-31", "D"),
+        np.datetime64(1, "ns"),
+        np.datetime64(2, "s"),
+    ],
     "missing times": [np.datetime64(3, "ns"), np.datetime64("NaT", "ns")],
     "int64": [np.int64(-(2**63)), np.int64(2**63 - 1)],
     "uint64": [np.uint64(0), np.uint64(2**64 - 1)],
@@ -32,7 +36,12 @@ COLUMNS: dict[str, list[Any]] = {
     "a late None": [1] * MANY + [None],
     "a late Decimal": ["a"] * MANY + [Decimal("0.1")],
     "complex numbers": [1j, 2, 0j],
-    "Decimals": [Decimal("0.10"), Decimal("1E+5"), Decimal("-0"), Decimal("123456789012345678901234567890.5")],
+    "Decimals": [
+        Decimal("0.10"),
+        Decimal("1E+5"),
+        Decimal("-0"),
+        Decimal("123456789012345678901234567890.5"),
+    ],
     "arrays of several dtypes": [np.array([1], np.uint64), np.array([-1], np.int64)],
     "sparse tensors": [torch.ones(2).to_sparse()] * 2,
 }
@@ -60,7 +69,10 @@ def test_what_was_verified_is_read_back_and_what_is_refused_leaves_nothing(
         found = source.read(np.arange(len(values)), ["x"])["x"]
         source.resources.close()
         path.rename(tmp_path / f"{len(stored)}{path.suffix}")
-        assert [meaning(each) for each in found] == [meaning(each) for each in values], (name, found)
+        assert [meaning(each) for each in found] == [meaning(each) for each in values], (
+            name,
+            found,
+        )
     assert "int64" in stored
     assert "uint64" in stored
     assert "Decimals" not in stored

@@ -18,7 +18,12 @@ from far_store import FarStorageConnector
 from process_harness import flipped
 from writing import append_all
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, UnsafeArchiveError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    UnsafeArchiveError,
+)
 from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, shard_names
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.folder import folder_of
@@ -58,13 +63,24 @@ def test_samples_come_back_as_they_were_written(shards: list[str]) -> None:
 
     assert len(iterator) == 9
     assert iterator.fields == ("bin", "cls", "json", "png", "txt", "x.npy")
-    assert_same(list(iterator), [{"__key__": f"{i:09d}", **{key: sample(i)[key] for key in iterator.fields}} for i in range(9)])
+    assert_same(
+        list(iterator),
+        [
+            {"__key__": f"{i:09d}", **{key: sample(i)[key] for key in iterator.fields}}
+            for i in range(9)
+        ],
+    )
 
 
 def test_headers_and_the_fields_asked_for_are_all_that_is_fetched(tmp_path: Path) -> None:
     store = FarStorageConnector(tmp_path, block_bytes=4096)
     write_tar(
-        tmp_path / "a.tar", {f"{i}.{ending}": bytes(size) for i in range(8) for ending, size in (("bin", 1 << 20), ("n", i))}
+        tmp_path / "a.tar",
+        {
+            f"{i}.{ending}": bytes(size)
+            for i in range(8)
+            for ending, size in (("bin", 1 << 20), ("n", i))
+        },
     )
 
     with store.get_resource("a.tar") as resource:
@@ -76,7 +92,13 @@ def test_headers_and_the_fields_asked_for_are_all_that_is_fetched(tmp_path: Path
 
 def test_a_key_ends_at_the_first_dot_of_the_last_part(tmp_path: Path) -> None:
     path = write_tar(
-        tmp_path / "a.tar", {"a.b/x.left.txt": b"1", "a.b/x.right.txt": b"2", "README": b"no sample", "a.b/.hidden": b""}
+        tmp_path / "a.tar",
+        {
+            "a.b/x.left.txt": b"1",
+            "a.b/x.right.txt": b"2",
+            "README": b"no sample",
+            "a.b/.hidden": b"",
+        },
     )
 
     found = list(WebDatasetIterator(path))
@@ -114,7 +136,12 @@ def test_a_pickle_is_never_read_but_its_bytes_are_there(tmp_path: Path, ending: 
 
 @pytest.mark.parametrize(
     "change",
-    [{"type": tarfile.SYMTYPE, "linkname": "/etc/x"}, {"type": tarfile.CHRTYPE}, {"name": "/etc/x.txt"}, {"name": "../x.txt"}],
+    [
+        {"type": tarfile.SYMTYPE, "linkname": "/etc/x"},
+        {"type": tarfile.CHRTYPE},
+        {"name": "/etc/x.txt"},
+        {"name": "../x.txt"},
+    ],
 )
 def test_what_is_no_file_of_its_own_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     info = tarfile.TarInfo("1.txt")
@@ -139,7 +166,9 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         len(WebDatasetIterator(path))
 
 
-def test_a_tar_cut_short_anywhere_and_every_flipped_header_byte_are_noticed_or_harmless(tmp_path: Path) -> None:
+def test_a_tar_cut_short_anywhere_and_every_flipped_header_byte_are_noticed_or_harmless(
+    tmp_path: Path,
+) -> None:
     whole = write_tar(tmp_path / "a.tar", {"1.bin": b"a" * 600, "2.bin": b"b"}).read_bytes()
     truth = list(WebDatasetIterator(tmp_path / "a.tar"))
     end = 512 * 6 + 1
@@ -164,21 +193,36 @@ def test_a_tar_cut_short_anywhere_and_every_flipped_header_byte_are_noticed_or_h
 # ------------------------------------------------------------------ writing
 
 
-def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(tmp_path: Path, shards: list[str]) -> None:
-    append_all(WebDatasetWriter(tmp_path / "again", name="train", shardlen=4), (sample(i) for i in range(9)))
+def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(
+    tmp_path: Path, shards: list[str]
+) -> None:
+    append_all(
+        WebDatasetWriter(tmp_path / "again", name="train", shardlen=4),
+        (sample(i) for i in range(9)),
+    )
 
     for path in shards:
         assert Path(path).read_bytes() == (tmp_path / "again" / os.path.basename(path)).read_bytes()
     with tarfile.open(shards[2]) as tar:
-        assert tar.getnames() == [f"00000000{8}.{field}" for field in ("bin", "cls", "json", "png", "txt", "x.npy")]
+        assert tar.getnames() == [
+            f"00000000{8}.{field}" for field in ("bin", "cls", "json", "png", "txt", "x.npy")
+        ]
         assert {(member.mtime, member.uid, member.mode) for member in tar} == {(0, 0, 0o644)}
     assert os.path.getsize(shards[2]) % 10240 == 0
 
 
 @pytest.mark.parametrize(
-    "index", [b"", b"[]", b"{}", json.dumps({"__kind__": "wids-shard-index-v1", "shardlist": [{"url": "../x"}]}).encode()]
+    "index",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        json.dumps({"__kind__": "wids-shard-index-v1", "shardlist": [{"url": "../x"}]}).encode(),
+    ],
 )
-def test_a_damaged_list_of_shards_is_an_error(tmp_path: Path, shards: list[str], index: bytes) -> None:
+def test_a_damaged_list_of_shards_is_an_error(
+    tmp_path: Path, shards: list[str], index: bytes
+) -> None:
     (tmp_path / "train" / SHARD_INDEX).write_bytes(index)
 
     with pytest.raises(DatasetFileCorruptError, match=SHARD_INDEX):
@@ -196,7 +240,9 @@ def test_a_damaged_list_of_shards_is_an_error(tmp_path: Path, shards: list[str],
         ({}, "has no field"),
     ],
 )
-def test_a_sample_that_a_shard_cannot_hold_is_refused_whole(tmp_path: Path, wrong: dict[str, Any], message: str) -> None:
+def test_a_sample_that_a_shard_cannot_hold_is_refused_whole(
+    tmp_path: Path, wrong: dict[str, Any], message: str
+) -> None:
     with WebDatasetWriter(tmp_path / "d") as writer:
         writer.append({"__key__": "k0", "txt": "a"})
 

@@ -17,10 +17,20 @@ import torch
 from far_store import FarStorageConnector
 
 import data_stack
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator, access_to
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+    access_to,
+)
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError, StorageError
-from data_stack.formats import HDF5DatasetIterator, NumpyDatasetIterator, RawDatasetIterator, write_npy
+from data_stack.formats import (
+    HDF5DatasetIterator,
+    NumpyDatasetIterator,
+    RawDatasetIterator,
+    write_npy,
+)
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector
@@ -65,7 +75,9 @@ def hdf5_in_chunks(folder: Path, rows: _Array) -> DatasetIteratorIF:
     return hdf5(folder, rows, chunks=(min(16, len(rows)), *rows.shape[1:]), compression="gzip")
 
 
-def records(folder: Path, rows: _Array, type_name: str = "array", **options: Any) -> DatasetIteratorIF:
+def records(
+    folder: Path, rows: _Array, type_name: str = "array", **options: Any
+) -> DatasetIteratorIF:
     with RecordWriter(folder, {"x": Column(type_name, rows.dtype, rows.shape[1:])}) as writer:
         writer.extend({"x": rows})
     return RecordReader(folder, **options).as_tuple()
@@ -74,11 +86,17 @@ def records(folder: Path, rows: _Array, type_name: str = "array", **options: Any
 SOURCES: dict[str, _Open] = {
     "arrays": lambda _, rows: SequenceDatasetIterator([rows]),
     "strided": lambda _, rows: SequenceDatasetIterator([np.stack([rows, rows])[1]]),
-    "memory map": lambda folder, rows: SequenceDatasetIterator([np.load(saved(folder, rows), mmap_mode="r")]),
+    "memory map": lambda folder, rows: SequenceDatasetIterator(
+        [np.load(saved(folder, rows), mmap_mode="r")]
+    ),
     "tensor": lambda _, rows: SequenceDatasetIterator([torch.from_numpy(rows.copy())]),
     "npy": lambda folder, rows: NumpyDatasetIterator([saved(folder, rows)]),
-    "npy in Fortran's order": lambda folder, rows: NumpyDatasetIterator([saved(folder, np.asfortranarray(rows))]),
-    "npy of an open file": lambda folder, rows: NumpyDatasetIterator([io.BytesIO(saved(folder, rows).read_bytes())]),
+    "npy in Fortran's order": lambda folder, rows: NumpyDatasetIterator(
+        [saved(folder, np.asfortranarray(rows))]
+    ),
+    "npy of an open file": lambda folder, rows: NumpyDatasetIterator(
+        [io.BytesIO(saved(folder, rows).read_bytes())]
+    ),
     "npy far away": npy_far_away,
     "raw": raw,
     "hdf5": hdf5,
@@ -94,7 +112,9 @@ def slices(rows: _Array, starts: Any, length: int = LENGTH) -> _Array:
     return np.stack([rows[start : start + length] for start in starts])
 
 
-def check(iterator: DatasetIteratorIF, rows: _Array, starts: list[int], length: int = LENGTH) -> None:
+def check(
+    iterator: DatasetIteratorIF, rows: _Array, starts: list[int], length: int = LENGTH
+) -> None:
     """All ways to read samples that are runs of ``rows`` from ``starts`` on; and what is read belongs to the reader."""
     expected, n = slices(rows, starts, length), len(starts)
     assert len(iterator) == n
@@ -108,7 +128,12 @@ def check(iterator: DatasetIteratorIF, rows: _Array, starts: list[int], length: 
 
     for position in {0, n // 2, n - 1, -1}:
         same(iterator[position][0], expected[position])
-    for chosen in (np.arange(n), np.arange(n)[::-1], np.array([0]), np.array([n - 1, 0, 0, n // 2, -n])):
+    for chosen in (
+        np.arange(n),
+        np.arange(n)[::-1],
+        np.array([0]),
+        np.array([n - 1, 0, 0, n // 2, -n]),
+    ):
         same(iterator.read_batch(chosen)[0], expected[chosen])  # type: ignore[index]  # of tuples
         same(iterator.read_column(0, chosen), expected[chosen])
         for (found,), wanted in zip(iterator.__getitems__(chosen), expected[chosen], strict=True):
@@ -136,7 +161,9 @@ def test_windows_are_slices_of_the_rows(source_kind: str, rows: _Array, tmp_path
 def test_windows_of_a_table_are_slices_of_its_columns() -> None:
     import pandas as pd
 
-    windows = data_stack.from_pandas(pd.DataFrame({"x": NUMBERS})).as_tuple().windows(LENGTH, stride=4)
+    windows = (
+        data_stack.from_pandas(pd.DataFrame({"x": NUMBERS})).as_tuple().windows(LENGTH, stride=4)
+    )
 
     assert access_to(windows).fixed_columns
     check(windows, NUMBERS, list(range(0, N_ROWS - LENGTH + 1, 4)))
@@ -157,31 +184,53 @@ def test_batches_are_slices_with_a_shorter_one_at_the_end(source_kind: str, tmp_
     assert np.array_equal(batches.read_column(0, [20, 20])[1], ROWS[200:])
 
 
-@pytest.mark.parametrize("source_kind", ["arrays", "npy", "npy far away", "records", "hdf5 in chunks", "kept"])
-def test_parts_are_read_as_slices_and_other_views_sample_by_sample(source_kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "source_kind", ["arrays", "npy", "npy far away", "records", "hdf5 in chunks", "kept"]
+)
+def test_parts_are_read_as_slices_and_other_views_sample_by_sample(
+    source_kind: str, tmp_path: Path
+) -> None:
     source = SOURCES[source_kind](tmp_path, NUMBERS)
 
-    for part, of in ((source.skip(7), slice(7, None)), (source.take(60), slice(60)), (source[20:90][5:], slice(25, 90))):
+    for part, of in (
+        (source.skip(7), slice(7, None)),
+        (source.take(60), slice(60)),
+        (source[20:90][5:], slice(25, 90)),
+    ):
         windows = part.windows(LENGTH, stride=LENGTH)
         assert access_to(windows).fixed_columns
         check(windows, NUMBERS[of], list(range(0, len(NUMBERS[of]) - LENGTH + 1, LENGTH)))
-    for view, order in ((source[::-2], np.arange(N_ROWS)[::-2]), (source[[5, 3] * 20], np.array([5, 3] * 20))):
+    for view, order in (
+        (source[::-2], np.arange(N_ROWS)[::-2]),
+        (source[[5, 3] * 20], np.array([5, 3] * 20)),
+    ):
         windows = view.windows(LENGTH, stride=LENGTH)
         assert not access_to(windows).fixed_columns
         check(windows, NUMBERS[order], list(range(0, len(order) - LENGTH + 1, LENGTH)))
     shuffled = source.windows(LENGTH, stride=LENGTH).shuffle(3)
-    starts = [int(position) * LENGTH for (position,) in SequenceDatasetIterator([np.arange(20)]).shuffle(3)]
+    starts = [
+        int(position) * LENGTH
+        for (position,) in SequenceDatasetIterator([np.arange(20)]).shuffle(3)
+    ]
     check(shuffled, NUMBERS, starts)
 
 
 @pytest.mark.parametrize("rows", [NUMBERS, ROWS], ids=["numbers", "rows"])
-@pytest.mark.parametrize("source_kind", ["arrays", "npy", "npy far away", "raw", "hdf5 in chunks", "records"])
-def test_windows_of_several_parts_cross_their_borders(source_kind: str, rows: _Array, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "source_kind", ["arrays", "npy", "npy far away", "raw", "hdf5 in chunks", "records"]
+)
+def test_windows_of_several_parts_cross_their_borders(
+    source_kind: str, rows: _Array, tmp_path: Path
+) -> None:
     parts = []
     for number, (start, stop) in enumerate(itertools.pairwise([0, 15, 15, 90, 96, N_ROWS])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        parts.append(SOURCES[source_kind](folder, rows[start:stop]) if start < stop else SequenceDatasetIterator([rows[:0]]))
+        parts.append(
+            SOURCES[source_kind](folder, rows[start:stop])
+            if start < stop
+            else SequenceDatasetIterator([rows[:0]])
+        )
     combined = parts[0].combine(*parts[1:])
 
     for stride in (1, 5, 10, 300):
@@ -194,7 +243,8 @@ def test_windows_of_several_parts_cross_their_borders(source_kind: str, rows: _A
 
 def test_windows_of_parts_of_several_dtypes_are_stacked_as_samples_are() -> None:
     combined = SequenceDatasetIterator([np.arange(10, dtype="u1")]).combine(
-        SequenceDatasetIterator([np.arange(10, dtype="i4")]), SequenceDatasetIterator([list(range(10))])
+        SequenceDatasetIterator([np.arange(10, dtype="i4")]),
+        SequenceDatasetIterator([list(range(10))]),
     )
 
     windows = combined.windows(4, stride=1)
@@ -235,27 +285,43 @@ def test_windows_of_arrays_of_any_dtype_and_layout(rows: _Array) -> None:
 def test_objects_and_lists_are_stacked_window_by_window() -> None:
     masked = np.ma.MaskedArray(NUMBERS, NUMBERS < 10_000)
 
-    for column in (NUMBERS.astype(object), NUMBERS.tolist(), [str(number) for number in NUMBERS], masked):
+    for column in (
+        NUMBERS.astype(object),
+        NUMBERS.tolist(),
+        [str(number) for number in NUMBERS],
+        masked,
+    ):
         windows = SequenceDatasetIterator([column, NUMBERS]).windows(LENGTH, stride=LENGTH)
         assert not access_to(windows).fixed_columns
         found: Any = windows.read_batch([3, 0])
         assert found[0].shape == (2, LENGTH)
         assert [str(value) for value in windows[3][0]] == [str(value) for value in column[30:40]]
         assert np.array_equal(found[1], slices(NUMBERS, [30, 0]))
-    mapped = SequenceDatasetIterator([NUMBERS]).map(lambda sample: (int(sample[0]) + 1,)).windows(LENGTH)
+    mapped = (
+        SequenceDatasetIterator([NUMBERS]).map(lambda sample: (int(sample[0]) + 1,)).windows(LENGTH)
+    )
     assert np.array_equal(mapped[2][0], NUMBERS[2:12] + 1)
 
 
 def test_windows_keep_the_form_of_the_samples(tmp_path: Path) -> None:
     source = SequenceDatasetIterator([NUMBERS, ROWS])
-    meta = DatasetMeta(IteratorMeta("token", "row", "tag"), "set", "set", column_names=("token", "row"))
+    meta = DatasetMeta(
+        IteratorMeta("token", "row", "tag"), "set", "set", column_names=("token", "row")
+    )
 
     dicts = source.as_dict("token", "row").windows(LENGTH, stride=5)
-    chosen = source.as_dict("token", "row").select("row").rename({"row": "x"}).windows(LENGTH, stride=5)
+    chosen = (
+        source.as_dict("token", "row").select("row").rename({"row": "x"}).windows(LENGTH, stride=5)
+    )
     informed = InformedDatasetIterator(source, meta).windows(LENGTH, stride=5)
     bare = data_stack.from_numpy(NUMBERS).map(lambda sample: sample[0]).in_memory().windows(LENGTH)
 
-    assert {key: column.shape for key, column in dicts.read_batch([1, 2]).items()} == {"token": (2, 10), "row": (2, 10, 2, 3)}  # type: ignore[union-attr]
+    batch = dicts.read_batch([1, 2])
+    assert isinstance(batch, dict)
+    assert {key: column.shape for key, column in batch.items()} == {
+        "token": (2, 10),
+        "row": (2, 10, 2, 3),
+    }
     assert list(chosen[3]) == ["x"]
     assert np.array_equal(chosen[3]["x"], ROWS[15:25])
     assert np.array_equal(chosen.read_column("x", [3]), slices(ROWS, [15]))
@@ -271,8 +337,12 @@ def test_windows_keep_the_form_of_the_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source_kind", ["npy", "raw", "hdf5"])
-def test_windows_are_pickled_as_their_files_and_read_by_spawned_workers(source_kind: str, tmp_path: Path) -> None:
-    windows = SOURCES[source_kind](tmp_path, np.arange(100_000, dtype="<u4")).windows(1024, stride=1024)
+def test_windows_are_pickled_as_their_files_and_read_by_spawned_workers(
+    source_kind: str, tmp_path: Path
+) -> None:
+    windows = SOURCES[source_kind](tmp_path, np.arange(100_000, dtype="<u4")).windows(
+        1024, stride=1024
+    )
     assert windows[0][0][5] == 5
 
     with Loader(windows, 8, worker_kind="processes", workers=2) as loader:
@@ -289,13 +359,19 @@ def far_windows(folder: Path, kind: str) -> tuple[FarStorageConnector, DatasetIt
     """24 MiB of windows of 4 KiB, in blocks of 64 KiB: more than is cached of a remote file."""
     store, numbers = FarStorageConnector(folder, 1 << 16), np.arange(6 << 20, dtype="<u4")
     if kind == "records":
-        with RecordWriter(store, {"x": Column("array", "uint32", (8,))}, prefix="records") as writer:
+        with RecordWriter(
+            store, {"x": Column("array", "uint32", (8,))}, prefix="records"
+        ) as writer:
             writer.extend({"x": numbers.reshape(-1, 8)})
         return store, RecordReader(store, prefix="records").as_tuple().windows(128, stride=128)
     with store.create("numbers") as file:
         file.write(numbers.tobytes()) if kind == "raw" else write_npy(file, numbers)
     resource = store.get_resource("numbers")
-    source = RawDatasetIterator([resource], "uint32") if kind == "raw" else NumpyDatasetIterator([resource])
+    source = (
+        RawDatasetIterator([resource], "uint32")
+        if kind == "raw"
+        else NumpyDatasetIterator([resource])
+    )
     return store, source.windows(1024, stride=1024)
 
 
@@ -320,21 +396,34 @@ def test_a_batch_of_windows_in_a_remote_store_is_one_request_and_an_epoch_by_blo
     with pytest.warns(UserWarning, match="BlockShuffled"):
         Loader(windows, 16, shuffle=True, worker_kind="inline").__iter__().__next__()
     store.requests.clear()
-    with Loader(windows, 16, shuffle=BlockShuffled(window=8), seed=1, worker_kind="inline") as loader:
+    with Loader(
+        windows, 16, shuffle=BlockShuffled(window=8), seed=1, worker_kind="inline"
+    ) as loader:
         firsts = [int(window.reshape(-1)[0]) for batch in loader for window in batch[0]]
     assert sorted(firsts) == list(range(0, 6 << 20, 1024))
-    assert store.fetched_bytes <= 1.2 * sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert store.fetched_bytes <= 1.2 * sum(
+        file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()
+    )
 
 
 def test_windows_in_another_order_have_no_blocks_and_those_of_groups_do(tmp_path: Path) -> None:
     store = FarStorageConnector(tmp_path, 1 << 16)
     groups = np.repeat(np.arange(60), 7_000)
-    for name, array in {"x": np.arange(420_000), "group": groups, "time": -np.arange(420_000)}.items():
+    for name, array in {
+        "x": np.arange(420_000),
+        "group": groups,
+        "time": -np.arange(420_000),
+    }.items():
         with store.create(name) as file:
             write_npy(file, array)
-    source = NumpyDatasetIterator({name: store.get_resource(name) for name in ("x", "group", "time")})
+    source = NumpyDatasetIterator(
+        {name: store.get_resource(name) for name in ("x", "group", "time")}
+    )
 
-    grouped, ordered = source.windows(4_000, group_by="group"), source.windows(4_000, stride=4_000, order_by="time")
+    grouped, ordered = (
+        source.windows(4_000, group_by="group"),
+        source.windows(4_000, stride=4_000, order_by="time"),
+    )
 
     blocks: Any = access_to(grouped).blocks()
     assert blocks.sum() == len(grouped) == 60 * 3_001
@@ -357,7 +446,9 @@ def test_a_window_of_damaged_records_is_an_error_that_names_the_block(tmp_path: 
 
     assert windows[0]["x"].tolist() == list(range(100))
     for position in (500, [0, 500]):
-        with pytest.raises(DatasetFileCorruptError, match=r"x\.bag is damaged: the block of 65,536 bytes from byte"):
+        with pytest.raises(
+            DatasetFileCorruptError, match=r"x\.bag is damaged: the block of 65,536 bytes from byte"
+        ):
             windows.read_batch(np.atleast_1d(position))
 
 
@@ -369,15 +460,23 @@ def test_a_file_that_was_closed_is_an_error_though_it_is_mapped(tmp_path: Path) 
 
     resource.close()
 
-    for read in (lambda: windows[3], lambda: windows.read_batch([5, 3]), lambda: windows.read_column(0, [1])):
+    for read in (
+        lambda: windows[3],
+        lambda: windows.read_batch([5, 3]),
+        lambda: windows.read_column(0, [1]),
+    ):
         with pytest.raises(StorageError, match="closed too early"):
             read()
 
 
-def test_a_file_that_the_caller_has_open_may_be_cut_short_without_ending_the_process(tmp_path: Path) -> None:
+def test_a_file_that_the_caller_has_open_may_be_cut_short_without_ending_the_process(
+    tmp_path: Path,
+) -> None:
     np.save(tmp_path / "rows.npy", np.zeros(1 << 20))
     with open(tmp_path / "rows.npy", "r+b") as file:
-        windows = NumpyDatasetIterator([StreamedResource("rows.npy", file)]).windows(1024, stride=1024)
+        windows = NumpyDatasetIterator([StreamedResource("rows.npy", file)]).windows(
+            1024, stride=1024
+        )
         assert windows[3][0].sum() == 0
 
         file.truncate(1 << 20)
@@ -386,7 +485,9 @@ def test_a_file_that_the_caller_has_open_may_be_cut_short_without_ending_the_pro
             windows.read_batch([3, 1000])
 
 
-def test_windows_of_compressed_rows_keep_to_the_limit_of_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_compressed_rows_keep_to_the_limit_of_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     windows = hdf5_in_chunks(tmp_path, np.zeros(20_000)).windows(1000, stride=1000)
     assert windows.read_batch(range(18))[0].shape == (18, 1000)  # type: ignore[index]  # of tuples
 
@@ -404,7 +505,13 @@ def test_many_files_are_not_all_mapped(tmp_path: Path) -> None:
     for number in range(n_files):
         (tmp_path / f"{number}.npy").hardlink_to(tmp_path / "rows.npy")
 
-    parts = [NumpyDatasetIterator([tmp_path / f"{number}.npy"]).windows(LENGTH, stride=LENGTH) for number in range(n_files)]
+    parts = [
+        NumpyDatasetIterator([tmp_path / f"{number}.npy"]).windows(LENGTH, stride=LENGTH)
+        for number in range(n_files)
+    ]
 
     assert all(np.array_equal(part[1][0], NUMBERS[10:20]) for part in parts)
-    assert all(np.array_equal(part.read_batch([2, 1])[0][1], NUMBERS[10:20]) for part in itertools.islice(parts, 680, None))  # type: ignore[index]
+    assert all(
+        np.array_equal(part.read_batch([2, 1])[0][1], NUMBERS[10:20])  # type: ignore[index]
+        for part in itertools.islice(parts, 680, None)
+    )

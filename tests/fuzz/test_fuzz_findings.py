@@ -49,15 +49,25 @@ def test_an_index_shorter_than_its_manifest_promises_is_damage(tmp_path: Path) -
     seal_again(folder, lambda fields: None)
 
     for mapped in (True, False):
-        with records.open(folder, mapped=mapped) as reader, pytest.raises(DatasetFileCorruptError, match=r"text.*idx"):
+        with (
+            records.open(folder, mapped=mapped) as reader,
+            pytest.raises(DatasetFileCorruptError, match=r"text.*idx"),
+        ):
             reader[0]
 
 
-@pytest.mark.parametrize("shape", ["[4611686018427387904]", "[1099511627776, 1099511627776, 3]", "[70000, 70000, 3]"])
+@pytest.mark.parametrize(
+    "shape", ["[4611686018427387904]", "[1099511627776, 1099511627776, 3]", "[70000, 70000, 3]"]
+)
 @pytest.mark.parametrize("kind", ["png", "wav"])
-def test_a_shape_that_no_memory_holds_is_not_believed(tmp_path: Path, shape: str, kind: str) -> None:
+def test_a_shape_that_no_memory_holds_is_not_believed(
+    tmp_path: Path, shape: str, kind: str
+) -> None:
     pixels = np.zeros((4, 4, 3), np.uint8)
-    folder = write(tmp_path / "data", x=(kind, pixels if kind == "png" else (pixels[0, 0].astype(np.int16), 8000)))
+    folder = write(
+        tmp_path / "data",
+        x=(kind, pixels if kind == "png" else (pixels[0, 0].astype(np.int16), 8000)),
+    )
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype="|u1", shape=shape))
 
     with records.open(folder) as reader:
@@ -69,16 +79,34 @@ def another_file(name: str) -> Callable[[dict[str, Any]], object]:
 
 
 def without_file(name: str) -> Callable[[dict[str, Any]], object]:
-    return lambda fields: fields.update(files=[each for each in fields["files"] if each["name"] != name])
+    return lambda fields: fields.update(
+        files=[each for each in fields["files"] if each["name"] != name]
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "change", "message"),
     [
-        (("utf8", ""), lambda fields: (fields["columns"][0].update(record_bytes=0), fields.update(count=2**32 - 1)), r"x.*idx"),
-        *((("i64", 7), lambda fields, t=t: fields["columns"][0].update(dtype=t), "x") for t in ("|S9", "<f8", "<M8[s]")),
-        *((("i64", 7), another_file(n), "not a file of its columns") for n in ("../outside", "/etc/hostname", "\0", "other.bag")),
-        *((("utf8", "ab"), without_file(n), f"no digest of '{n}'") for n in ("x.bag", "x.idx", "spec.json")),
+        (
+            ("utf8", ""),
+            lambda fields: (
+                fields["columns"][0].update(record_bytes=0),
+                fields.update(count=2**32 - 1),
+            ),
+            r"x.*idx",
+        ),
+        *(
+            (("i64", 7), lambda fields, t=t: fields["columns"][0].update(dtype=t), "x")
+            for t in ("|S9", "<f8", "<M8[s]")
+        ),
+        *(
+            (("i64", 7), another_file(n), "not a file of its columns")
+            for n in ("../outside", "/etc/hostname", "\0", "other.bag")
+        ),
+        *(
+            (("utf8", "ab"), without_file(n), f"no digest of '{n}'")
+            for n in ("x.bag", "x.idx", "spec.json")
+        ),
     ],
 )
 def test_a_forged_manifest_is_not_believed(
@@ -89,7 +117,10 @@ def test_a_forged_manifest_is_not_believed(
     seal_again(folder, change)
 
     for mapped in (True, False):
-        with pytest.raises(DatasetFileCorruptError, match=message), records.open(folder, mapped=mapped) as reader:
+        with (
+            pytest.raises(DatasetFileCorruptError, match=message),
+            records.open(folder, mapped=mapped) as reader,
+        ):
             reader.verify()
             reader.read_batch(range(min(2, len(reader))))
 
@@ -109,7 +140,10 @@ def test_a_writer_refuses_a_manifest_that_leaves_a_file_out(tmp_path: Path) -> N
     folder = write(tmp_path / "data", label=("i64", 7))
     seal_again(folder, without_file("label.idx"))
 
-    with pytest.raises(DatasetFileCorruptError, match=r"label\.idx"), RecordWriter(folder, {"label": "i64"}):
+    with (
+        pytest.raises(DatasetFileCorruptError, match=r"label\.idx"),
+        RecordWriter(folder, {"label": "i64"}),
+    ):
         pass
 
 
@@ -121,7 +155,9 @@ N_CHUNKS = 10 if FULL else 1
 
 
 @pytest.mark.timeout(4 * 3600 if FULL else 150)
-@pytest.mark.parametrize(("kind", "n_mutants"), [("records", 20_000 if FULL else 40), ("files", 40_000 if FULL else 40)])
+@pytest.mark.parametrize(
+    ("kind", "n_mutants"), [("records", 20_000 if FULL else 40), ("files", 40_000 if FULL else 40)]
+)
 def test_a_mutant_is_the_truth_or_an_error_of_ours(
     kind: str, n_mutants: int, processes: Harness, record_property: Callable[[str, object], None]
 ) -> None:
@@ -129,9 +165,18 @@ def test_a_mutant_is_the_truth_or_an_error_of_ours(
     with ThreadPoolExecutor(os.cpu_count()) as threads:
 
         def run(first: int) -> tuple[dict[str, int], list[str]]:
-            outcome = processes.run("fuzz_child:run", kind, SEED, first, first + chunk, timeout_seconds=3600 if FULL else 140)
+            outcome = processes.run(
+                "fuzz_child:run",
+                kind,
+                SEED,
+                first,
+                first + chunk,
+                timeout_seconds=3600 if FULL else 140,
+            )
             if outcome.value is None:  # the last number in the output is that of the mutant
-                return {}, [f"{kind} {SEED}: status {outcome.status}\n{outcome.output[-3_000:]}{outcome.message}"]
+                return {}, [
+                    f"{kind} {SEED}: status {outcome.status}\n{outcome.output[-3_000:]}{outcome.message}"
+                ]
             return outcome.value["counts"], outcome.value["failures"]
 
         answers = list(threads.map(run, range(0, n_mutants, chunk)))

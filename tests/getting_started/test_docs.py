@@ -27,28 +27,42 @@ from data_stack.dataset import encoders
 from data_stack.formats import parquet, records
 
 ROOT = Path(__file__).parents[2]
-PAGES = [path for folder in (".", "docs", "docs/how_to", "benchmarks", "plugins/*") for path in ROOT.glob(f"{folder}/*.md")]
+PAGES = [
+    path
+    for folder in (".", "docs", "docs/how_to", "benchmarks", "plugins/*")
+    for path in ROOT.glob(f"{folder}/*.md")
+]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 WRITTEN_BY_READERS = {"f", "function", "g", "DataFrame", "enumerate", "len", "partial", "range"}
 
 
 def anchors(text: str) -> set[str]:
     """The anchors of the headings of a page, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_link_of_a_page_or_notebook_leads_somewhere() -> None:
-    notebooks = {path: path.read_text(encoding="utf-8") for path in ROOT.glob("getting_started/*.ipynb")}
+    notebooks = {
+        path: path.read_text(encoding="utf-8") for path in ROOT.glob("getting_started/*.ipynb")
+    }
 
-    links = [(page, link) for page, text in (TEXTS | notebooks).items() for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    links = [
+        (page, link)
+        for page, text in (TEXTS | notebooks).items()
+        for link in re.findall(r"\]\(([^)\s]+)\)", text)
+    ]
     dead = []
     for page, link in links:
         file, _, anchor = link.partition("#")
         target = (page.parent / file).resolve() if file else page
         if "://" in link:
             dead += [] if re.fullmatch(r"https?://[\w.-]+\.[a-z]+(/\S*)?", link) else [(page, link)]
-        elif not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+        elif not target.exists() or (
+            anchor and anchor not in anchors(target.read_text(encoding="utf-8"))
+        ):
             dead.append((page, link))
 
     assert len(links) > 100
@@ -64,11 +78,23 @@ def test_the_table_of_contents_has_every_page_and_notebook() -> None:
 
 def test_every_public_name_is_described_once() -> None:
     pages = {package: build_docs.write_api_page(package) for package in build_docs.list_packages()}
-    described = re.findall(r"^\.\. (?:auto(?:class|function)|py:data):: (\S+)$", "\n".join(pages.values()), re.MULTILINE)
+    described = re.findall(
+        r"^\.\. (?:auto(?:class|function)|py:data):: (\S+)$",
+        "\n".join(pages.values()),
+        re.MULTILINE,
+    )
     homes = {name.rpartition(".")[2] for name in described}
-    public = [(package, name) for package in pages for name in getattr(import_module(package), "__all__", [])]
+    public = [
+        (package, name)
+        for package in pages
+        for name in getattr(import_module(package), "__all__", [])
+    ]
 
-    assert {"data_stack.load", "data_stack.MongoDBStorageConnector", "data_stack.exception.ConfigError"} <= {*described}
+    assert {
+        "data_stack.load",
+        "data_stack.MongoDBStorageConnector",
+        "data_stack.exception.ConfigError",
+    } <= {*described}
     assert len(described) == len({*described})
     assert [
         (package, name)
@@ -80,23 +106,33 @@ def test_every_public_name_is_described_once() -> None:
 def commands(text: str) -> Iterator[list[str]]:
     """The commands of ``data-stack`` in the blocks and the text of a page."""
     for line in re.findall(r"^(?:\$ )?data-stack .*$|`data-stack [^`]*`", text, re.MULTILINE):
-        line = re.sub(r"[`$\[\]]| \\?[|>] .*|(?<=\w)(?:\|\w+)+", "", line)  # what is optional is given, and the first of several
+        line = re.sub(
+            r"[`$\[\]]| \\?[|>] .*|(?<=\w)(?:\|\w+)+", "", line
+        )  # what is optional is given, and the first of several
         yield shlex.split(line.strip().replace("…", "X"), comments=True)[1:]
 
 
-def parse(command: click.Command, arguments: list[str], parent: click.Context | None = None) -> None:
+def parse(
+    command: click.Command, arguments: list[str], parent: click.Context | None = None
+) -> None:
     """Parse a command line as it would be run; arguments may be missing."""
     try:
         context = command.make_context(command.name, list(arguments), parent=parent)
     except click.BadParameter as error:
-        if isinstance(error, click.MissingParameter) or re.match("'[A-Z]+' is not|.*does not exist", error.message):
+        if isinstance(error, click.MissingParameter) or re.match(
+            "'[A-Z]+' is not|.*does not exist", error.message
+        ):
             return  # values and files of the reader
         raise
     except click.exceptions.Exit:  # --version, --help
         return
-    protected = vars(context).get("_protected_args") or vars(context).get("protected_args", [])  # click 8.1
+    protected = vars(context).get("_protected_args") or vars(context).get(
+        "protected_args", []
+    )  # click 8.1
     rest = [*protected, *context.args] if isinstance(command, click.Group) else []
-    if isinstance(command, click.Group) and rest and not rest[0].isupper():  # COMMAND stands for any
+    if (
+        isinstance(command, click.Group) and rest and not rest[0].isupper()
+    ):  # COMMAND stands for any
         found = command.get_command(context, rest[0])
         assert found is not None, rest
         parse(found, rest[1:], context)
@@ -120,15 +156,25 @@ def unknown_names(code: str) -> Iterator[str]:
     modules = [data_stack, formats, records, parquet, loader, encoders, reproduce, show]
     places = [*modules, data_stack.DatasetIteratorIF, data_stack.Loader, pandas.DataFrame]
     for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        found: list[Any] = [getattr(place, name) for place in places if callable(getattr(place, name, None))]
+        name = (
+            call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        )
+        found: list[Any] = [
+            getattr(place, name) for place in places if callable(getattr(place, name, None))
+        ]
         accepted = {argument for value in found for argument in inspect.signature(value).parameters}
         if name not in WRITTEN_BY_READERS:
             yield from [] if found else [name]
-            yield from (f"{name}({keyword.arg}=)" for keyword in call.keywords if found and keyword.arg not in accepted)
+            yield from (
+                f"{name}({keyword.arg}=)"
+                for keyword in call.keywords
+                if found and keyword.arg not in accepted
+            )
 
 
-@pytest.mark.parametrize("page", sorted(page.name for page in PAGES if "| you wrote |" in TEXTS[page]))
+@pytest.mark.parametrize(
+    "page", sorted(page.name for page in PAGES if "| you wrote |" in TEXTS[page])
+)
 def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
     cells = re.findall(r"^\| .* \| (.*) \|$", TEXTS[ROOT / "docs" / page], re.MULTILINE)
     codes = [
@@ -146,17 +192,24 @@ def test_the_pictures_of_the_documentation_show_the_figures_of_the_benchmark_pag
     tables = plot_benchmarks.read_tables(TEXTS[plot_benchmarks.README])
 
     for name, chart in plot_benchmarks.PICTURES.items():
-        assert (plot_benchmarks.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == plot_benchmarks.draw(chart(tables))
+        assert (plot_benchmarks.IMAGES / f"{name}.svg").read_text(
+            encoding="utf-8"
+        ) == plot_benchmarks.draw(chart(tables))
 
 
 def test_versions_lie_side_by_side_and_a_broken_link_is_named(tmp_path: Path) -> None:
     for version in ("0.9.0", "0.10.0", "0.11.0rc1", "main"):
         (tmp_path / version).mkdir()
-        (tmp_path / version / "index.html").write_text('<a id="a" href="#a"></a><a href="index.html#b"></a><img src="c.png">')
+        (tmp_path / version / "index.html").write_text(
+            '<a id="a" href="#a"></a><a href="index.html#b"></a><img src="c.png">'
+        )
 
     assert build_docs.list_versions(tmp_path) == ["0.11.0rc1", "0.10.0", "0.9.0", "main"]
     assert '"stable": "0.10.0"' in (tmp_path / "versions.js").read_text()
-    assert [*build_docs.find_broken_links(tmp_path / "main")] == ["index.html: c.png", "index.html: index.html#b"]
+    assert [*build_docs.find_broken_links(tmp_path / "main")] == [
+        "index.html: c.png",
+        "index.html: index.html#b",
+    ]
 
 
 @pytest.mark.full
@@ -171,12 +224,20 @@ def test_the_site_is_built_without_a_warning_or_a_broken_link(tmp_path: Path) ->
     assert list(site.glob("_images/table-*.svg"))
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("getting_started/*.ipynb")), ids=lambda path: str(path.stem))
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("getting_started/*.ipynb")), ids=lambda path: str(path.stem)
+)
 def test_a_notebook_carries_output_that_is_small_and_of_no_machine(path: Path) -> None:
-    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    cells = [
+        cell
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    ]
     outputs = json.dumps([cell["outputs"] for cell in cells])
 
     assert 100 < path.stat().st_size <= 300_000
     assert [cell["execution_count"] for cell in cells if cell["execution_count"]] == []
     assert len(outputs) > 1000
-    assert re.findall(r"(?:/home|/Users|/tmp|/var)/\w+", outputs.replace("/tmp/data_stack", "")) == []
+    assert (
+        re.findall(r"(?:/home|/Users|/tmp|/var)/\w+", outputs.replace("/tmp/data_stack", "")) == []
+    )

@@ -60,7 +60,9 @@ def execute(name: str, folder: Path) -> list[Any]:
     notebook, before = nbformat.read(ROOT / "getting_started" / name, as_version=4), listing(folder)  # type: ignore[no-untyped-call]
     kept = {cell.id for cell in notebook.cells if cell.get("outputs")}
 
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(
+        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
 
     assert listing(folder) == before
     assert kept <= {cell.id for cell in notebook.cells if cell.get("outputs")}, "make notebooks"
@@ -103,7 +105,11 @@ SLOW_NOTEBOOKS = (*TRAINED, "02_stacking", "04_records", "07_reproducible", "09_
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.full] if name in SLOW_NOTEBOOKS else []) for name in NOTEBOOKS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.full] if name in SLOW_NOTEBOOKS else [])
+        for name in NOTEBOOKS
+    ],
 )
 def test_a_notebook_runs_from_top_to_bottom(
     home: Path, name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -127,20 +133,36 @@ FLOWERS = ["setosa", "virginica"]
 
 def serve_hub(hub: HubServer) -> None:
     rng = np.random.default_rng(0)
-    rows = {"image": [rng.integers(0, 256, (8, 8), np.uint8) for _ in range(12)], "label": [0, 1] * 6}
-    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=2)})
+    rows = {
+        "image": [rng.integers(0, 256, (8, 8), np.uint8) for _ in range(12)],
+        "label": [0, 1] * 6,
+    }
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=2)}
+    )
     hub.repos["ylecun/mnist"] = Repo()
-    hub.repos["ylecun/mnist"].commit({"data/train-00000-of-00001.parquet": parquet_of(rows, features)})
+    hub.repos["ylecun/mnist"].commit(
+        {"data/train-00000-of-00001.parquet": parquet_of(rows, features)}
+    )
 
 
 def serve_openml(server: ScriptedServer) -> None:
-    lines = ["@RELATION iris", "@ATTRIBUTE length REAL", f"@ATTRIBUTE class {{{','.join(FLOWERS)}}}", "@DATA"]
+    lines = [
+        "@RELATION iris",
+        "@ATTRIBUTE length REAL",
+        f"@ATTRIBUTE class {{{','.join(FLOWERS)}}}",
+        "@DATA",
+    ]
     arff = "\n".join(lines + [f"{number}.5,{FLOWERS[number % 2]}" for number in range(12)])
-    describe(server, 61, arff, [feature("length"), feature("class", *FLOWERS)], row_id_attribute=None)
+    describe(
+        server, 61, arff, [feature("length"), feature("class", *FLOWERS)], row_id_attribute=None
+    )
 
 
 @pytest.mark.full
-def test_the_notebook_on_datasets_by_name_runs(home: Path, monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
+def test_the_notebook_on_datasets_by_name_runs(
+    home: Path, monkeypatch: pytest.MonkeyPatch, server: ScriptedServer
+) -> None:
     serve_openml(server)
     zenodo(server, 4924875, {"tiny.csv": b"x,y\n" + b"1,a\n2,b\n" * 6})
     monkeypatch.delenv("DATA_STACK_OFFLINE", raising=False)
@@ -168,7 +190,16 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     assert "dataset digits, train" in said
 
 
-QUICK_PAGES = ("records", "fast_reading", "loader", "parquet", "croissant", "reproducibility", "from_granular", "from_datastack")
+QUICK_PAGES = (
+    "records",
+    "fast_reading",
+    "loader",
+    "parquet",
+    "croissant",
+    "reproducibility",
+    "from_granular",
+    "from_datastack",
+)
 #: They import torch, pandas, polars or datasets.
 SLOW_PAGES = (
     "display",
@@ -189,7 +220,9 @@ def test_the_code_of_a_slow_page_runs_as_it_stands(home: Path, name: str) -> Non
 
 
 #: They import torch, or need servers.
-SLOW_HOW_TO = [f"how_to/{name}" for name in ("cache", "many_gpus", "mongodb", "resume", "torch_dataset")]
+SLOW_HOW_TO = [
+    f"how_to/{name}" for name in ("cache", "many_gpus", "mongodb", "resume", "torch_dataset")
+]
 HOW_TO = sorted({f"how_to/{path.stem}" for path in ROOT.glob("docs/how_to/*.md")} - {*SLOW_HOW_TO})
 
 
@@ -197,9 +230,13 @@ def run_pages(home: Path, names: Sequence[str], places: Mapping[str, str] | None
     """Run the code of pages in one process, with other stores than theirs; of how-to pages also their ``data-stack`` commands."""
     files = [f"the_{name.replace('/', '_')}.py" for name in names]
     for name, file in zip(names, files, strict=True):
-        program = "import os, shlex\nfrom data_stack.cli.main import main\n" if name in HOW_TO else ""
+        program = (
+            "import os, shlex\nfrom data_stack.cli.main import main\n" if name in HOW_TO else ""
+        )
         page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-        for code in re.findall(r"^(?:```python\n(?s:.*?)^```|\$ data-stack .*)", page, re.MULTILINE):
+        for code in re.findall(
+            r"^(?:```python\n(?s:.*?)^```|\$ data-stack .*)", page, re.MULTILINE
+        ):
             if code[0] == "`":
                 program += code[10:-3]
             elif name in HOW_TO:
@@ -208,7 +245,11 @@ def run_pages(home: Path, names: Sequence[str], places: Mapping[str, str] | None
             program = program.replace(place, other)
         (home / file).write_text(program, encoding="utf-8")
 
-    python("-c", "import runpy, sys\nfor file in sys.argv[1:]: runpy.run_path(file, run_name='__main__')", *files)
+    python(
+        "-c",
+        "import runpy, sys\nfor file in sys.argv[1:]: runpy.run_path(file, run_name='__main__')",
+        *files,
+    )
 
 
 def test_the_code_of_pages_runs_as_it_stands(home: Path) -> None:
@@ -219,30 +260,54 @@ def test_the_code_of_pages_runs_as_it_stands(home: Path) -> None:
 
     run_pages(home, [*HOW_TO, *QUICK_PAGES])
 
-    assert {"backup", "data_stack.lock", "digits-published", "experiments", "signs", "wine_records"} <= {*listing(home)}
+    assert {
+        "backup",
+        "data_stack.lock",
+        "digits-published",
+        "experiments",
+        "signs",
+        "wine_records",
+    } <= {*listing(home)}
 
 
 @pytest.mark.full
 def test_the_code_of_how_to_pages_runs_on_real_servers(
     home: Path, mongodb_uri: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options, torchrun = s3_server.options(), {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    for name, value in (torchrun | {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}).items():
+    options, torchrun = (
+        s3_server.options(),
+        {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"},
+    )
+    for name, value in (
+        torchrun | {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}
+    ).items():
         monkeypatch.setenv(name, value)
-    bucket = f"s3://{s3_server.new_bucket()}/sets?endpointUrl={quote(options['endpoint_url'], safe='')}&"
+    bucket = (
+        f"s3://{s3_server.new_bucket()}/sets?endpointUrl={quote(options['endpoint_url'], safe='')}&"
+    )
     mongodb = "mongodb://writer:secret@db.example.org/datasets?tls=true"
 
-    run_pages(home, SLOW_HOW_TO, {"s3://bucket/sets?": bucket, mongodb: mongodb_uri, "/var/tmp": str(home)})
+    run_pages(
+        home,
+        SLOW_HOW_TO,
+        {"s3://bucket/sets?": bucket, mongodb: mongodb_uri, "/var/tmp": str(home)},
+    )
 
     assert {"checkpoint.pt", "records", "sets"} <= {*listing(home)}
 
 
 @pytest.mark.full
 def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -> None:
-    factory, engines = blocks((ROOT / "docs" / "preparation.md").read_text(encoding="utf-8"), "python")
+    factory, engines = blocks(
+        (ROOT / "docs" / "preparation.md").read_text(encoding="utf-8"), "python"
+    )
     for i in range(3):
         (home / f"part-{i}.csv").write_text(f"{i}\n")
-    factory = factory.replace("range(64)", "range(3)").replace("https://…", home.as_uri()).replace(', sha256="…"', "")
+    factory = (
+        factory.replace("range(64)", "range(3)")
+        .replace("https://…", home.as_uri())
+        .replace(', sha256="…"', "")
+    )
     (home / "scans.py").write_text(factory, encoding="utf-8")
     lines = [
         "from data_stack import FileStorageConnector; from data_stack.distributed import ProcessEngine",
@@ -265,7 +330,9 @@ def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path) -> None:
     (test,) = (block for block in blocks(docs, "python") if "class TestWine" in block)
     entry_point = re.search(r'^wine = "(.*)"', metadata, re.MULTILINE)
     assert entry_point is not None
-    write_distribution(home, "my-wine", f"[data_stack.datasets]\nwine = {entry_point[1]}\n", {"my_wine": factory})
+    write_distribution(
+        home, "my-wine", f"[data_stack.datasets]\nwine = {entry_point[1]}\n", {"my_wine": factory}
+    )
     (home / "test_my_wine.py").write_text(test, encoding="utf-8")
 
     said, _ = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_wine.py")

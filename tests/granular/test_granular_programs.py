@@ -26,7 +26,13 @@ def small(i: int) -> dict[str, Any]:
     return {"foo": f"value{i}", "bar": i}
 
 
-def write(module: Any, folder: Path, spec: Mapping[str, str] = SMALL, make: Any = small, numbers: range = range(5)) -> Path:
+def write(
+    module: Any,
+    folder: Path,
+    spec: Mapping[str, str] = SMALL,
+    make: Any = small,
+    numbers: range = range(5),
+) -> Path:
     with module.DatasetWriter(folder, spec, module.encoders) as writer:
         for i in numbers:
             assert writer.append(make(i)) == i
@@ -51,14 +57,19 @@ def test_files_are_granulars_byte_for_byte_images_too(tmp_path: Path) -> None:
         for i in range(5):
             for key, value in theirs[i].items():
                 np.testing.assert_equal(reader[i][key], value)
-    with ours.DatasetReader(str(tmp_path / "theirs"), None) as raw, granular.DatasetReader(tmp_path / "ours", None) as theirs:
+    with (
+        ours.DatasetReader(str(tmp_path / "theirs"), None) as raw,
+        granular.DatasetReader(tmp_path / "ours", None) as theirs,
+    ):
         assert raw[0:5] == theirs[0:5]
 
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_slices_are_dicts_of_lists(tmp_path: Path, sharded: bool) -> None:
     if sharded:
-        with ours.ShardedDatasetWriter(tmp_path / "data", SMALL, ours.encoders, shardlen=3) as writer:
+        with ours.ShardedDatasetWriter(
+            tmp_path / "data", SMALL, ours.encoders, shardlen=3
+        ) as writer:
             for i in range(10):
                 writer.append(small(i))
     else:
@@ -140,7 +151,9 @@ def test_two_writers_do_not_mix_their_records(tmp_path: Path) -> None:
         second.close()
 
 
-def test_what_is_appended_to_a_dataset_of_data_stack_gets_a_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_appended_to_a_dataset_of_data_stack_gets_a_manifest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     append_all(records.RecordWriter(tmp_path / "data", SMALL), (small(i) for i in range(5)))
 
     append_all(ours.DatasetWriter(tmp_path / "data", SMALL, ours.encoders), [small(5)])
@@ -157,7 +170,9 @@ def test_what_is_appended_to_a_dataset_of_data_stack_gets_a_manifest(tmp_path: P
 
 def test_shards_are_gone_on_with(tmp_path: Path) -> None:
     def writer() -> ours.ShardedDatasetWriter:
-        return ours.ShardedDatasetWriter(tmp_path / "data", SMALL, ours.encoders, 3, shardstart=0, shardstep=1)
+        return ours.ShardedDatasetWriter(
+            tmp_path / "data", SMALL, ours.encoders, 3, shardstart=0, shardstep=1
+        )
 
     with writer() as first:
         for i in range(4):
@@ -172,7 +187,9 @@ def test_shards_are_gone_on_with(tmp_path: Path) -> None:
 
     with granular.ShardedDatasetReader(tmp_path / "data", granular.decoders) as theirs:
         assert (len(theirs), theirs.shards, theirs.size) == (6, 2, second.size)
-    with ours.ShardedDatasetReader(tmp_path / "data", ours.decoders, shardstart=1, shardstep=2) as odd:
+    with ours.ShardedDatasetReader(
+        tmp_path / "data", ours.decoders, shardstart=1, shardstep=2
+    ) as odd:
         assert odd[0:3] == {"bar": [3, 4, 5], "foo": ["value3", "value4", "value5"]}
     with pytest.raises(ConfigError, match="shardlen"):
         ours.ShardedDatasetWriter(tmp_path / "more", SMALL, ours.encoders, shardstep=2)
@@ -216,12 +233,16 @@ def stacked(module: Any, seed: int) -> Any:
     sources = module.sources
     epochs = sources.Epochs(DATA, shuffle=True)
     mixed = sources.Mix([epochs, sources.Sample(DATA, 7, seed)], [1, 3], seed)
-    return sources.Transform(sources.Interleave([mixed, sources.Truncate(DATA, 4), DATA.__getitem__]), doubled, seed)
+    return sources.Transform(
+        sources.Interleave([mixed, sources.Truncate(DATA, 4), DATA.__getitem__]), doubled, seed
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_sources_draw_what_granulars_draw(seed: int) -> None:
-    assert [stacked(ours, seed)(step) for step in range(30)] == [stacked(granular, seed)(step) for step in range(30)]
+    assert [stacked(ours, seed)(step) for step in range(30)] == [
+        stacked(granular, seed)(step) for step in range(30)
+    ]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -254,7 +275,10 @@ def test_ranks_share_the_steps_as_granulars_do() -> None:
 
 
 def changing(step: int) -> dict[str, npt.NDArray[Any]]:
-    return {"x": np.zeros(3) if step % 4 < 3 else np.zeros(4), "y": np.float32(step) if step < 4 else np.int8(step)}
+    return {
+        "x": np.zeros(3) if step % 4 < 3 else np.zeros(4),
+        "y": np.float32(step) if step < 4 else np.int8(step),
+    }
 
 
 def test_errors_are_runtime_errors_and_dtypes_those_of_the_spec() -> None:
@@ -268,7 +292,13 @@ def test_errors_are_runtime_errors_and_dtypes_those_of_the_spec() -> None:
 
     assert [next(loader)["y"].dtype, next(loader)["y"].dtype] == [np.float32, np.float32]
     with pytest.raises(RuntimeError, match="datapoint 0"):
-        list(zip(ours.Loader(lambda step: {"y": 1 if step < 2 else 1.5}, 2, workers=0), range(2), strict=False))
+        list(
+            zip(
+                ours.Loader(lambda step: {"y": 1 if step < 2 else 1.5}, 2, workers=0),
+                range(2),
+                strict=False,
+            )
+        )
 
 
 @pytest.mark.parametrize("source", ["digits", {"train": DATA}, 3])

@@ -18,26 +18,59 @@ BRANCH = "https://huggingface.co/datasets/team/questions/tree/refs%2Fconvert%2Fp
 
 
 def rows_of(start: int) -> list[dict[str, Any]]:
-    return [{"id": f"q{n}", "answers": {"text": ["a"] * n, "start": list(range(n))}} for n in range(start, start + 2)]
+    return [
+        {"id": f"q{n}", "answers": {"text": ["a"] * n, "start": list(range(n))}}
+        for n in range(start, start + 2)
+    ]
 
 
 def described(url: str) -> dict[str, Any]:
     """A document as the Hub makes them."""
     key = {"@id": "questions_splits/name"}
-    listing = {"dataType": "cr:Split", "key": key, "data": [{key["@id"]: name} for name in ("train", "validation")]}
-    listing["field"] = [{"@type": "cr:Field", "@id": key["@id"], "name": "name", "dataType": "sc:Text"}]
-    repo = {"@type": "cr:FileObject", "@id": "repo", "name": "repo", "contentUrl": url, "encodingFormat": "git+https"}
+    listing = {
+        "dataType": "cr:Split",
+        "key": key,
+        "data": [{key["@id"]: name} for name in ("train", "validation")],
+    }
+    listing["field"] = [
+        {"@type": "cr:Field", "@id": key["@id"], "name": "name", "dataType": "sc:Text"}
+    ]
+    repo = {
+        "@type": "cr:FileObject",
+        "@id": "repo",
+        "name": "repo",
+        "contentUrl": url,
+        "encodingFormat": "git+https",
+    }
     repo["sha256"] = "https://github.com/mlcommons/croissant/issues/80"
     source = {"fileSet": {"@id": "files"}}
     pattern = r"questions/(?:partial-)?(train|validation)/.+parquet$"
     split = {"dataType": "sc:Text", "references": {"field": key}}
-    split["source"] = {**source, "extract": {"fileProperty": "fullpath"}, "transform": {"regex": pattern}}
+    split["source"] = {
+        **source,
+        "extract": {"fileProperty": "fullpath"},
+        "transform": {"regex": pattern},
+    }
     array = {"isArray": True, "arrayShape": "-1"}
-    answers: dict[str, Any] = {"@type": "cr:Field", "@id": "questions/answers", "name": "answers", "subField": []}
+    answers: dict[str, Any] = {
+        "@type": "cr:Field",
+        "@id": "questions/answers",
+        "name": "answers",
+        "subField": [],
+    }
     for name, kind in (("text", "sc:Text"), ("start", "cr:Int32")):
-        taken = {"source": {**source, "extract": {"column": "answers"}, "transform": {"jsonPath": name}}, **array}
+        taken = {
+            "source": {**source, "extract": {"column": "answers"}, "transform": {"jsonPath": name}},
+            **array,
+        }
         answers["subField"].append(
-            {"@type": "cr:Field", "@id": f"questions/answers/{name}", "name": name, "dataType": kind, **taken}
+            {
+                "@type": "cr:Field",
+                "@id": f"questions/answers/{name}",
+                "name": name,
+                "dataType": kind,
+                **taken,
+            }
         )
     columns = [*fields("questions", {"fileSet": "files"}, split=split, id="sc:Text"), answers]
     return document(
@@ -50,7 +83,10 @@ def described(url: str) -> dict[str, Any]:
 @pytest.fixture
 def questions(hub: HubServer) -> Repo:
     repo = hub.repos["team/questions"] = Repo()
-    files = {f"questions/{split}/0000.parquet": parquet(rows_of(start)) for split, start in (("train", 0), ("validation", 2))}
+    files = {
+        f"questions/{split}/0000.parquet": parquet(rows_of(start))
+        for split, start in (("train", 0), ("validation", 2))
+    }
     repo.commit({**files, "other/train/0000.parquet": b"no parquet"}, "refs/convert/parquet")
     repo.commit({"README.md": b"", **{path: parquet(rows_of(7)) for path in files}})
     return repo
@@ -62,7 +98,9 @@ def publish(folder: Path, url: str) -> Path:
     return place
 
 
-def test_files_in_a_repository_are_read_as_mlcroissant_reads_a_clone(questions: Repo, tmp_path: Path) -> None:
+def test_files_in_a_repository_are_read_as_mlcroissant_reads_a_clone(
+    questions: Repo, tmp_path: Path
+) -> None:
     clone = tmp_path / "clone"
     for path, data in questions.commits[questions.refs["refs/convert/parquet"]].items():
         (clone / path).parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +115,9 @@ def test_files_in_a_repository_are_read_as_mlcroissant_reads_a_clone(questions: 
     assert [sample["id"] for _, sample in ours] == [row["questions/id"].decode() for row in theirs]
     for (_, sample), row in zip(ours, theirs, strict=True):
         answers = row["questions/answers"]
-        assert list(sample["answers.text"]) == [text.decode() for text in answers["questions/answers/text"]]
+        assert list(sample["answers.text"]) == [
+            text.decode() for text in answers["questions/answers/text"]
+        ]
         np.testing.assert_array_equal(sample["answers.start"], answers["questions/answers/start"])
 
 

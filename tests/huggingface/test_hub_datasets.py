@@ -19,11 +19,18 @@ from kept_samples import exact
 
 import data_stack
 from data_stack.dataset.encoders import EncodingError
-from data_stack.exception import CatalogueError, CatalogueSchemaError, CatalogueUnavailableError, RevisionNotFoundError
+from data_stack.exception import (
+    CatalogueError,
+    CatalogueSchemaError,
+    CatalogueUnavailableError,
+    RevisionNotFoundError,
+)
 from data_stack.loader import Loader
 
 
-def rows_and_features(columns: dict[str, tuple[Any, list[Any]]]) -> tuple[dict[str, Any], datasets.Features]:
+def rows_and_features(
+    columns: dict[str, tuple[Any, list[Any]]],
+) -> tuple[dict[str, Any], datasets.Features]:
     """Of columns of which a feature and the values are known."""
     features = datasets.Features({name: feature for name, (feature, _) in columns.items()})
     return {name: values for name, (_, values) in columns.items()}, features
@@ -35,10 +42,16 @@ def pictures() -> tuple[dict[str, Any], datasets.Features]:
     shapes = [(5, 4), (5, 4, 3), (5, 4, 4), (6, 2), (3, 3, 3)]
     nested = {"a": datasets.Value("int32"), "b": [{"c": datasets.Value("string")}]}
     columns: dict[str, tuple[Any, list[Any]]] = {
-        "image": (datasets.Image(), [*(rng.integers(0, 256, shape, np.uint8) for shape in shapes), None]),
+        "image": (
+            datasets.Image(),
+            [*(rng.integers(0, 256, shape, np.uint8) for shape in shapes), None],
+        ),
         "label": (datasets.ClassLabel(names=["cat", "dog", "owl"]), [0, 1, 2, 1, 0, 2]),
         "text": (datasets.Value("string"), ["a", "b", "", None, "ü", "f"]),
-        "matrix": (datasets.Array2D((2, 3), "float32"), [rng.standard_normal((2, 3)).astype(np.float32) for _ in range(6)]),
+        "matrix": (
+            datasets.Array2D((2, 3), "float32"),
+            [rng.standard_normal((2, 3)).astype(np.float32) for _ in range(6)],
+        ),
         "numbers": ([datasets.Value("int64")], [list(range(n)) for n in range(6)]),
         "nested": (nested, [{"a": n, "b": [{"c": str(n)}] * n} for n in range(6)]),
         "weight": (datasets.Value("float32"), [0.5 * n for n in range(6)]),
@@ -50,9 +63,18 @@ def pictures() -> tuple[dict[str, Any], datasets.Features]:
 def zoo(hub: HubServer) -> Repo:
     """A dataset with two shards of ``train``, one of ``test``, and a card."""
     rows, features = pictures()
-    halves = [{name: values[part] for name, values in rows.items()} for part in (slice(3), slice(3, 6))]
-    shards = {f"data/train-{n:05}-of-00002.parquet": parquet_of(half, features) for n, half in enumerate(halves)}
-    files = {**shards, "data/test-00000-of-00001.parquet": parquet_of(rows, features), "README.md": b"---\nlicense: mit\n---\n"}
+    halves = [
+        {name: values[part] for name, values in rows.items()} for part in (slice(3), slice(3, 6))
+    ]
+    shards = {
+        f"data/train-{n:05}-of-00002.parquet": parquet_of(half, features)
+        for n, half in enumerate(halves)
+    }
+    files = {
+        **shards,
+        "data/test-00000-of-00001.parquet": parquet_of(rows, features),
+        "README.md": b"---\nlicense: mit\n---\n",
+    }
     repo = hub.repos["team/zoo"] = Repo(card={"license": "mit", "pretty_name": "A zoo"})
     repo.commit(files)
     return repo
@@ -65,11 +87,17 @@ def test_splits_have_parts_classes_and_images_of_a_chosen_mode(zoo: Repo, lazy: 
     in_colour = data_stack.load("hf:team/zoo", split="train", lazy=lazy, image_mode="RGB")
     assert [sample["image"].shape for sample in in_colour.take(2)] == [(5, 4, 3)] * 2
     meta = loaded["train"].dataset_meta
-    assert (meta.sample_pos, meta.target_pos, meta.class_names) == ("image", "label", ("cat", "dog", "owl"))
+    assert (meta.sample_pos, meta.target_pos, meta.class_names) == (
+        "image",
+        "label",
+        ("cat", "dog", "owl"),
+    )
     assert {name: len(split) for name, split in loaded.items()} == {"train": 6, "test": 6}
 
 
-def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(hub: HubServer, zoo: Repo) -> None:
+def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(
+    hub: HubServer, zoo: Repo
+) -> None:
     commit = zoo.refs["main"]
     train = data_stack.load("hf:team/zoo", split="train")
     zoo.commit({"data/train-00000-of-00001.parquet": parquet_of({"x": [1]})})
@@ -78,7 +106,11 @@ def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(hub: Hu
     again = data_stack.from_recipe(train.recipe())
     assert [exact(again[i]) for i in range(6)] == [exact(train[i]) for i in range(6)]
     description = data_stack.describe(f"hf:team/zoo@{commit}")
-    assert (description.version, description.license, description.splits) == (commit, "mit", ("train", "test"))
+    assert (description.version, description.license, description.splits) == (
+        commit,
+        "mit",
+        ("train", "test"),
+    )
     assert description.distribution == "lazy-data-stack-huggingface"
     inventory = data_stack.take_inventory(names=["hf:team/zoo"])
     assert inventory.prepared_versions == {"hf+team+zoo": [commit]}
@@ -88,7 +120,9 @@ def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(hub: Hu
     assert pickle.loads(pickle.dumps(factory)).splits == ("train", "test")
 
 
-def test_a_prepared_dataset_is_loaded_without_network(hub: HubServer, zoo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prepared_dataset_is_loaded_without_network(
+    hub: HubServer, zoo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train = data_stack.load("hf:team/zoo", split="train")
     data_stack.default_repository.cache_clear()
     monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
@@ -126,12 +160,18 @@ def test_a_sample_of_a_large_file_moves_its_row_group_and_the_footer_alone(hub: 
     assert np.concatenate([batch["x"] for batch in batches]).tolist() == rows["x"].tolist()
 
 
-def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_error(hub: HubServer) -> None:
+def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_error(
+    hub: HubServer,
+) -> None:
     configs = [{"config_name": name, "data_files": f"{name}/*.parquet"} for name in ("en", "de")]
-    repo = hub.repos["team/words"] = Repo(card={"configs": configs, "license": ["mit", "cc-by-4.0"]})
+    repo = hub.repos["team/words"] = Repo(
+        card={"configs": configs, "license": ["mit", "cc-by-4.0"]}
+    )
     image = datasets.Features({"image": datasets.Image()})
     files = {f"{name}/0.parquet": parquet_of({"word": [name]}) for name in ("en", "de")}
-    repo.commit({**files, "fr/0.parquet": parquet_of({"image": [{"bytes": None, "path": "a.png"}]}, image)})
+    repo.commit(
+        {**files, "fr/0.parquet": parquet_of({"image": [{"bytes": None, "path": "a.png"}]}, image)}
+    )
 
     assert data_stack.load("hf:team/words#de", split="train")[0] == {"word": "de"}
     assert data_stack.describe("hf:team/words#de").license == "mit AND cc-by-4.0"
@@ -153,7 +193,9 @@ def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: Hub
     with pytest.raises(CatalogueError, match=r"no Parquet files at 'main'.*from_huggingface"):
         data_stack.load("hf:team/lines")
     files = {
-        f"{config}/{split}/0000.parquet": parquet_of({"x": [config, split]}) for config in "ab" for split in ("test", "train")
+        f"{config}/{split}/0000.parquet": parquet_of({"x": [config, split]})
+        for config in "ab"
+        for split in ("test", "train")
     }
     commit = repo.commit(files, "refs/convert/parquet")
 
@@ -177,10 +219,20 @@ PAGE = Path(__file__).parents[2] / "docs" / "catalogues.md"
 def test_the_code_of_the_page_runs(hub: HubServer) -> None:
     rows, features = pictures()
     digits = {"image": rows["image"][:2], "label": [5, 0]}
-    file = parquet_of(digits, datasets.Features({"image": features["image"], "label": datasets.ClassLabel(num_classes=10)}))
-    config = {"config_name": "mnist", "data_files": [{"split": split, "path": f"mnist/{split}-*"} for split in ("train", "test")]}
+    file = parquet_of(
+        digits,
+        datasets.Features(
+            {"image": features["image"], "label": datasets.ClassLabel(num_classes=10)}
+        ),
+    )
+    config = {
+        "config_name": "mnist",
+        "data_files": [{"split": split, "path": f"mnist/{split}-*"} for split in ("train", "test")],
+    }
     hub.repos["ylecun/mnist"] = Repo(card={"configs": [config]})
-    hub.repos["ylecun/mnist"].commit({f"mnist/{split}-00000-of-00001.parquet": file for split in ("train", "test")})
+    hub.repos["ylecun/mnist"].commit(
+        {f"mnist/{split}-00000-of-00001.parquet": file for split in ("train", "test")}
+    )
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
 
@@ -197,13 +249,26 @@ def rows_of(start: int, n: int = 3) -> dict[str, Any]:
     return {"x": list(range(start, start + n)), "text": [f"{start}-{i}" for i in range(n)]}
 
 
-SPLITS = [{"split": "zoo", "path": ["z*.parquet", "a*.parquet"]}, {"split": "train", "path": ["b.parquet", ".hidden/*"]}]
-MARKED: list[dict[str, Any]] = [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]
+SPLITS = [
+    {"split": "zoo", "path": ["z*.parquet", "a*.parquet"]},
+    {"split": "train", "path": ["b.parquet", ".hidden/*"]},
+]
+MARKED: list[dict[str, Any]] = [
+    {"config_name": "a", "data_dir": "a"},
+    {"config_name": "b", "data_dir": "b", "default": True},
+]
 #: Configurations of a card, and paths.
 LAYOUTS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "several words of one split": ([], "val dev validation a-valid train b/dev-2"),
     "folders": ([], "test/b eval/a training/a train/z x/my-train/c"),
-    "shards": ([], " ".join(f"data/{split}-0000{n}-of-00002" for split in ("test", "zoo", "extra", "train") for n in (1, 0))),
+    "shards": (
+        [],
+        " ".join(
+            f"data/{split}-0000{n}-of-00002"
+            for split in ("test", "zoo", "extra", "train")
+            for n in (1, 0)
+        ),
+    ),
     "no split": ([], "b a/c __sub .hidden/a __x/y"),
     "patterns": ([{"config_name": "default", "data_files": SPLITS}], "a1 z1 a0 z0 b .hidden/c"),
     "a configuration that is marked": (MARKED, "a/train b/val b/dev b/test"),
@@ -212,10 +277,18 @@ LAYOUTS: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 
 def load_both(
-    hub: HubServer, folder: Path, card: Mapping[str, Any], files: Mapping[str, bytes], **options: Any
+    hub: HubServer,
+    folder: Path,
+    card: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    **options: Any,
 ) -> tuple[Any, Any]:
     """The splits that ``datasets`` reads of a folder, and ours of a Hub with the same files."""
-    readme = f"---\n{yaml.safe_dump(dict(card), sort_keys=False)}---\n".encode() if card else b"# A dataset\n"
+    readme = (
+        f"---\n{yaml.safe_dump(dict(card), sort_keys=False)}---\n".encode()
+        if card
+        else b"# A dataset\n"
+    )
     listed = {**files, "README.md": readme}
     for path, data in listed.items():
         (folder / "repo" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -232,27 +305,45 @@ def assert_equal(theirs: Any, ours: Any) -> None:
     for split, dataset in theirs.items():
         expected = data_stack.from_huggingface(dataset)
         assert [list(sample) for sample in ours[split]] == [list(dataset.features)] * len(dataset)
-        assert [_of_python(sample) for sample in ours[split]] == [_of_python(sample) for sample in expected]
+        assert [_of_python(sample) for sample in ours[split]] == [
+            _of_python(sample) for sample in expected
+        ]
         positions = range(len(dataset))
         assert exact(ours[split].read_batch(positions)) == exact(expected.read_batch(positions))
 
 
 def _of_python(sample: Any) -> Any:
-    return exact({name: value.item() if isinstance(value, np.generic) else value for name, value in sample.items()})
+    return exact(
+        {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in sample.items()
+        }
+    )
 
 
 @pytest.mark.parametrize(
     ("layout", "lazy"),
     [
         *((layout, True) for layout in LAYOUTS),
-        *(pytest.param(layout, False, marks=[] if layout == "shards" else pytest.mark.full) for layout in LAYOUTS),
+        *(
+            pytest.param(layout, False, marks=[] if layout == "shards" else pytest.mark.full)
+            for layout in LAYOUTS
+        ),
     ],
 )
-def test_splits_and_rows_have_the_order_of_datasets(hub: HubServer, tmp_path: Path, layout: str, lazy: bool) -> None:
+def test_splits_and_rows_have_the_order_of_datasets(
+    hub: HubServer, tmp_path: Path, layout: str, lazy: bool
+) -> None:
     configs, names = LAYOUTS[layout]
     card = {"configs": configs} if configs else {}
-    paths = [name if name.endswith((".md", ".json", ".py")) else f"{name}.parquet" for name in names.split()]
-    files = {path: parquet_of(rows_of(10 * n)) if path.endswith("parquet") else b"-" for n, path in enumerate(paths)}
+    paths = [
+        name if name.endswith((".md", ".json", ".py")) else f"{name}.parquet"
+        for name in names.split()
+    ]
+    files = {
+        path: parquet_of(rows_of(10 * n)) if path.endswith("parquet") else b"-"
+        for n, path in enumerate(paths)
+    }
 
     theirs, ours = load_both(hub, tmp_path, card, files, lazy=lazy)
 
@@ -266,22 +357,36 @@ def without_metadata(data: bytes) -> bytes:
     return stream.getvalue()
 
 
-def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tmp_path: Path) -> None:
+def test_files_of_several_formats_are_an_error_as_of_datasets(
+    hub: HubServer, tmp_path: Path
+) -> None:
     files = {"train.parquet": parquet_of(rows_of(0)), "test.csv": b"x,text\n1,a\n"}
 
     with pytest.raises(ValueError, match="same data file format"):
         load_both(hub, tmp_path, {}, files)
-    with pytest.raises(CatalogueError, match=r"files of several formats \(train: parquet, test: csv\)"):
+    with pytest.raises(
+        CatalogueError, match=r"files of several formats \(train: parquet, test: csv\)"
+    ):
         data_stack.load("hf:team/repo")
 
 
-@pytest.mark.parametrize(("has_configs", "is_listed"), [(False, False), (False, True), (True, False), (True, None)])
+@pytest.mark.parametrize(
+    ("has_configs", "is_listed"), [(False, False), (False, True), (True, False), (True, None)]
+)
 def test_types_of_the_card_that_files_store_otherwise(
-    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_configs: bool, is_listed: bool | None
+    hub: HubServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_configs: bool,
+    is_listed: bool | None,
 ) -> None:
     png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
     text, start = [datasets.Value("string")], [datasets.Value("int32")]
-    answers = [{"start": [1], "text": ["x"]}, {"start": [], "text": []}, {"start": [1, 2], "text": ["y", "z"]}]
+    answers = [
+        {"start": [1], "text": ["x"]},
+        {"start": [], "text": []},
+        {"start": [1, 2], "text": ["y", "z"]},
+    ]
     nested = {"a": datasets.Value("int64"), "b": {"c": datasets.Value("string")}}
     columns: dict[str, tuple[Any, list[Any]]] = {
         "name": (datasets.ClassLabel(names=["cat", "dog"]), ["dog", "cat", None]),
@@ -293,17 +398,29 @@ def test_types_of_the_card_that_files_store_otherwise(
         "tokens": (datasets.LargeList(datasets.Value("string")), [["a"], ["b", "c"], []]),
         "nested": (nested, [{"a": 1, "b": {"c": "x"}}] * 3),
         "pair": (datasets.Sequence(datasets.Value("int32"), length=2), [[1, 2], [3, 4], [5, 6]]),
-        "cube": (datasets.Array3D((2, 2, 2), "uint8"), [np.arange(8, dtype=np.int64).reshape(2, 2, 2).tolist()] * 3),
+        "cube": (
+            datasets.Array3D((2, 2, 2), "uint8"),
+            [np.arange(8, dtype=np.int64).reshape(2, 2, 2).tolist()] * 3,
+        ),
     }
     rows, features = rows_and_features(columns)
-    info = {"config_name": "plain" if has_configs else "default", "features": features._to_yaml_list()}
-    card: dict[str, Any] = {} if is_listed is None else {"dataset_info": [info] if is_listed else info}
+    info = {
+        "config_name": "plain" if has_configs else "default",
+        "features": features._to_yaml_list(),
+    }
+    card: dict[str, Any] = (
+        {} if is_listed is None else {"dataset_info": [info] if is_listed else info}
+    )
     if has_configs:
-        card["configs"] = [{"config_name": "plain", "data_files": [{"split": "train", "path": "train*"}]}]
+        card["configs"] = [
+            {"config_name": "plain", "data_files": [{"split": "train", "path": "train*"}]}
+        ]
     if is_listed is None:  # among the configurations
         card["configs"][0]["features"] = info["features"]
 
-    theirs, ours = load_both(hub, tmp_path, card, {"train.parquet": without_metadata(parquet_of(rows))})
+    theirs, ours = load_both(
+        hub, tmp_path, card, {"train.parquet": without_metadata(parquet_of(rows))}
+    )
 
     assert theirs["train"].features == features
     assert_equal(theirs, ours)
@@ -315,19 +432,33 @@ def test_types_of_the_card_that_files_store_otherwise(
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_converted_files_have_the_default_configuration_and_the_order_of_splits_of_the_card(hub: HubServer, told: bool) -> None:
+def test_converted_files_have_the_default_configuration_and_the_order_of_splits_of_the_card(
+    hub: HubServer, told: bool
+) -> None:
     splits = ["zoo", "train", "extra", "test", "validation"]
     configs = [{"config_name": name, "data_files": f"{name}.csv"} for name in ("a", "b")]
-    infos = [{"config_name": "b", "splits": [{"name": split} for split in splits[:3]]}] if told else []
-    repo = hub.repos["team/lines"] = Repo(card={"configs": [configs[0], {**configs[1], "default": True}], "dataset_info": infos})
+    infos = (
+        [{"config_name": "b", "splits": [{"name": split} for split in splits[:3]]}] if told else []
+    )
+    repo = hub.repos["team/lines"] = Repo(
+        card={"configs": [configs[0], {**configs[1], "default": True}], "dataset_info": infos}
+    )
     repo.commit({"a.csv": b"x\n1\n", "b.csv": b"x\n2\n"})
     parts = {f"b/{split}/0000.parquet": parquet_of({"x": [split]}) for split in splits[1:]}
-    parts |= {f"b/zoo-part{n}/{m:04}.parquet": parquet_of({"x": [f"{n}.{m}"]}) for n in (10, 0, 2) for m in (1, 0)}
+    parts |= {
+        f"b/zoo-part{n}/{m:04}.parquet": parquet_of({"x": [f"{n}.{m}"]})
+        for n in (10, 0, 2)
+        for m in (1, 0)
+    }
     repo.commit({"a/train/0000.parquet": parquet_of({"x": ["a"]}), **parts}, "refs/convert/parquet")
 
     loaded = data_stack.load("hf:team/lines")
 
-    order = ["zoo", "train", "extra", "validation", "test"] if told else ["train", "validation", "test", "extra", "zoo"]
+    order = (
+        ["zoo", "train", "extra", "validation", "test"]
+        if told
+        else ["train", "validation", "test", "extra", "zoo"]
+    )
     assert list(loaded) == order
     assert [sample["x"] for sample in loaded["train"]] == ["train"]
     assert [sample["x"] for sample in loaded["zoo"]] == ["0.0", "0.1", "2.0", "2.1", "10.0", "10.1"]
@@ -341,9 +472,14 @@ def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datas
     card = {"configs": [{"config_name": "default", "data_files": data_files}]}
     files = {name: parquet_of(rows_of(0)) for name in ("train.parquet", "folder/a.parquet")}
 
-    with pytest.raises((ValueError, FileNotFoundError), match=r"same data file format|Unable to find"):
+    with pytest.raises(
+        (ValueError, FileNotFoundError), match=r"same data file format|Unable to find"
+    ):
         load_both(hub, tmp_path, card, files)
-    with pytest.raises(CatalogueError, match=r"configs in the card of hf:team/repo are damaged \((the file|no files match)"):
+    with pytest.raises(
+        CatalogueError,
+        match=r"configs in the card of hf:team/repo are damaged \((the file|no files match)",
+    ):
         data_stack.load("hf:team/repo")
 
 

@@ -57,7 +57,11 @@ def test_search_lists_what_the_hub_finds(hub: HubServer, repo: Repo) -> None:
 
 @pytest.mark.parametrize("lazy", [True, False])
 def test_the_token_goes_to_the_hub_alone_and_is_shown_nowhere(
-    hub: HubServer, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lazy: bool
+    hub: HubServer,
+    repo: Repo,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    lazy: bool,
 ) -> None:
     caplog.set_level(logging.DEBUG, "data_stack")
     repo.token = "hf_secret"
@@ -79,9 +83,14 @@ def test_the_token_goes_to_the_hub_alone_and_is_shown_nowhere(
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: Repo, lazy: bool) -> None:
+def test_pauses_and_failures_of_the_server_are_waited_for(
+    hub: HubServer, repo: Repo, lazy: bool
+) -> None:
     hub.faults["/api"] = [(429, {"Retry-After": "0"}, b"")]
-    hub.faults["/cdn"] = [(503, {}, b""), (206, {"Content-Range": "bytes 0-1/2", "Content-Length": "0"}, b"")][:1]
+    hub.faults["/cdn"] = [
+        (503, {}, b""),
+        (206, {"Content-Range": "bytes 0-1/2", "Content-Length": "0"}, b""),
+    ][:1]
 
     assert data_stack.load(NAME, split="train", lazy=lazy)[999] == {"x": 999}
 
@@ -92,13 +101,25 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
         (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often .*retry later"),
         (200, {}, b"[]", CatalogueError, "undocumented form .*a list, expected an object"),
         (200, {}, b"<html>", CatalogueError, "undocumented form .*not JSON"),
-        (200, {}, b'{"id": "a/b", "sha": "x", "siblings": [{}]}', CatalogueError, "entry 0 of 'siblings' .*no 'rfilename'"),
+        (
+            200,
+            {},
+            b'{"id": "a/b", "sha": "x", "siblings": [{}]}',
+            CatalogueError,
+            "entry 0 of 'siblings' .*no 'rfilename'",
+        ),
         (403, {"X-Error-Code": "GatedRepo"}, b"", CatalogueAccessError, "hf auth login"),
         (500, {}, b"", CatalogueUnavailableError, "answers 500.*check the network"),
     ],
 )
 def test_answers_that_are_none(
-    hub: HubServer, repo: Repo, status: int, headers: dict[str, str], body: bytes, kind: type[Exception], message: str
+    hub: HubServer,
+    repo: Repo,
+    status: int,
+    headers: dict[str, str],
+    body: bytes,
+    kind: type[Exception],
+    message: str,
 ) -> None:
     hub.faults["/api"] = [(status, headers, body)] * 9
 
@@ -106,9 +127,14 @@ def test_answers_that_are_none(
         data_stack.load(NAME)
 
 
-@pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "package:json/tool.py", "ftp://localhost/x"])
+@pytest.mark.parametrize(
+    "location",
+    ["http://[::bad/x", "file:///etc/passwd", "package:json/tool.py", "ftp://localhost/x"],
+)
 @pytest.mark.parametrize("lazy", [True, False])
-def test_the_hub_does_not_lead_to_local_files(hub: HubServer, repo: Repo, location: str, lazy: bool) -> None:
+def test_the_hub_does_not_lead_to_local_files(
+    hub: HubServer, repo: Repo, location: str, lazy: bool
+) -> None:
     resolved = f"/datasets/team/numbers/resolve/{repo.refs['main']}"
     hub.faults[resolved] = [(302, {"Location": location}, b"")] * 9
 
@@ -136,7 +162,8 @@ def test_small_files_are_compared_with_their_blob(hub: HubServer) -> None:
 
     assert data_stack.load("hf:team/small", split="train", lazy=True)[0] == {"x": 1}
     path = f"/datasets/team/small/resolve/{repo.refs['main']}/train.parquet"
-    etag = data_stack.default_repository().get_factory("hf:team/small").sources[0].source.rpartition("=")[2]  # type: ignore[attr-defined]
+    factory = data_stack.default_repository().get_factory("hf:team/small")
+    etag = factory.sources[0].source.rpartition("=")[2]  # type: ignore[attr-defined]
     wrong = (200, {"ETag": f'"{etag}"'}, data[:-1] + b"?")
     for lazy, kind in ((True, ChecksumMismatchError), (False, RetrievalError)):
         hub.faults[path] = [wrong] * 9
@@ -147,7 +174,9 @@ def test_small_files_are_compared_with_their_blob(hub: HubServer) -> None:
 # ---------------------------------------------------------------------- cards
 
 
-@pytest.mark.parametrize("configs", ["x", [1], [{"data_files": [{"split": "train"}]}], [{"data_files": 3}], {"a": 1}])
+@pytest.mark.parametrize(
+    "configs", ["x", [1], [{"data_files": [{"split": "train"}]}], [{"data_files": 3}], {"a": 1}]
+)
 def test_a_damaged_card_is_an_error(configs: Any) -> None:
     with pytest.raises(CatalogueError, match=r"configs in the card of hf:s are damaged"):
         split_files("s", {"configs": configs}, ["a.parquet"], None)

@@ -25,6 +25,13 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever proxies and switches this machine has are not those of a test."""
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "DATA_STACK_OFFLINE", "REQUESTS_CA_BUNDLE"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "DATA_STACK_OFFLINE",
+        "REQUESTS_CA_BUNDLE",
+    ):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)

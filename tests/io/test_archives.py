@@ -48,7 +48,11 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def member(
-    name: str, content: bytes = b"x", kind: bytes = tarfile.REGTYPE, link: str = "", form: Format = tarfile.GNU_FORMAT
+    name: str,
+    content: bytes = b"x",
+    kind: bytes = tarfile.REGTYPE,
+    link: str = "",
+    form: Format = tarfile.GNU_FORMAT,
 ) -> bytes:
     """One member of a tar, header and content."""
     info = tarfile.TarInfo(name)
@@ -94,7 +98,9 @@ def unpacked(data: bytes) -> dict[str, bytes]:
     connector = InMemoryStorageConnector()
     with open_archive(io.BytesIO(data)) as archive:
         archive.unpack(connector)
-    return {identifier: content_of(connector, identifier) for identifier in connector.list_resources()}
+    return {
+        identifier: content_of(connector, identifier) for identifier in connector.list_resources()
+    }
 
 
 def decompress(data: bytes) -> bytes:
@@ -109,8 +115,14 @@ def tar_of_files(files: dict[str, bytes], form: Format = tarfile.PAX_FORMAT) -> 
 #: The same files in every kind of archive.
 ARCHIVES = {
     **{f"tar.{name}": compress(tar_of_files(FILES)) for name, compress in COMPRESS.items()},
-    **{f"tar, {form}": tar_of_files(FILES, form) for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)},
-    **{f"zip, {method}": zip_of(*FILES.items(), method=method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)},
+    **{
+        f"tar, {form}": tar_of_files(FILES, form)
+        for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+    },
+    **{
+        f"zip, {method}": zip_of(*FILES.items(), method=method)
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    },
 }
 
 
@@ -118,10 +130,14 @@ ARCHIVES = {
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
-def test_compressed_streams_are_read_as_one_and_zeros_behind_them_are_padding(compression: str) -> None:
+def test_compressed_streams_are_read_as_one_and_zeros_behind_them_are_padding(
+    compression: str,
+) -> None:
     data, compress = random.Random(1).randbytes(1 << 18) + bytes(3 << 18), COMPRESS[compression]
 
-    with open_decompressed(io.BytesIO(compress(data) + compress(b"") + compress(b"two") + bytes(1000))) as stream:
+    with open_decompressed(
+        io.BytesIO(compress(data) + compress(b"") + compress(b"two") + bytes(1000))
+    ) as stream:
         assert stream.read() == data + b"two"
 
 
@@ -158,7 +174,10 @@ def test_folders_are_members_without_content_and_may_be_named_again() -> None:
 
     for data in (tar, zip_of(("a/", b""), ("a/b/", b""))):
         with open_archive(io.BytesIO(data)) as archive:
-            assert {(member.name, member.is_folder) for member in archive} == {("a", True), ("a/b", True)}
+            assert {(member.name, member.is_folder) for member in archive} == {
+                ("a", True),
+                ("a/b", True),
+            }
             assert archive.names() == []
             with pytest.raises(ArchiveError, match="no file 'a'"):
                 archive.open("a")
@@ -167,7 +186,11 @@ def test_folders_are_members_without_content_and_may_be_named_again() -> None:
 def test_long_and_foreign_names_are_read() -> None:
     files = {"/".join(["long" * 12] * 12) + "/ü 文.bin": b"1", "small": b"2"}
 
-    for data in (tar_of_files(files, tarfile.GNU_FORMAT), tar_of_files(files), zip_of(*files.items())):
+    for data in (
+        tar_of_files(files, tarfile.GNU_FORMAT),
+        tar_of_files(files),
+        zip_of(*files.items()),
+    ):
         with open_archive(io.BytesIO(data)) as archive:
             assert {name: archive.read(name) for name in archive.names()} == files
 
@@ -177,7 +200,18 @@ def test_a_tar_written_by_other_tools_is_read(tmp_path: Path) -> None:
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(content)
     for form in ("gnu", "posix", "ustar", "v7"):
-        subprocess.run(["tar", f"--format={form}", "-C", tmp_path / "in", "-czf", tmp_path / f"{form}.tgz", "."], check=True)
+        subprocess.run(
+            [
+                "tar",
+                f"--format={form}",
+                "-C",
+                tmp_path / "in",
+                "-czf",
+                tmp_path / f"{form}.tgz",
+                ".",
+            ],
+            check=True,
+        )
 
         with open(tmp_path / f"{form}.tgz", "rb") as file, open_archive(file) as archive:
             assert {name: archive.read(name) for name in archive.names()} == FILES
@@ -210,7 +244,9 @@ def test_names_outside_of_the_grammar_are_unpacked_under_new_ones() -> None:
     with open_archive(io.BytesIO(zip_of(("my file (1).txt", b"1"), ("plain", b"2")))) as archive:
         with pytest.raises(ArchiveError, match="rename"):
             archive.unpack(connector)
-        stored = archive.unpack(connector, "x/", rename=lambda name: name.translate({32: "_", 40: "", 41: ""}))
+        stored = archive.unpack(
+            connector, "x/", rename=lambda name: name.translate({32: "_", 40: "", 41: ""})
+        )
 
     assert stored == ["x/my_file_1.txt", "x/plain"]
 
@@ -262,7 +298,9 @@ def test_a_repeated_name_is_refused_however_it_is_written() -> None:
         kind, content = (tarfile.DIRTYPE, b"") if second.endswith("/") else (tarfile.REGTYPE, b"2")
         with pytest.raises(UnsafeArchiveError, match="two members"):
             unpacked(tar_of(member(first, b"1"), member(second, content, kind)))
-        zipped = zip_of((first, b"1"), ("?" * len(second), content)).replace(b"?" * len(second), second.encode())
+        zipped = zip_of((first, b"1"), ("?" * len(second), content)).replace(
+            b"?" * len(second), second.encode()
+        )
         with pytest.raises(UnsafeArchiveError, match="two members"):
             unpacked(zipped)
 
@@ -270,8 +308,14 @@ def test_a_repeated_name_is_refused_however_it_is_written() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        *(tar_of(member("before"), member("l", b"", kind, link="../up"), member("l/after")) for kind in SPECIAL),
-        *(zip_of(("l", b"../up"), mode=mode) for mode in (0o120777, 0o020666, 0o060666, 0o010666, 0o140666)),
+        *(
+            tar_of(member("before"), member("l", b"", kind, link="../up"), member("l/after"))
+            for kind in SPECIAL
+        ),
+        *(
+            zip_of(("l", b"../up"), mode=mode)
+            for mode in (0o120777, 0o020666, 0o060666, 0o010666, 0o140666)
+        ),
     ],
 )
 def test_a_special_file_is_refused(data: bytes) -> None:
@@ -297,7 +341,9 @@ def test_a_bomb_gives_bounded_chunks_and_is_refused_inside_of_a_tar(compression:
         finally:
             tracemalloc.stop()
 
-    assert peak < (80 if compression == "zstd" else 12) << 20  # zstandard makes up to 32 MiB of a piece
+    assert (
+        peak < (80 if compression == "zstd" else 12) << 20
+    )  # zstandard makes up to 32 MiB of a piece
     with pytest.raises(ArchiveLimitError, match="max_ratio"):
         unpacked(compress(header) + bomb)
 
@@ -332,7 +378,11 @@ def test_a_window_of_gigabytes_is_refused_without_allocating_it() -> None:
 
 def number(value: int) -> bytes:
     """A tar number in base 256."""
-    return b"\x80" + value.to_bytes(11, "big") if value >= 0 else b"\xff" + (value % (1 << 88)).to_bytes(11, "big")
+    return (
+        b"\x80" + value.to_bytes(11, "big")
+        if value >= 0
+        else b"\xff" + (value % (1 << 88)).to_bytes(11, "big")
+    )
 
 
 def resized(data: bytes, size: bytes) -> bytes:
@@ -345,9 +395,20 @@ def resized(data: bytes, size: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "size", [number(1 << 40), number((1 << 63) - 1), number((1 << 88) - 1), number(-1), number(-512), b"77777777777\0"]
+    "size",
+    [
+        number(1 << 40),
+        number((1 << 63) - 1),
+        number((1 << 88) - 1),
+        number(-1),
+        number(-512),
+        b"77777777777\0",
+    ],
 )
-@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE, tarfile.SYMTYPE])
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE, tarfile.SYMTYPE],
+)
 def test_a_size_that_cannot_be_is_an_error_and_takes_no_memory(size: bytes, kind: bytes) -> None:
     data = tar_of(resized(member("a", b"x", kind), size), member("b"))
 
@@ -365,7 +426,11 @@ def test_a_size_that_cannot_be_is_an_error_and_takes_no_memory(size: bytes, kind
 
 def test_the_size_of_a_pax_header_decides_where_the_next_member_begins() -> None:
     hidden = member("hidden")
-    data = tar_of(pax(size=str(len(hidden))), resized(member("outer", hidden), b"00000000000\0"), member("after"))
+    data = tar_of(
+        pax(size=str(len(hidden))),
+        resized(member("outer", hidden), b"00000000000\0"),
+        member("after"),
+    )
 
     assert unpacked(data) == {"outer": hidden, "after": b"x"}
 
@@ -415,7 +480,9 @@ CONTENT = random.Random(5).randbytes(40) * 3
 WHOLE = {
     **{name: compress(CONTENT) for name, compress in COMPRESS.items()},
     "zip": zip_of(("a", CONTENT), ("b", b"beta"), ("c", CONTENT)),
-    "tar": tar_of(member("a", CONTENT * 6), member("n" * 150, b"", form=tarfile.PAX_FORMAT), member("c")),
+    "tar": tar_of(
+        member("a", CONTENT * 6), member("n" * 150, b"", form=tarfile.PAX_FORMAT), member("c")
+    ),
 }
 
 
@@ -454,7 +521,9 @@ def test_the_last_bytes_are_not_given_out_before_the_checksum_was_verified(kind:
     source: Any = (open_decompressed if kind in COMPRESS else open_archive)(io.BytesIO(data))
     with source:
         stream = source if kind in COMPRESS else source.open("a")
-        for size in (len(CONTENT), 1) if kind in COMPRESS else (len(CONTENT),):  # and then it is not the end of the file
+        for size in (
+            (len(CONTENT), 1) if kind in COMPRESS else (len(CONTENT),)
+        ):  # and then it is not the end of the file
             with pytest.raises(ArchiveError):
                 stream.read(size)
 

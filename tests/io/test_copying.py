@@ -13,7 +13,12 @@ import pytest
 from plain_connector import MinimalConnector
 from process_harness import flip_file, flipped
 
-from data_stack import FileStorageConnector, InMemoryStorageConnector, StorageConnector, copy_datasets
+from data_stack import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+    copy_datasets,
+)
 from data_stack.exception import (
     ConfigError,
     DatasetNotFoundError,
@@ -35,12 +40,16 @@ MiB = 1 << 20
 class Watched(InMemoryStorageConnector):
     """Notes what is read from it and stored in it, in order; ``before`` is called with each beforehand."""
 
-    def __init__(self, before: Callable[[str, str], None] = lambda action, identifier: None) -> None:
+    def __init__(
+        self, before: Callable[[str, str], None] = lambda action, identifier: None
+    ) -> None:
         super().__init__()
         self.actions: list[tuple[str, str]] = []
         self.before = before
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         self._note("get", identifier)
         return super().get_resource(identifier, resource_type)
 
@@ -75,18 +84,26 @@ def is_ready(name: str, connector: StorageConnector) -> bool:
 # ------------------------------------------------------------------ whole and valid
 
 
-def test_a_copied_store_has_all_bytes_and_needs_no_preparation(prepared: FileStorageConnector) -> None:
+def test_a_copied_store_has_all_bytes_and_needs_no_preparation(
+    prepared: FileStorageConnector,
+) -> None:
     target = InMemoryStorageConnector()
 
     report = copy_datasets(prepared, target, n_threads=16)
 
     assert contents(target) == contents(prepared)
-    assert (report.complete, report.faults, report.skipped) == (("digits/1.0.0", "iris/1.0.0"), (), ())
+    assert (report.complete, report.faults, report.skipped) == (
+        ("digits/1.0.0", "iris/1.0.0"),
+        (),
+        (),
+    )
     assert is_ready("digits", target)
     assert is_ready("iris", target)
 
 
-def test_a_store_of_three_methods_can_be_copied_to_but_not_from(prepared: FileStorageConnector) -> None:
+def test_a_store_of_three_methods_can_be_copied_to_but_not_from(
+    prepared: FileStorageConnector,
+) -> None:
     minimal = MinimalConnector()
 
     copy_datasets(prepared, minimal, ["digits"])
@@ -104,8 +121,12 @@ def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Pa
 # ------------------------------------------------------------------ order
 
 
-@pytest.mark.parametrize("n_actions", range(8))  # journal, five resources, manifest, away with the journal
-def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(prepared: FileStorageConnector, n_actions: int) -> None:
+@pytest.mark.parametrize(
+    "n_actions", range(8)
+)  # journal, five resources, manifest, away with the journal
+def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(
+    prepared: FileStorageConnector, n_actions: int
+) -> None:
     target = Watched()
 
     def break_off(action: str, identifier: str) -> None:
@@ -127,10 +148,14 @@ def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(prepared:
     assert report.count("present") == len(there - {"digits/1.0.0/journal.json"})
     assert is_ready("digits", target)
     assert not target.has_resource("digits/1.0.0/journal.json")
-    assert contents(target) == {each: data for each, data in contents(prepared).items() if each.startswith("digits/")}
+    assert contents(target) == {
+        each: data for each, data in contents(prepared).items() if each.startswith("digits/")
+    }
 
 
-def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced(prepared: FileStorageConnector) -> None:
+def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced(
+    prepared: FileStorageConnector,
+) -> None:
     target = Watched()
     copy_datasets(prepared, target, ["digits"])
     target.set_resource("digits/1.0.0/manifest.json", b'{"of": "another version"}')
@@ -144,7 +169,9 @@ def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced
     assert is_ready("digits", target)
 
 
-def test_where_nothing_can_be_deleted_an_old_manifest_is_made_void(prepared: FileStorageConnector) -> None:
+def test_where_nothing_can_be_deleted_an_old_manifest_is_made_void(
+    prepared: FileStorageConnector,
+) -> None:
     target = MinimalConnector()
     target.set_resource("digits/1.0.0/manifest.json", b"of another version")
     seen = []
@@ -188,17 +215,26 @@ def test_what_is_damaged_at_the_target_is_replaced_by_a_deep_copy(tmp_path: Path
 
     report = copy_datasets(source, target, deep=True)
 
-    assert {each.identifier: each.outcome for each in report.resources} == {"a": "copied", "b": "present"}
+    assert {each.identifier: each.outcome for each in report.resources} == {
+        "a": "copied",
+        "b": "present",
+    }
     assert contents(target) == contents(source)
 
 
-def test_a_dry_run_stores_nothing_and_tells_what_would_be_done(prepared: FileStorageConnector) -> None:
+def test_a_dry_run_stores_nothing_and_tells_what_would_be_done(
+    prepared: FileStorageConnector,
+) -> None:
     target = Watched()
 
     report = copy_datasets(prepared, target, dry_run=True)
 
     assert target.actions == []
-    assert (report.dry_run, report.complete, report.count("copied")) == (True, ("digits/1.0.0", "iris/1.0.0"), 8)
+    assert (report.dry_run, report.complete, report.count("copied")) == (
+        True,
+        ("digits/1.0.0", "iris/1.0.0"),
+        8,
+    )
     assert report.size("copied") == sum(map(len, contents(prepared).values()))
 
 
@@ -226,11 +262,15 @@ def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-@pytest.mark.parametrize("change", [lambda data: flipped(data, 0), lambda data: data[:-1]], ids=["flipped", "cut"])
+@pytest.mark.parametrize(
+    "change", [lambda data: flipped(data, 0), lambda data: data[:-1]], ids=["flipped", "cut"]
+)
 @pytest.mark.parametrize("make", [InMemoryStorageConnector, MinimalConnector])
 def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, make: Any) -> None:
     class Lying(InMemoryStorageConnector):
-        def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        def get_resource(
+            self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+        ) -> StreamedResource:
             with super().get_resource(identifier) as resource:
                 return StreamedResource(identifier, io.BytesIO(change(resource.read())))
 
@@ -251,7 +291,9 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
     source, target, manifest = Watched(), InMemoryStorageConnector(), "digits/1.0.0/manifest.json"
     copy_datasets(prepared, source)
     # another process removes it meanwhile
-    source.before = lambda action, each: source.delete_resource(each) if (action, each) == ("get", manifest) else None
+    source.before = lambda action, each: (
+        source.delete_resource(each) if (action, each) == ("get", manifest) else None
+    )
 
     for _ in range(2):
         report = copy_datasets(source, target)
@@ -262,10 +304,14 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
     with pytest.raises(PreparationError, match=r"'digits' is not prepared in .* no manifest yet"):
         copy_datasets(source, target, ["digits"])
     source.set_resource(manifest, b"{")
-    assert [skipped.identifier for skipped in copy_datasets(source, target).skipped] == ["digits/1.0.0"]
+    assert [skipped.identifier for skipped in copy_datasets(source, target).skipped] == [
+        "digits/1.0.0"
+    ]
 
 
-def test_a_damaged_manifest_is_a_fault_and_all_else_is_copied(prepared: FileStorageConnector) -> None:
+def test_a_damaged_manifest_is_a_fault_and_all_else_is_copied(
+    prepared: FileStorageConnector,
+) -> None:
     source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
     copy_datasets(prepared, source)
     source.set_resource("digits/1.0.0/manifest.json", b"{")
@@ -277,10 +323,14 @@ def test_a_damaged_manifest_is_a_fault_and_all_else_is_copied(prepared: FileStor
     report = caught.value.report
     assert [fault.identifier for fault in report.faults] == ["digits/1.0.0/manifest.json"]
     assert report.complete == ("iris/1.0.0",)
-    assert {each for each in target.list_resources() if each.startswith("digits/")} == {"digits/notes.txt"}
+    assert {each for each in target.list_resources() if each.startswith("digits/")} == {
+        "digits/notes.txt"
+    }
 
 
-def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copied(prepared: FileStorageConnector) -> None:
+def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copied(
+    prepared: FileStorageConnector,
+) -> None:
     target = Watched()
 
     with pytest.raises(DatasetNotFoundError, match=r"'digit'.*did you mean 'digits'.*digits, iris"):
@@ -296,8 +346,15 @@ def test_a_store_is_not_copied_onto_itself(prepared: FileStorageConnector, tmp_p
     (tmp_path / "link").symlink_to(prepared.root_path)
     memory = InMemoryStorageConnector()
 
-    same = [FileStorageConnector(prepared.root_path), tmp_path / "link", os.path.join(prepared.root_path, "below")]
-    pairs: list[tuple[Any, Any]] = [(memory, memory), ("mongodb://127.0.0.1:1/x", "mongodb://127.0.0.1:1/x")]
+    same = [
+        FileStorageConnector(prepared.root_path),
+        tmp_path / "link",
+        os.path.join(prepared.root_path, "below"),
+    ]
+    pairs: list[tuple[Any, Any]] = [
+        (memory, memory),
+        ("mongodb://127.0.0.1:1/x", "mongodb://127.0.0.1:1/x"),
+    ]
 
     for source, target in [*pairs, *((prepared, each) for each in same)]:
         with pytest.raises(ConfigError):

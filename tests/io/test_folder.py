@@ -20,7 +20,11 @@ from data_stack.exception import (
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import (
+    CachedStorageConnector,
+    FileStorageConnector,
+    InMemoryStorageConnector,
+)
 
 
 @pytest.fixture(params=["folder", "store", "files"])
@@ -110,14 +114,20 @@ def test_errors_of_the_operating_system_are_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "..", "a\0b"])
 def test_no_name_leads_out_of_a_folder(tmp_path: Path, name: str) -> None:
     for folder in (folder_of(tmp_path), folder_of(InMemoryStorageConnector())):
-        for way in (folder.open, folder.has_file, lambda name, folder=folder: folder.subfolder(name).open("x")):
+        for way in (
+            folder.open,
+            folder.has_file,
+            lambda name, folder=folder: folder.subfolder(name).open("x"),
+        ):
             with pytest.raises(DataStackError):
                 way(name)
         with pytest.raises(DataStackError):
             put(folder, name)
 
 
-def test_files_below_are_listed_with_their_paths_and_a_deleted_one_leaves_no_empty_folders(folder: Folder) -> None:
+def test_files_below_are_listed_with_their_paths_and_a_deleted_one_leaves_no_empty_folders(
+    folder: Folder,
+) -> None:
     assert folder.list_files() == []
     put(folder, "b", "x/c", "x/y/a")
 
@@ -138,7 +148,9 @@ def test_a_cache_cannot_delete_where_the_store_behind_it_cannot(tmp_path: Path) 
         cached = CachedStorageConnector(remote, tmp_path / "cache")
         twice = CachedStorageConnector(cached, tmp_path / "second")
 
-        assert [folder_of(store).can_delete for store in (remote, cached, twice)] == [can_delete] * 3
+        assert [folder_of(store).can_delete for store in (remote, cached, twice)] == [
+            can_delete
+        ] * 3
     with pytest.raises(UnsupportedStorageOperationError):
         folder_of(CachedStorageConnector(MinimalConnector(), tmp_path / "cache")).list_files()
 
@@ -168,7 +180,11 @@ def test_a_lent_resource_is_neither_moved_nor_closed() -> None:
         assert second.read_ranges([(8, 5), (0, 1)]) == [b"89", b"0"]
 
     assert (lent.tell(), lent.closed, lent.read()) == (3, False, b"3456789")
-    assert (folder.list_names(), folder.has_file("a.tar"), folder.has_file("b")) == (["a.tar"], True, False)
+    assert (folder.list_names(), folder.has_file("a.tar"), folder.has_file("b")) == (
+        ["a.tar"],
+        True,
+        False,
+    )
     with pytest.raises(ResourceNotFoundError):
         folder.open("b")
     with pytest.raises(UnsupportedStorageOperationError, match="for reading"):

@@ -22,10 +22,17 @@ class LyingStr(str):
         return ["fine"]
 
 
-ORDINARY = ["mnist/raw/samples_train.gz", "20-newsgroups/Raw.Data/train_1.pt", "_private/x", "label=3/part-0.parquet"]
+ORDINARY = [
+    "mnist/raw/samples_train.gz",
+    "20-newsgroups/Raw.Data/train_1.pt",
+    "_private/x",
+    "label=3/part-0.parquet",
+]
 
 
-@pytest.mark.parametrize("identifier", [*ORDINARY, "a" * 200, "/".join("a" * 16), "v1.0+cpu@x,y", "console/comma"])
+@pytest.mark.parametrize(
+    "identifier", [*ORDINARY, "a" * 200, "/".join("a" * 16), "v1.0+cpu@x,y", "console/comma"]
+)
 def test_ordinary_names_are_identifiers(identifier: str) -> None:
     assert check_identifier(identifier) == identifier
 
@@ -55,7 +62,11 @@ def test_whatever_is_accepted_stays_below_its_root_on_any_system(identifier: str
 
 
 def test_a_prefix_is_any_beginning_of_an_identifier() -> None:
-    assert [check_prefix(prefix) for prefix in ("", "mnist/", "mnist/raw/sam")] == ["", "mnist/", "mnist/raw/sam"]
+    assert [check_prefix(prefix) for prefix in ("", "mnist/", "mnist/raw/sam")] == [
+        "",
+        "mnist/",
+        "mnist/raw/sam",
+    ]
     with pytest.raises(MalformedIdentifierError):
         check_prefix("a b")
     with pytest.raises(MalformedIdentifierError):

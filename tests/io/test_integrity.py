@@ -45,7 +45,9 @@ def test_the_digest_of_a_block_is_the_published_algorithm(data: bytes) -> None:
 
 
 @given(block_bytes=st.integers(1, 9), pieces=st.lists(st.binary(max_size=30)))
-def test_pieces_of_any_size_give_the_digests_of_their_blocks(block_bytes: int, pieces: list[bytes]) -> None:
+def test_pieces_of_any_size_give_the_digests_of_their_blocks(
+    block_bytes: int, pieces: list[bytes]
+) -> None:
     digests = BlockDigests(block_bytes)
 
     for piece in pieces:
@@ -55,7 +57,14 @@ def test_pieces_of_any_size_give_the_digests_of_their_blocks(block_bytes: int, p
 
 
 def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
-    pieces: list[bytes | bytearray] = [DATA, DATA[:1000], bytearray(b"changes later"), *[DATA] * 60, b"", DATA[:7]]
+    pieces: list[bytes | bytearray] = [
+        DATA,
+        DATA[:1000],
+        bytearray(b"changes later"),
+        *[DATA] * 60,
+        b"",
+        DATA[:7],
+    ]
     digest, lent = Digest(), bytearray(PIECE)
     for piece in [*pieces, lent]:
         digest.update(piece)
@@ -65,24 +74,36 @@ def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
     assert digest.blocks == digests_of_blocks(b"".join(pieces) + PIECE)
 
 
-@pytest.mark.parametrize("position", [0, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 9, len(DATA) - 1])
+@pytest.mark.parametrize(
+    "position", [0, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 9, len(DATA) - 1]
+)
 def test_one_flipped_bit_is_located(position: int) -> None:
     digests, block = digests_of_blocks(DATA), position // BLOCK_BYTES
 
     assert differing_blocks(digests, digests_of_blocks(flipped(DATA, 8 * position + 2))) == [block]
-    assert digest_of_block(digests, block) == block_digest(DATA[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES])
+    assert digest_of_block(digests, block) == block_digest(
+        DATA[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
+    )
 
 
 def test_a_sealed_object_is_read_back_and_what_is_none_is_an_empty_one(tmp_path: Path) -> None:
     path, sealed, others = tmp_path / "x", seal_json({"a": "ä"}), block_digest(b"[1]") + b"[1]"
-    for data, expected in ((sealed, {"a": "ä"}), (sealed[:-1], {}), (sealed[1:], {}), (others, {}), (b"", {})):
+    for data, expected in (
+        (sealed, {"a": "ä"}),
+        (sealed[:-1], {}),
+        (sealed[1:], {}),
+        (others, {}),
+        (b"", {}),
+    ):
         path.write_bytes(data)
         assert unseal_json(str(path)) == expected
     (tmp_path / "link").symlink_to("x")
     assert unseal_json(str(tmp_path / "link")) == unseal_json(str(tmp_path / "missing")) == {}
 
 
-def test_files_are_read_again_if_they_are_new_or_too_many_to_remember(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_again_if_they_are_new_or_too_many_to_remember(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(integrity, "_MAX_OF_FILES", 2)
     monkeypatch.setattr(integrity, "_OF_FILES", {})
     folder, names = folder_of(tmp_path), ("a", "b", "c")
@@ -95,13 +116,18 @@ def test_files_are_read_again_if_they_are_new_or_too_many_to_remember(tmp_path: 
         assert found == [hashlib.sha256(PIECE + name.encode()).hexdigest() for name in names]
         return (n_bytes_read() - before) // len(PIECE)
 
-    assert [n_pieces_read(*names), n_pieces_read("a")] == [3, 1]  # they may change within a step of the clock of files
+    assert [n_pieces_read(*names), n_pieces_read("a")] == [
+        3,
+        1,
+    ]  # they may change within a step of the clock of files
     monkeypatch.setattr(integrity, "_RESTLESS_NS", 0)
     assert [n_pieces_read(name) for name in "aabbacab"] == [1, 0, 1, 0, 0, 1, 1, 1]
 
 
 def content_of(source: ByteSource) -> str:
-    return content_of_resource(StreamedResource.from_source("x", source, InMemoryStorageConnector()))
+    return content_of_resource(
+        StreamedResource.from_source("x", source, InMemoryStorageConnector())
+    )
 
 
 def test_what_a_store_knows_of_the_content_is_not_read() -> None:
@@ -111,7 +137,9 @@ def test_what_a_store_knows_of_the_content_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(("size", "n_said"), [((1 << 30) - 1, 0), (1 << 30, 1)])
-def test_the_log_says_what_takes_a_second_to_hash(size: int, n_said: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_what_takes_a_second_to_hash(
+    size: int, n_said: int, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
 
     assert content_of(Claimed(size)) == hashlib.sha256().hexdigest()
@@ -119,7 +147,9 @@ def test_the_log_says_what_takes_a_second_to_hash(size: int, n_said: int, caplog
     assert caplog.text.count("computing the SHA-256 of 'x'") == n_said
 
 
-def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_once_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(integrity, "_RESTLESS_NS", 0)
     (tmp_path / "x").write_bytes(PIECE * 3)
     with folder_of(tmp_path).open("x") as resource:
@@ -130,7 +160,9 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
         assert content_of_resource(resource) == hashlib.sha256(b"other").hexdigest()
 
 
-def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched(s3_server: S3Server) -> None:
+def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched(
+    s3_server: S3Server,
+) -> None:
     bucket = s3_server.new_bucket()
     connector = FsspecStorageConnector(f"s3://{bucket}", **s3_server.options())
 

@@ -26,7 +26,11 @@ from data_stack.exception import ResourceChangedError, StorageUnavailableError
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.prepared import Resources
 from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+)
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.testing.storage import assert_same_bytes
 
@@ -70,7 +74,9 @@ def test_iterating_gives_chunks_from_the_start_every_time() -> None:
             next(resource)
 
 
-def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(resource: StreamedResource) -> None:
+def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(
+    resource: StreamedResource,
+) -> None:
     with StreamedResource("x", io.BytesIO()) as wrapped:
         assert wrapped.writable()
         assert wrapped.write(b"zz") == 2
@@ -85,10 +91,14 @@ def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(resource: 
 
 def test_the_factory_makes_both_kinds() -> None:
     types = ResourceFactory.SupportedStreamedResourceTypes
-    with ResourceFactory.get_resource(identifier="b", file_like_object=io.BytesIO(b"x"), chunk_size=1) as binary:
+    with ResourceFactory.get_resource(
+        identifier="b", file_like_object=io.BytesIO(b"x"), chunk_size=1
+    ) as binary:
         assert isinstance(binary, StreamedResource)
         assert binary.chunk_size == 1
-    with ResourceFactory.get_resource("t", io.BytesIO(b"x"), resource_type=types.STREAMED_TEXT_RESOURCE) as text:
+    with ResourceFactory.get_resource(
+        "t", io.BytesIO(b"x"), resource_type=types.STREAMED_TEXT_RESOURCE
+    ) as text:
         assert isinstance(text, StreamedTextResource)
 
 
@@ -121,7 +131,10 @@ def test_a_pickled_resource_refuses_bytes_that_were_replaced_meanwhile(tmp_path:
 
     connector.set_resource("x", b"new")
 
-    with pickle.loads(pickled) as reopened, pytest.raises(ResourceChangedError, match="'x' was replaced"):
+    with (
+        pickle.loads(pickled) as reopened,
+        pytest.raises(ResourceChangedError, match="'x' was replaced"),
+    ):
         reopened.read()
     with pickle.loads(pickled) as reopened, pytest.raises(ResourceChangedError):
         reopened.read_at(0, 1)
@@ -142,30 +155,52 @@ def test_a_copy_stands_at_its_start_and_reads_by_itself(plain: PlainConnector) -
         resource.seek(1000)
 
         with pickle.loads(pickle.dumps(resource)) as copied:
-            assert (copied.identifier, copied.read(3), resource.tell()) == ("words/x", CONTENT[:3], 1000)
+            assert (copied.identifier, copied.read(3), resource.tell()) == (
+                "words/x",
+                CONTENT[:3],
+                1000,
+            )
             assert copied.read_at(5, 4) == CONTENT[5:9]
             with pickle.loads(pickle.dumps(copied)) as copied_again:
                 assert copied_again.read() == CONTENT
 
 
-def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(tmp_path: Path) -> None:
+def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(
+    tmp_path: Path,
+) -> None:
     connector = PlainConnector(tmp_path)
     connector.set_resource("words/x", [b"old"])
-    record = ResourceRecord("x", 3, "cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4")
-    with connector.get_resource("words/x") as direct, Resources(connector, "words", [record])["x"] as pinned:
+    record = ResourceRecord(
+        "x", 3, "cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4"
+    )
+    with (
+        connector.get_resource("words/x") as direct,
+        Resources(connector, "words", [record])["x"] as pinned,
+    ):
         pickled = [pickle.dumps(direct), pickle.dumps(pinned)]
 
     connector.set_resource("words/x", [b"new"])
 
     for each in pickled:
-        with pickle.loads(each) as reopened, pytest.raises(ResourceChangedError, match="'words/x' was replaced"):
+        with (
+            pickle.loads(each) as reopened,
+            pytest.raises(ResourceChangedError, match="'words/x' was replaced"),
+        ):
             reopened.read()
-    with Resources(connector, "words", [record])["x"] as changed, pytest.raises(ResourceChangedError):
+    with (
+        Resources(connector, "words", [record])["x"] as changed,
+        pytest.raises(ResourceChangedError),
+    ):
         changed.read_at(0, 1)
 
 
 def test_reading_takes_no_memory_for_a_size_that_is_only_claimed() -> None:
-    assert StreamedResource.from_source("x", Claimed(1 << 60), InMemoryStorageConnector()).read(1 << 60) == b""
+    assert (
+        StreamedResource.from_source("x", Claimed(1 << 60), InMemoryStorageConnector()).read(
+            1 << 60
+        )
+        == b""
+    )
 
 
 # ---------------------------------------------------------------------- out of blocks
@@ -191,13 +226,25 @@ def in_blocks(data: bytes, block_bytes: int, requests: list[list[int]]) -> Strea
     return blocked(CountedBlocks(resource_of(data), requests, block_bytes))
 
 
-STEPS = ("read", "readline", "readinto", "seek", "from_end", "read_at", "readinto_at", "prefetch", "read_ranges")
+STEPS = (
+    "read",
+    "readline",
+    "readinto",
+    "seek",
+    "from_end",
+    "read_at",
+    "readinto_at",
+    "prefetch",
+    "read_ranges",
+)
 
 
 @given(
     size=st.integers(0, 300),
     block_bytes=st.none() | st.integers(1, 400),
-    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 400), st.integers(-1, 400)), max_size=30),
+    steps=st.lists(
+        st.tuples(st.sampled_from(STEPS), st.integers(0, 400), st.integers(-1, 400)), max_size=30
+    ),
 )
 def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
     size: int, block_bytes: int | None, steps: list[tuple[str, int, int]]
@@ -214,7 +261,9 @@ def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
             elif step == "seek":
                 assert resource.seek(offset) == model.seek(offset)
             elif step == "from_end":
-                assert resource.seek(-min(size, offset), os.SEEK_END) == model.seek(-min(size, offset), os.SEEK_END)
+                assert resource.seek(-min(size, offset), os.SEEK_END) == model.seek(
+                    -min(size, offset), os.SEEK_END
+                )
             elif step == "readinto":
                 ours, theirs = bytearray(n), bytearray(n)
                 assert (resource.readinto(ours), ours) == (model.readinto(theirs), theirs)
@@ -223,19 +272,26 @@ def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
             elif step == "readinto_at":
                 buffer = bytearray(n)
                 n_read = resource.readinto_at(offset, buffer)
-                assert (n_read, bytes(buffer[:n_read])) == (len(data[offset : offset + n]), data[offset : offset + n])
+                assert (n_read, bytes(buffer[:n_read])) == (
+                    len(data[offset : offset + n]),
+                    data[offset : offset + n],
+                )
             elif step == "prefetch":
                 assert int(block_bytes is not None) <= resource.prefetch([(offset, n), (0, n)]) <= 2
             else:
                 ranges = [(offset, n), (0, n), (n, 3), (offset // 2, n)]
-                assert resource.read_ranges(ranges) == [data[start : start + length] for start, length in ranges]
+                assert resource.read_ranges(ranges) == [
+                    data[start : start + length] for start, length in ranges
+                ]
             assert resource.tell() == model.tell()
 
 
 # ---------------------------------------------------------------------- requests
 
 
-def test_random_reads_fetch_the_blocks_they_touch_once_and_a_batch_of_ranges_in_one_request() -> None:
+def test_random_reads_fetch_the_blocks_they_touch_once_and_a_batch_of_ranges_in_one_request() -> (
+    None
+):
     requests: list[list[int]] = []
     ranges = [(offset, 100) for offset in (900_000, 5, 500_000, 5, 29_950)]
 
@@ -263,7 +319,9 @@ def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
 def test_what_a_store_says_reaches_the_reader_and_a_later_read_goes_on() -> None:
     with in_blocks(DATA, 10_000, []) as resource:
         beginning = resource.read(25_000)
-        with mock.patch.object(CountedBlocks, "fetch", side_effect=StorageUnavailableError("the server is away")):
+        with mock.patch.object(
+            CountedBlocks, "fetch", side_effect=StorageUnavailableError("the server is away")
+        ):
             with pytest.raises(StorageUnavailableError):
                 resource.read_at(900_000, 10)
             with pytest.raises(StorageUnavailableError):

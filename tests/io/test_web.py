@@ -50,7 +50,11 @@ DRIPS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(("drip", "is_tls"), [*((each, False) for each in DRIPS), ("a part", True)])
 def test_each_reader_gives_up_a_server_that_drips(
-    server: ScriptedServer, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, drip: str, is_tls: bool
+    server: ScriptedServer,
+    tls: ssl.SSLContext,
+    monkeypatch: pytest.MonkeyPatch,
+    drip: str,
+    is_tls: bool,
 ) -> None:
     monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.3")
     fault = DRIPS[drip]
@@ -61,13 +65,24 @@ def test_each_reader_gives_up_a_server_that_drips(
         with pytest.raises(StorageUnavailableError, match=r"no answer|stalled"):
             WebFiles(dripping.origin).read("a", 0, len(BODY))
         with pytest.raises(RetrievalError, match=r"no answer|stalled"):
-            retrieve([ResourceDefinition("a", api)], InMemoryStorageConnector(), progress=False, limits=Limits(n_retries=0))
+            retrieve(
+                [ResourceDefinition("a", api)],
+                InMemoryStorageConnector(),
+                progress=False,
+                limits=Limits(n_retries=0),
+            )
         with pytest.raises(WebError, match=r"no answer|stalled"):
-            read_all(server.serve("/there", status=302, headers={"Location": url}) if not is_tls else url)
+            read_all(
+                server.serve("/there", status=302, headers={"Location": url}) if not is_tls else url
+            )
 
 
-@pytest.mark.parametrize(("asked", "status"), [("100000", 429), ("Fri, 27 Nov 2099 20:36:55 GMT", 503)])
-def test_a_pause_that_is_too_long_is_not_waited(server: ScriptedServer, asked: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("asked", "status"), [("100000", 429), ("Fri, 27 Nov 2099 20:36:55 GMT", 503)]
+)
+def test_a_pause_that_is_too_long_is_not_waited(
+    server: ScriptedServer, asked: str, status: int
+) -> None:
     url = server.serve("/a", status=status, headers={"Retry-After": asked})
 
     with pytest.raises(StorageUnavailableError, match=f"answers {status}"):
@@ -97,12 +112,27 @@ def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, sec
 # ---------------------------------------------------------------------- where servers and documents may lead
 
 
-FOREIGN = ["file:///etc/passwd", "package:json/tool.py", "ftp://a.example/x", "data:,x", "http://[::bad/x"]
+FOREIGN = [
+    "file:///etc/passwd",
+    "package:json/tool.py",
+    "ftp://a.example/x",
+    "data:,x",
+    "http://[::bad/x",
+]
 
 
-@pytest.mark.parametrize("origin", ["https://a.example/b/c.json", "http://a.example/b/c.json", "/data/c.json", "c.json"])
 @pytest.mark.parametrize(
-    "target", [*FOREIGN, "https://a.example:port/x", "https://a.example:99999999/x", 7, b"https://a.example/"]
+    "origin", ["https://a.example/b/c.json", "http://a.example/b/c.json", "/data/c.json", "c.json"]
+)
+@pytest.mark.parametrize(
+    "target",
+    [
+        *FOREIGN,
+        "https://a.example:port/x",
+        "https://a.example:99999999/x",
+        7,
+        b"https://a.example/",
+    ],
 )
 def test_nothing_leads_to_another_scheme(origin: str, target: Any) -> None:
     with pytest.raises(WebError, match="leads to"):
@@ -131,7 +161,9 @@ def test_encryption_is_not_left_and_paths_stay_at_the_server() -> None:
 # ---------------------------------------------------------------------- credentials
 
 
-def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_of_the_user_serves_its_own_server_alone(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ScriptedServer(host="127.0.0.1") as other:
         session = requests.Session()
         session.headers["X-Key"] = "canary"
@@ -140,7 +172,9 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
         use_session(server.origin + "/any/path", session)
         url = server.serve("/a", status=302, headers={"Location": other.serve("/b", BODY)})
 
-        assert read_all(url, own_headers={"X-Token": "canary"}, headers={"Range": "bytes=0-"}) == BODY
+        assert (
+            read_all(url, own_headers={"X-Token": "canary"}, headers={"Range": "bytes=0-"}) == BODY
+        )
         read_all(other.origin + "/b")
 
         assert {"x-key", "authorization", "cookie", "x-token"} <= server.requests[0].headers.keys()
@@ -151,7 +185,9 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
             read_all(server.serve("/drips", drip_header=True))
 
 
-def test_a_session_of_the_user_goes_on_to_serve_the_user(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_of_the_user_goes_on_to_serve_the_user(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session, url = requests.Session(), server.serve("/a", BODY)
     use_session(server.origin, session)
     assert session.get(url).content == BODY
@@ -171,7 +207,9 @@ def test_a_session_of_the_user_brings_certificates_and_no_redirect_leaves_encryp
     session = requests.Session()
     with ScriptedServer(tls) as encrypted:
         url = encrypted.serve("/a", BODY)
-        leaving = encrypted.serve("/leaving", status=302, headers={"Location": server.serve("/plain", BODY)})
+        leaving = encrypted.serve(
+            "/leaving", status=302, headers={"Location": server.serve("/plain", BODY)}
+        )
         with pytest.raises(WebError, match="its TLS certificate is refused"):
             read_all(url)
         session.verify = str(tmp_path / "ca.pem")
@@ -211,7 +249,11 @@ def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
             assert files.read("a", start, start + 7) == BODY[start : start + 7]
         assert ranges.connections == 1
 
-        status = in_fork(lambda: all(files.read("a", start, start + 7) == BODY[start : start + 7] for start in range(50)))
+        status = in_fork(
+            lambda: all(
+                files.read("a", start, start + 7) == BODY[start : start + 7] for start in range(50)
+            )
+        )
         for start in range(50):
             assert files.read("a", start, start + 9) == BODY[start : start + 9]
 
@@ -264,17 +306,32 @@ SHAPE = {"id": (int, str), "files": [{"name": str, "size?": int, "ok?": bool}], 
     ("value", "problem"),
     [
         ({"id": 1, "files": []}, None),
-        ({"id": "1", "files": [{"name": "a", "size": None, "x": 1}], "more": [1], "other": 2}, None),
+        (
+            {"id": "1", "files": [{"name": "a", "size": None, "x": 1}], "more": [1], "other": 2},
+            None,
+        ),
         ([], "the answer is a list, expected an object"),
         (None, "the answer is null, expected an object"),
         ({"id": 1}, "the answer has no 'files'"),
         ({"id": None, "files": []}, "'id' of the answer is null, expected a text"),
         ({"id": True, "files": []}, "'id' of the answer is true or false, expected a text"),
         ({"id": 1, "files": {}}, "'files' of the answer is an object, expected a list"),
-        ({"id": 1, "files": [{"name": "a"}, 7]}, "entry 1 of 'files' of the answer is an integer, expected an object"),
-        ({"id": 1, "files": [{"name": 7}]}, "'name' of entry 0 of 'files' of the answer is an integer, expected a text"),
-        ({"id": 1, "files": [{"name": "a", "size": True}]}, "'size' of entry 0 .* is true or false, expected an integer"),
-        ({"id": 1, "files": [{"name": "a", "ok": 1}]}, "'ok' of entry 0 .* is an integer, expected true or false"),
+        (
+            {"id": 1, "files": [{"name": "a"}, 7]},
+            "entry 1 of 'files' of the answer is an integer, expected an object",
+        ),
+        (
+            {"id": 1, "files": [{"name": 7}]},
+            "'name' of entry 0 of 'files' of the answer is an integer, expected a text",
+        ),
+        (
+            {"id": 1, "files": [{"name": "a", "size": True}]},
+            "'size' of entry 0 .* is true or false, expected an integer",
+        ),
+        (
+            {"id": 1, "files": [{"name": "a", "ok": 1}]},
+            "'ok' of entry 0 .* is an integer, expected true or false",
+        ),
     ],
 )
 def test_an_answer_of_another_shape_says_where(value: Any, problem: str | None) -> None:

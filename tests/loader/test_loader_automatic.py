@@ -58,12 +58,19 @@ def sleep(sample: Any) -> Any:
 @pytest.mark.skipif(n_processors() == 1, reason="one processor")
 @pytest.mark.parametrize(
     ("source", "kind"),
-    [(InMemoryDatasetIterator(range(16)).repeat(1000).map(sleep), "threads"), (Computing(16_000, 5000), "processes")],
+    [
+        (InMemoryDatasetIterator(range(16)).repeat(1000).map(sleep), "threads"),
+        (Computing(16_000, 5000), "processes"),
+    ],
 )
-def test_a_loader_that_waits_takes_threads_and_one_that_computes_tries_processes(source: Any, kind: str) -> None:
+def test_a_loader_that_waits_takes_threads_and_one_that_computes_tries_processes(
+    source: Any, kind: str
+) -> None:
     def tries() -> bool:
         with loader(source, epochs=None) as subject:
-            return any(kind in subject.stats().choice for _ in zip(range(500), subject, strict=False))
+            return any(
+                kind in subject.stats().choice for _ in zip(range(500), subject, strict=False)
+            )
 
     assert any(tries() for _ in range(5))  # on a busy machine figures are rough
 
@@ -127,17 +134,28 @@ def test_what_cannot_be_sent_is_never_made_by_processes(monkeypatch: pytest.Monk
 
     assert "cannot be sent to worker processes" in subject.stats().choice
     assert {int(pid) for _, pids in received for pid in pids} == {os.getpid()}
-    np.testing.assert_array_equal(np.concatenate([indices for indices, _ in received]), np.arange(16 * 200) % (16 * 40))
+    np.testing.assert_array_equal(
+        np.concatenate([indices for indices, _ in received]), np.arange(16 * 200) % (16 * 40)
+    )
 
 
 def test_arrays_that_are_too_large_are_not_sent_to_processes() -> None:
-    workers = workers_of_kind("processes", loader(np.zeros(4_000))._maker, 1, prefetch=1, timeout_seconds=None, max_bytes=30_000)
+    workers = workers_of_kind(
+        "processes",
+        loader(np.zeros(4_000))._maker,
+        1,
+        prefetch=1,
+        timeout_seconds=None,
+        max_bytes=30_000,
+    )
 
     with pytest.raises(OSError, match="too large to send"):
         workers.start()
 
 
-def test_processes_that_do_not_work_are_given_up_with_a_warning_and_no_batch_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_do_not_work_are_given_up_with_a_warning_and_no_batch_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     choosing(monkeypatch, "threads", "processes")
     subject = loader(Computing(16 * 50_000, 100), transform=fail_elsewhere)
     received = []

@@ -18,12 +18,16 @@ TEXTS: list[dict[str, Any]] = [
     {"tokens": np.array([4], np.int32), "text": "d", "label": 1},
     {"tokens": np.array([], np.int32), "text": "", "label": 0},
 ]
-EQUALLY_LONG: list[dict[str, Any]] = [{"tokens": np.array([n, n], np.int32), "text": "ab", "label": n} for n in range(4)]
+EQUALLY_LONG: list[dict[str, Any]] = [
+    {"tokens": np.array([n, n], np.int32), "text": "ab", "label": n} for n in range(4)
+]
 
 
 def padded(samples: list[Any], collation: Collation) -> Any:
     """What becomes of tuples and dicts as samples, and of arrays and lists as a bare column."""
-    return collation.collate(stack_values(samples) if isinstance(samples[0], list) else stack_samples(samples))
+    return collation.collate(
+        stack_values(samples) if isinstance(samples[0], list) else stack_samples(samples)
+    )
 
 
 # ---------------------------------------------------------------------- padded
@@ -97,7 +101,10 @@ def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
     assert padded(values, Padded(to=5))[0].shape == (2, 5)
     assert padded(values, Padded(multiple_of=4))[0].shape == (2, 4)
     assert padded(values, Padded(multiple_of=4, to=3))[0].shape == (2, 3)
-    assert padded([[1, 2], [3, 4]], Padded(multiple_of=4))[0].tolist() == [[1, 2, 0, 0], [3, 4, 0, 0]]
+    assert padded([[1, 2], [3, 4]], Padded(multiple_of=4))[0].tolist() == [
+        [1, 2, 0, 0],
+        [3, 4, 0, 0],
+    ]
     assert padded([[], []], Padded(multiple_of=4))[0].shape == (2, 0)
 
 
@@ -119,7 +126,11 @@ def test_pictures_are_padded_in_both_extents() -> None:
 def test_an_empty_list_among_lists_of_lists_has_no_rows() -> None:
     values = [[[1, 2], [3, 4]], [], [[5, 6]]]
 
-    assert padded(values, Padded())[0].tolist() == [[[1, 2], [3, 4]], [[0, 0], [0, 0]], [[5, 6], [0, 0]]]
+    assert padded(values, Padded())[0].tolist() == [
+        [[1, 2], [3, 4]],
+        [[0, 0], [0, 0]],
+        [[5, 6], [0, 0]],
+    ]
     assert padded(values, Concatenated()).values.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert padded(values, Concatenated()).lengths.tolist() == [2, 0, 1]
 
@@ -133,8 +144,12 @@ def test_values_of_several_dtypes_get_the_one_that_holds_them_all() -> None:
         padded([np.array([1, 2], np.uint64), np.array([-1])], Padded())
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("u1", -1), ("i4", 0.5), ("i8", np.nan), ("f4", "x"), ("i4", None)])
-def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(dtype: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "value"), [("u1", -1), ("i4", 0.5), ("i8", np.nan), ("f4", "x"), ("i4", None)]
+)
+def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(
+    dtype: str, value: Any
+) -> None:
     for lengths in ((2, 1), (2, 2)):
         with pytest.raises(ConfigError, match=r"which cannot hold the padding value"):
             padded([np.zeros(length, dtype) for length in lengths], Padded(value))
@@ -154,12 +169,16 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(d
         ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first extent: .*at place 1 \(2, 4\)"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_collated_is_named(samples: list[Any], collation: Collation, message: str) -> None:
+def test_what_cannot_be_collated_is_named(
+    samples: list[Any], collation: Collation, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         padded(samples, collation)
 
 
-@pytest.mark.parametrize("arguments", [{"to": -1}, {"multiple_of": 0}, {"truncate": True}, {"lengths": -1}])
+@pytest.mark.parametrize(
+    "arguments", [{"to": -1}, {"multiple_of": 0}, {"truncate": True}, {"lengths": -1}]
+)
 def test_wrong_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Padded(**arguments)
@@ -171,7 +190,10 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any]) -> None:
 def test_values_come_one_after_the_other() -> None:
     batch = padded(TEXTS, Concatenated())
 
-    assert (batch["tokens"].values.dtype, batch["tokens"].values.tolist()) == (np.int32, [1, 2, 3, 4])
+    assert (batch["tokens"].values.dtype, batch["tokens"].values.tolist()) == (
+        np.int32,
+        [1, 2, 3, 4],
+    )
     assert batch["tokens"].offsets.tolist() == [0, 3, 4, 4]
     assert [row.tolist() for row in batch["tokens"]] == [[1, 2, 3], [4], []]
     assert batch["tokens"].lengths.tolist() == [3, 1, 0]

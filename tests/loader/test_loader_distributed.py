@@ -18,7 +18,9 @@ from data_stack.loader import Loader
 from data_stack.loader.torch import shard_of_process
 
 pytestmark = [
-    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no torch.distributed"),
+    pytest.mark.skipif(
+        not torch.distributed.is_available(), reason="this torch has no torch.distributed"
+    ),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
 
@@ -26,7 +28,9 @@ N_SAMPLES, WORLD = 97, 2
 
 
 def loader_of(**options: Any) -> Loader:
-    return Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=1, **options)
+    return Loader(
+        SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=1, **options
+    )
 
 
 ORDER = [int(i) for batch in loader_of(worker_kind="inline") for i in batch[0]]
@@ -36,13 +40,19 @@ def run_rank(rank: int, folder: Path) -> None:
     """What one of the processes does; it writes down what it found."""
     earlier = loader_of(worker_kind="threads", workers=1)
     found: dict[str, Any] = {"len before the group": len(earlier)}
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD
+    )
     messages = logging.handlers.BufferingHandler(1000)
     logging.getLogger("data_stack").addHandler(messages)
     logging.getLogger("data_stack").setLevel(logging.INFO)
     found["shard of the process"] = shard_of_process()
     for uneven in ("pad", "drop"):
-        loader = earlier if uneven == "pad" else loader_of(uneven=uneven, shard=shard_of_process(), worker_kind="inline")
+        loader = (
+            earlier
+            if uneven == "pad"
+            else loader_of(uneven=uneven, shard=shard_of_process(), worker_kind="inline")
+        )
         found[f"{uneven} len"], found[uneven] = len(loader), []
         for batch in loader.torch():
             # a rank with more steps than the others would wait here
@@ -50,9 +60,13 @@ def run_rank(rank: int, folder: Path) -> None:
             torch.distributed.all_reduce(n_together)
             found[uneven].append((batch[0].tolist(), int(n_together)))
     found["messages"] = [f"{record.levelname}: {record.getMessage()}" for record in messages.buffer]
-    found["in processes"] = [batch[0].tolist() for batch in loader_of(workers=1, worker_kind="processes")]
+    found["in processes"] = [
+        batch[0].tolist() for batch in loader_of(workers=1, worker_kind="processes")
+    ]
     found["copied"] = pickle.loads(pickle.dumps(loader_of()))  # its receiver may have no group
-    found["all samples"] = [int(i) for batch in loader_of(shard=(0, 1), worker_kind="inline") for i in batch[0]]
+    found["all samples"] = [
+        int(i) for batch in loader_of(shard=(0, 1), worker_kind="inline") for i in batch[0]
+    ]
     (folder / f"found-{rank}").write_bytes(pickle.dumps(found))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
@@ -64,7 +78,9 @@ def run_disagreeing_rank(rank: int, folder: Path) -> None:
     list(zip(range(rank), advanced, strict=False))
     early = Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=rank)
     next(iter(early))
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD
+    )
     other_samples = SequenceDatasetIterator([np.arange(N_SAMPLES) + rank])
     other_state = loader_of(shard=(rank, WORLD), worker_kind="inline")
     other_state.load_state_dict(advanced.state_dict())
@@ -73,11 +89,15 @@ def run_disagreeing_rank(rank: int, folder: Path) -> None:
     loaders = {
         "same": loader_of(worker_kind="inline"),
         "epochs": loader_of(epochs=1 + rank),
-        "digest of the layers": Loader(DatasetIteratorView(SequenceDatasetIterator([np.arange(N_SAMPLES)]), order), 6),
+        "digest of the layers": Loader(
+            DatasetIteratorView(SequenceDatasetIterator([np.arange(N_SAMPLES)]), order), 6
+        ),
         "seed": Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=rank),
         "seed (before the group)": early,
         "n_samples": Loader(SequenceDatasetIterator([np.arange(N_SAMPLES + rank)]), 6),
-        "digest of the first and last sample": Loader(other_samples, 6, shard=(rank, WORLD)).torch(),
+        "digest of the first and last sample": Loader(
+            other_samples, 6, shard=(rank, WORLD)
+        ).torch(),
         "order": Loader(other_samples, 6, shuffle=bool(rank)),
         "position": other_state,
         "": Loader(other_samples, 6, shard=(0, 1)),
@@ -113,20 +133,31 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("uneven", ["pad", "drop"])
-def test_all_ranks_make_as_many_steps_and_have_every_sample_once_together(ranks: list[dict[str, Any]], uneven: str) -> None:
+def test_all_ranks_make_as_many_steps_and_have_every_sample_once_together(
+    ranks: list[dict[str, Any]], uneven: str
+) -> None:
     n_samples = N_SAMPLES + 1 if uneven == "pad" else N_SAMPLES - 1
 
     steps = zip(*[rank[uneven] for rank in ranks], strict=True)
 
     assert {len(rank[uneven]) for rank in ranks} == {rank[f"{uneven} len"] for rank in ranks}
-    assert [sample for step in steps for samples, _ in step for sample in samples] == [*ORDER, *ORDER][:n_samples]
-    assert all(n_together == WORLD * len(samples) for rank in ranks for samples, n_together in rank[uneven])
+    assert [sample for step in steps for samples, _ in step for sample in samples] == [
+        *ORDER,
+        *ORDER,
+    ][:n_samples]
+    assert all(
+        n_together == WORLD * len(samples) for rank in ranks for samples, n_together in rank[uneven]
+    )
 
 
-def test_a_loader_without_a_shard_takes_that_of_the_group_and_says_so_once(ranks: list[dict[str, Any]]) -> None:
+def test_a_loader_without_a_shard_takes_that_of_the_group_and_says_so_once(
+    ranks: list[dict[str, Any]],
+) -> None:
     for number, rank in enumerate(ranks):
         (message,) = rank["messages"]
-        assert message.startswith(f"INFO: a loader without shard= uses ({number}, 2), the rank and world of torch.distributed's")
+        assert message.startswith(
+            f"INFO: a loader without shard= uses ({number}, 2), the rank and world of torch.distributed's"
+        )
         assert rank["shard of the process"] == rank["copied"].shard == (number, 2)
         assert rank["in processes"] == [samples for samples, _ in rank["pad"]]
         assert rank["all samples"] == ORDER
@@ -146,7 +177,11 @@ def test_ranks_that_disagree_are_noticed_by_the_one_that_comes_second(tmp_path: 
             assert "on all ranks" in told[0]
 
 
-LAUNCHERS = [("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")]
+LAUNCHERS = [
+    ("WORLD_SIZE", "RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+]
 
 
 @pytest.mark.parametrize(("size_name", "rank_name"), LAUNCHERS)
@@ -157,7 +192,8 @@ def test_one_of_several_processes_without_a_shard_is_warned_once(
     loader = loader_of()
 
     with pytest.warns(
-        UserWarning, match=f"{size_name}=2 says that there are 2 processes, but this loader has no shard="
+        UserWarning,
+        match=f"{size_name}=2 says that there are 2 processes, but this loader has no shard=",
     ) as warned:
         first = [list(loader.torch()), list(loader)]
     assert [warning.filename for warning in warned] == [__file__]
@@ -170,7 +206,9 @@ def test_one_of_several_processes_without_a_shard_is_warned_once(
 
 SRUN = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"}
 ALL_VARIABLES = ["RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"] + [
-    name for prefix in ("HOROVOD_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "PMI_") for name in (f"{prefix}RANK", f"{prefix}SIZE")
+    name
+    for prefix in ("HOROVOD_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "PMI_")
+    for name in (f"{prefix}RANK", f"{prefix}SIZE")
 ]
 
 
@@ -180,18 +218,27 @@ ALL_VARIABLES = ["RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"] + [
         ({}, (0, 1)),
         ({"RANK": "", "WORLD_SIZE": ""}, (0, 1)),
         ({"RANK": "3", "WORLD_SIZE": "4", **SRUN}, (3, 4)),  # torchrun in each of two tasks
-        ({"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", **SRUN}, (0, 2)),  # it numbers nodes as they come
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", **SRUN},
+            (0, 2),
+        ),  # it numbers nodes as they come
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (0, 1)),  # a batch script, or a notebook in it
         ({"MV2_COMM_WORLD_RANK": "2", "MV2_COMM_WORLD_SIZE": "3"}, (2, 3)),
         (
             {"PMI_RANK": "2", "PMI_SIZE": "3", "HOROVOD_RANK": "1", "HOROVOD_SIZE": "3"},
             "HOROVOD_RANK='1'.*contradict PMI_RANK='2'",
         ),
-        ({"RANK": "0", "WORLD_SIZE": "2", **SRUN}, "RANK='0' and WORLD_SIZE='2' contradict SLURM_PROCID='1'"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "2", **SRUN},
+            "RANK='0' and WORLD_SIZE='2' contradict SLURM_PROCID='1'",
+        ),
         ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK='4' and WORLD_SIZE='4' are not"),
         ({"RANK": "0"}, "RANK='0' and no WORLD_SIZE are not"),
         ({"SLURM_STEP_NUM_TASKS": "2"}, "no SLURM_PROCID and SLURM_STEP_NUM_TASKS='2' are not"),
-        ({"OMPI_COMM_WORLD_RANK": "-1", "OMPI_COMM_WORLD_SIZE": "two"}, "OMPI_COMM_WORLD_SIZE='two'"),
+        (
+            {"OMPI_COMM_WORLD_RANK": "-1", "OMPI_COMM_WORLD_SIZE": "two"},
+            "OMPI_COMM_WORLD_SIZE='two'",
+        ),
     ],
 )
 def test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong(
@@ -235,6 +282,8 @@ class Batches(torch.utils.data.IterableDataset[Any]):
 
 
 def test_workers_of_torchs_loader_divide_the_samples_of_their_rank() -> None:
-    batches = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=2, multiprocessing_context="fork")
+    batches = torch.utils.data.DataLoader(
+        Batches(), batch_size=None, num_workers=2, multiprocessing_context="fork"
+    )
 
     assert sorted(int(i) for batch in batches for i in batch[0]) == list(range(N_SAMPLES))

@@ -15,7 +15,12 @@ import torch
 from layer_laws import Samples, object_column
 from writing import resource_of
 
-from data_stack.dataset.iterator import Batch, DatasetIteratorIF, InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    Batch,
+    DatasetIteratorIF,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.records import RecordReader, RecordWriter
@@ -57,7 +62,9 @@ def stored_sources(folder: Path) -> Iterator[DatasetIteratorIF]:
     with h5py.File(folder / "images.h5", "w") as file:
         file["images"] = images
     yield HDF5DatasetIterator(resource_of((folder / "images.h5").read_bytes()), ["images"])
-    with RecordWriter(folder / "records", {"image": "array", "row": "array", "blob": "bytes"}) as writer:
+    with RecordWriter(
+        folder / "records", {"image": "array", "row": "array", "blob": "bytes"}
+    ) as writer:
         for image, row in zip(images, rows, strict=True):
             writer.append({"image": image, "row": row, "blob": row.tobytes()})
     with RecordReader(folder / "records") as reader:
@@ -66,7 +73,13 @@ def stored_sources(folder: Path) -> Iterator[DatasetIteratorIF]:
 
 def arrays_in(batch: Any) -> Iterator[Any]:
     """The columns of a batch that are no objects, and the arrays in those that are."""
-    for column in batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple) else [batch]:
+    for column in (
+        batch.values()
+        if isinstance(batch, dict)
+        else batch
+        if isinstance(batch, tuple)
+        else [batch]
+    ):
         if column.dtype == object:
             yield from (value for value in column.ravel().tolist() if isinstance(value, np.ndarray))
         else:
@@ -111,7 +124,11 @@ ANSWERS: list[Callable[[Any], Batch]] = [
     lambda indices: (indices, indices),
     lambda indices: keeping(np.zeros(len(indices))),
     lambda indices: (np.zeros(len(indices)),) * 2,
-    lambda indices: tuple(np.lib.stride_tricks.sliding_window_view(np.zeros(2 * len(indices)), len(indices), writeable=True)[:2]),
+    lambda indices: tuple(
+        np.lib.stride_tricks.sliding_window_view(
+            np.zeros(2 * len(indices)), len(indices), writeable=True
+        )[:2]
+    ),
     lent_to_a_tensor,
     objects_that_are_kept,
 ]

@@ -32,13 +32,26 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize(
-    ("kind", "n_times"), [("inline", 1), ("threads", 1), ("threads", 2), ("processes", 1), ("processes", 2), ("auto", 1)]
+    ("kind", "n_times"),
+    [
+        ("inline", 1),
+        ("threads", 1),
+        ("threads", 2),
+        ("processes", 1),
+        ("processes", 2),
+        ("auto", 1),
+    ],
 )
-def test_ctrl_c_shows_where_the_program_was_and_no_frames_of_ours(tmp_path: Path, kind: str, n_times: int) -> None:
+def test_ctrl_c_shows_where_the_program_was_and_no_frames_of_ours(
+    tmp_path: Path, kind: str, n_times: int
+) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
 
     with subprocess.Popen(
-        [sys.executable, "-u", tmp_path / "script.py", kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-u", tmp_path / "script.py", kind],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as script:
         assert script.stdout is not None
         assert script.stdout.readline() == "batch\n"
@@ -47,9 +60,14 @@ def test_ctrl_c_shows_where_the_program_was_and_no_frames_of_ours(tmp_path: Path
             script.send_signal(signal.SIGINT)
         _, errors = script.communicate(timeout=60)
 
-    assert errors.count("Traceback") in (1, n_times)  # the second may come while frames are left out
+    assert errors.count("Traceback") in (
+        1,
+        n_times,
+    )  # the second may come while frames are left out
     assert errors.count("in train") == 1
-    assert errors.count("data_stack") <= 1 or errors.count("Traceback") == 2  # the line that raises it again
+    assert (
+        errors.count("data_stack") <= 1 or errors.count("Traceback") == 2
+    )  # the line that raises it again
     assert "concurrent/futures" not in errors
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert ("in slow" in errors) or kind != "inline"

@@ -94,7 +94,9 @@ def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
 
 
 @pytest.mark.parametrize(("n", "drop_last"), [(0, False), (3, True)])
-def test_an_endless_loader_without_a_batch_is_an_error_and_not_a_hang(n: int, drop_last: bool) -> None:
+def test_an_endless_loader_without_a_batch_is_an_error_and_not_a_hang(
+    n: int, drop_last: bool
+) -> None:
     loader = loader_of(numbers_to(n), epochs=None, drop_last=drop_last)
 
     with pytest.raises(ConfigError, match=f"epoch 0 has {n} samples"):
@@ -114,7 +116,9 @@ def test_a_second_iteration_ends_the_first_which_says_so() -> None:
     assert next(second)[0].tolist() == [0, 1, 2, 3]
     loader.load_state_dict(loader.state_dict())
     for ended in (first, second):
-        with pytest.raises(RuntimeError, match="another one began, or the loader was closed or loaded a state"):
+        with pytest.raises(
+            RuntimeError, match="another one began, or the loader was closed or loaded a state"
+        ):
             next(ended)
     assert numbers_given(loader) == [[4, 5, 6, 7], [8, 9]]
 
@@ -132,14 +136,20 @@ def test_ctrl_c_while_a_batch_is_made_loses_none_and_shows_no_frames_of_ours() -
     with pytest.raises(KeyboardInterrupt) as raised:
         numbers_given(loader)
 
-    assert [entry.name for entry in raised.traceback[1:4]] == ["numbers_given", "_batches", "transform"]
+    assert [entry.name for entry in raised.traceback[1:4]] == [
+        "numbers_given",
+        "_batches",
+        "transform",
+    ]
     pressed.clear()
     loader.load_state_dict(loader.state_dict())
     assert numbers_given(loader) == [[8, 9]]
 
 
 @pytest.mark.parametrize("of", [iter, Loader.torch])
-def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made(of: Callable[[Loader], Any]) -> None:
+def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made(
+    of: Callable[[Loader], Any],
+) -> None:
     made, n_alive = list[weakref.ref[Any]](), list[int]()
 
     def transform(batch: Any) -> Any:
@@ -152,7 +162,9 @@ def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made(
     assert n_alive == [0, 0, 0, 0]
 
 
-def test_a_sample_that_cannot_be_read_is_named_behind_all_batches_before_it_and_tried_again_from_the_state() -> None:
+def test_a_sample_that_cannot_be_read_is_named_behind_all_batches_before_it_and_tried_again_from_the_state() -> (
+    None
+):
     bad = [13]
 
     def read(number: int) -> int:
@@ -163,7 +175,9 @@ def test_a_sample_that_cannot_be_read_is_named_behind_all_batches_before_it_and_
     loader = loader_of(InMemoryDatasetIterator(range(20)).map(read))
     received = []
 
-    with pytest.raises(LoadingError, match="sample 13 could not be read: OSError: block 13 is damaged") as raised:
+    with pytest.raises(
+        LoadingError, match="sample 13 could not be read: OSError: block 13 is damaged"
+    ) as raised:
         for batch in loader:
             received.append(batch.tolist())
 
@@ -182,15 +196,22 @@ def test_a_function_that_fails_is_named_with_its_samples(option: str) -> None:
 
     loader = loader_of(numbers_to(10), **{option: fails})
 
-    with pytest.raises(LoadingError, match=rf"{option}.*\(of the samples 0, 1, 2, 3\): KeyError: 'label' \(step 0 of epoch 0\)"):
+    with pytest.raises(
+        LoadingError,
+        match=rf"{option}.*\(of the samples 0, 1, 2, 3\): KeyError: 'label' \(step 0 of epoch 0\)",
+    ):
         next(iter(loader))
 
 
 # ------------------------------------------------------------------------------------------------------------ the loader itself
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
-def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(copied: Callable[[Loader], Loader]) -> None:
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))]
+)
+def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(
+    copied: Callable[[Loader], Loader],
+) -> None:
     loader = loader_of(numbers_to(30), shuffle=True, seed=4)
     batches = iter(loader)
     next(batches)
@@ -198,7 +219,10 @@ def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(copied:
     other = copied(loader)
 
     assert other.state_dict() == loader.state_dict()
-    assert numbers_given(other)[0] == numbers_to(30).shuffle(4, epoch=1).read_column(0, range(4)).tolist()
+    assert (
+        numbers_given(other)[0]
+        == numbers_to(30).shuffle(4, epoch=1).read_column(0, range(4)).tolist()
+    )
     assert len(list(batches)) == 7
     other.load_state_dict(replace(loader._state(), epoch=2, first_epoch=2).to_dict())
     assert (loader.epoch, other.epoch) == (1, 2)
@@ -225,12 +249,22 @@ def test_the_figures_count_what_was_handed_out() -> None:
         assert (figures.n_batches, figures.n_samples) == (received, min(20, 8 * received))
     after = loader.stats()
 
-    assert (before.n_batches, before.elapsed_seconds, before.samples_per_second, before.waiting_share) == (0, 0.0, 0.0, 0.0)
+    assert (
+        before.n_batches,
+        before.elapsed_seconds,
+        before.samples_per_second,
+        before.waiting_share,
+    ) == (0, 0.0, 0.0, 0.0)
     assert (after.n_batches, after.n_samples, after.n_bytes) == (3, 20, 20 * 28)
     assert (after.worker_kind, after.n_workers) == ("inline", 0)
     parts = (after.read_seconds, after.collate_seconds, after.transform_seconds)
     assert min(parts) > 0 <= after.convert_seconds
-    assert sum(parts) + after.convert_seconds <= after.waiting_seconds <= after.elapsed_seconds <= time.perf_counter() - started
+    assert (
+        sum(parts) + after.convert_seconds
+        <= after.waiting_seconds
+        <= after.elapsed_seconds
+        <= time.perf_counter() - started
+    )
     assert 0 < after.waiting_share <= 1
     assert after == loader.stats()  # the clock has stopped
     assert all(text in str(after) for text in ("20 samples in 3 batches", "; made inline: read "))

@@ -19,7 +19,9 @@ from data_stack.loader import Concatenated, Loader, Ragged  # noqa: E402  # like
 
 def of_one_batch(value: Any, device: Any = None) -> Any:
     """What JAX gets of a batch."""
-    (converted,) = Loader(rows_and_numbers(2), 2, worker_kind="inline", transform=lambda _: value).jax(device=device)
+    (converted,) = Loader(
+        rows_and_numbers(2), 2, worker_kind="inline", transform=lambda _: value
+    ).jax(device=device)
     return converted
 
 
@@ -40,13 +42,22 @@ def test_numbers_have_their_dtype_and_values(dtype: str) -> None:
     array = np.arange(12).reshape(4, 3).astype(dtype)
 
     converted = of_one_batch(
-        {"x": array, "backwards": array[::-1], "one": array[0, 0], "0-d": np.array(array[1, 1]), "none": array[:0]}
+        {
+            "x": array,
+            "backwards": array[::-1],
+            "one": array[0, 0],
+            "0-d": np.array(array[1, 1]),
+            "none": array[:0],
+        }
     )
 
     assert converted["x"].dtype == array.dtype.newbyteorder("=")
     assert converted["x"].tolist() == array.tolist()
     assert converted["backwards"].tolist() == array[::-1].tolist()
-    assert (converted["one"].tolist(), converted["0-d"].tolist()) == (array[0, 0].tolist(), array[1, 1].tolist())
+    assert (converted["one"].tolist(), converted["0-d"].tolist()) == (
+        array[0, 0].tolist(),
+        array[1, 1].tolist(),
+    )
     assert (converted["none"].shape, converted["none"].dtype) == ((0, 3), converted["x"].dtype)
 
 
@@ -64,10 +75,16 @@ def test_what_jax_has_no_arrays_for_stays_a_list() -> None:
         ]
     )
 
-    ((strings, ragged, dicts, tuples, mixed, dates, other_strings, long),) = Loader(iterator, 3, worker_kind="inline").jax()
+    ((strings, ragged, dicts, tuples, mixed, dates, other_strings, long),) = Loader(
+        iterator, 3, worker_kind="inline"
+    ).jax()
 
     assert strings == ["a", "b", "c"]
-    assert [(type(row) is not np.ndarray, row.shape) for row in ragged] == [(True, (0,)), (True, (1,)), (True, (2,))]
+    assert [(type(row) is not np.ndarray, row.shape) for row in ragged] == [
+        (True, (0,)),
+        (True, (1,)),
+        (True, (2,)),
+    ]
     assert (dicts["x"].tolist(), dicts["name"]) == ([0, 1, 2], ["0", "1", "2"])
     assert (tuples[0].tolist(), tuples[1]) == ([0, 1, 2], [None, None, None])
     assert (mixed, dates) == ([None, 1, "x"], [np.datetime64("2020-01-01")] * 3)
@@ -76,7 +93,12 @@ def test_what_jax_has_no_arrays_for_stays_a_list() -> None:
 
 def test_ragged_columns_go_through_compiled_functions() -> None:
     rows = [np.arange(length, dtype=np.float32) for length in (3, 0, 2)]
-    loader = Loader(SequenceDatasetIterator([rows, np.arange(3)]), 3, worker_kind="inline", collate=Concatenated(columns=0))
+    loader = Loader(
+        SequenceDatasetIterator([rows, np.arange(3)]),
+        3,
+        worker_kind="inline",
+        collate=Concatenated(columns=0),
+    )
     ((ragged, _),) = loader.jax()
 
     doubled = jax.jit(lambda batch: jax.tree_util.tree_map(lambda array: array * 2, batch))(ragged)
@@ -97,6 +119,12 @@ print(Loader(range(10), 2, shard="auto").shard)
 def test_the_ranks_of_jax_are_those_of_a_loader() -> None:
     coordinator = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-c", RANK, coordinator]
-    ranks = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    ranks = [
+        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
 
-    assert [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks] == ["(0, 2)", "(1, 2)"]
+    assert [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks] == [
+        "(0, 2)",
+        "(1, 2)",
+    ]

@@ -14,9 +14,26 @@ PROGRAM = Path(__file__).parents[1] / "support" / "training_program.py"
 
 def launch(kind: str, folder: Path, world: int, step_of_death: int = 0) -> tuple[int, str]:
     """Train until the end, or until rank 1 kills itself; how the launcher ended, and what it wrote."""
-    started = [] if kind == "lightning" else ["-m", "torch.distributed.run", f"--nproc-per-node={world}"]
-    command = [sys.executable, *started, str(PROGRAM), kind, str(folder), str(world), str(step_of_death)]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False)
+    started = (
+        [] if kind == "lightning" else ["-m", "torch.distributed.run", f"--nproc-per-node={world}"]
+    )
+    command = [
+        sys.executable,
+        *started,
+        str(PROGRAM),
+        kind,
+        str(folder),
+        str(world),
+        str(step_of_death),
+    ]
+    ended = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     return ended.returncode, ended.stdout
 
 
@@ -25,17 +42,26 @@ def take_ledgers(folder: Path) -> list[tuple[int, int]]:
     lines = [line for ledger in folder.glob("ledger-*") for line in ledger.read_text().splitlines()]
     for ledger in folder.glob("ledger-*"):
         ledger.unlink()
-    return [(int(place), int(sample)) for line in lines for place, *samples in [line.split()] for sample in samples]
+    return [
+        (int(place), int(sample))
+        for line in lines
+        for place, *samples in [line.split()]
+        for sample in samples
+    ]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["torchrun", "lightning", "accelerate"])
-def test_a_training_with_a_killed_rank_goes_on_with_more_ranks_and_trains_each_sample_once(kind: str, tmp_path: Path) -> None:
+def test_a_training_with_a_killed_rank_goes_on_with_more_ranks_and_trains_each_sample_once(
+    kind: str, tmp_path: Path
+) -> None:
     ended, said = launch(kind, tmp_path, world=2, step_of_death=8)
     before, checkpoint = take_ledgers(tmp_path), last_checkpoint(tmp_path)
     assert ended != 0, said
     assert checkpoint is not None, said
-    assert max(place for place, _ in before) > 48  # some was trained behind the checkpoint, and is lost with its weights
+    assert (
+        max(place for place, _ in before) > 48
+    )  # some was trained behind the checkpoint, and is lost with its weights
 
     ended, said = launch(kind, tmp_path, world=3)
     after = take_ledgers(tmp_path)

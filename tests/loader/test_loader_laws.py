@@ -80,10 +80,20 @@ class Case:
 
     def loaders(self, kind: WorkerKind = "inline", **changes: Any) -> list[Loader]:
         """That of each rank."""
-        batch_size, world = changes.pop("batch_size", self.batch_size), changes.pop("world", self.world)
+        batch_size, world = (
+            changes.pop("batch_size", self.batch_size),
+            changes.pop("world", self.world),
+        )
         options = {"uneven": self.uneven, "drop_last": self.drop_last, "seed": self.seed, **changes}
         return [
-            Loader(self.stack, batch_size, shuffle=self.order, shard=(rank, world), worker_kind=kind, **options)
+            Loader(
+                self.stack,
+                batch_size,
+                shuffle=self.order,
+                shard=(rank, world),
+                worker_kind=kind,
+                **options,
+            )
             for rank in range(world)
         ]
 
@@ -91,7 +101,11 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     columns = columns_of(draw(st.integers(0, 40)))
-    sources = [SequenceDatasetIterator(columns[:2]), SequenceDatasetIterator(columns), Samples(list(zip(*columns, strict=True)))]
+    sources = [
+        SequenceDatasetIterator(columns[:2]),
+        SequenceDatasetIterator(columns),
+        Samples(list(zip(*columns, strict=True))),
+    ]
     stack: DatasetIteratorIF = draw(st.sampled_from(sources))
     for layer in draw(st.lists(st.sampled_from(LAYERS), max_size=3)):
         stack = layer(stack)
@@ -120,11 +134,19 @@ def samples_of(batches: list[Any]) -> list[Any]:
 def in_turn(ranks: list[list[Any]]) -> list[Any]:
     """Samples step by step, and in each step rank by rank."""
     longest = max(map(len, ranks))
-    return [sample for step in range(longest) for rank in ranks if step < len(rank) for sample in samples_of([rank[step]])]
+    return [
+        sample
+        for step in range(longest)
+        for rank in ranks
+        if step < len(rank)
+        for sample in samples_of([rank[step]])
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_epoch_has_each_sample_of_its_stack_once_over_all_ranks_but_for_what_was_asked(kind: WorkerKind) -> None:
+def test_every_epoch_has_each_sample_of_its_stack_once_over_all_ranks_but_for_what_was_asked(
+    kind: WorkerKind,
+) -> None:
     @settings(max_examples=EXAMPLES[kind], suppress_health_check=list(HealthCheck))
     @given(cases())
     def law(case: Case) -> None:
@@ -142,9 +164,13 @@ def test_every_epoch_has_each_sample_of_its_stack_once_over_all_ranks_but_for_wh
                 assert (n_missing, n_more) == (len(stack) % per_step, 0)
             else:
                 assert n_missing == (len(stack) % case.world if case.uneven == "drop" else 0)
-                assert n_more == (-len(stack) % case.world if case.uneven == "pad" and len(stack) else 0)
+                assert n_more == (
+                    -len(stack) % case.world if case.uneven == "pad" and len(stack) else 0
+                )
             n_steps = [len(rank) for rank in ranks]
-            assert [loader.epoch for loader in loaders] == [epoch + 1] * case.world  # also of a rank without a batch
+            assert [loader.epoch for loader in loaders] == [
+                epoch + 1
+            ] * case.world  # also of a rank without a batch
             assert max(n_steps) - min(n_steps) <= (case.uneven == "keep" and not case.drop_last)
 
     law()
@@ -153,16 +179,26 @@ def test_every_epoch_has_each_sample_of_its_stack_once_over_all_ranks_but_for_wh
 def stack_each(stack: DatasetIteratorIF) -> Any:
     """All samples, each stacked by itself, so that none decides the dtype of another."""
     alone: list[Any] = [stack_samples([sample]) for sample in stack]
-    return tuple([batch[place][0] for batch in alone] for place in range(len(alone[0]))) if alone else ()
+    return (
+        tuple([batch[place][0] for batch in alone] for place in range(len(alone[0])))
+        if alone
+        else ()
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stopping_at_any_step_and_going_on_elsewhere_gives_the_batches_of_the_uninterrupted_run(kind: WorkerKind) -> None:
+def test_stopping_at_any_step_and_going_on_elsewhere_gives_the_batches_of_the_uninterrupted_run(
+    kind: WorkerKind,
+) -> None:
     @settings(max_examples=EXAMPLES[kind], suppress_health_check=list(HealthCheck))
     @given(cases(), st.integers(1, 3), st.integers(0, 60))
     def law(case: Case, epochs: int, n_received: int) -> None:
         for uninterrupted, interrupted, resumed in zip(
-            *[case.loaders(each, epochs=epochs, transform=changed) for each in ("inline", kind, kind)], strict=True
+            *[
+                case.loaders(each, epochs=epochs, transform=changed)
+                for each in ("inline", kind, kind)
+            ],
+            strict=True,
         ):
             first, second = [*uninterrupted], [*uninterrupted]
             received = [batch for _, batch in zip(range(n_received + 1), interrupted, strict=False)]
@@ -187,7 +223,10 @@ def test_another_world_and_batch_size_give_what_was_left_in_the_same_order(
     (alone,) = case.loaders(world=1)
     order = in_turn([list(alone)])
     before = case.loaders()
-    first = [[batch for _, batch in zip(range(max(1, n_steps)), loader, strict=False)] for loader in before]
+    first = [
+        [batch for _, batch in zip(range(max(1, n_steps)), loader, strict=False)]
+        for loader in before
+    ]
     state = before[0].state_dict()
     after = case.loaders(batch_size=batch_size, world=world)
     for loader in after:
@@ -204,7 +243,9 @@ def test_another_world_and_batch_size_give_what_was_left_in_the_same_order(
 @pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # on a busy machine
 def test_worker_processes_give_the_same_batches_and_go_on_where_others_stopped() -> None:
     options: dict[str, Any] = {"shuffle": True, "seed": 5, "epochs": 2, "transform": changed}
-    jumbled = SequenceDatasetIterator(columns_of(60)).shuffle(seed=3).map(jittered, seed=1)  # anew in each epoch
+    jumbled = (
+        SequenceDatasetIterator(columns_of(60)).shuffle(seed=3).map(jittered, seed=1)
+    )  # anew in each epoch
     stack = jumbled.in_memory().filter(is_not_divided_by_three, column=0).repeat(2)
     whole = list(Loader(stack, 7, worker_kind="inline", **options))
     interrupted = Loader(stack, 7, worker_kind="threads", workers=3, **options)

@@ -16,7 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loader_batches import InBlocks, numbers_to
 
-from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIteratorView,
+    SequenceDatasetIterator,
+)
 from data_stack.exception import ConfigError
 from data_stack.loader import BlockShuffled, Bucketed, InOrder, Lanes, Loader, Order, Shuffled
 from data_stack.loader.orders import block_lengths
@@ -32,7 +36,14 @@ def whole(order: Order, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.ND
 # --------------------------------------------------------------------------------------------------------------- any order
 
 
-@given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 6), st.integers(-3, 99), st.integers(0, 3), st.data())
+@given(
+    st.integers(1, 300),
+    st.integers(1, 20),
+    st.integers(1, 6),
+    st.integers(-3, 99),
+    st.integers(0, 3),
+    st.data(),
+)
 def test_every_sample_is_at_one_position_with_random_access(
     n: int, size: int, window: int, seed: int, epoch: int, data: st.DataObject
 ) -> None:
@@ -62,17 +73,73 @@ def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: in
 
 
 def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
-    assert Shuffled().indices(np.arange(3), 10**12, 7, 3).tolist() == [934666439573, 664447288389, 229441844223]
+    assert Shuffled().indices(np.arange(3), 10**12, 7, 3).tolist() == [
+        934666439573,
+        664447288389,
+        229441844223,
+    ]
     assert Shuffled().indices(np.array([10**17]), 10**18, -5, 0).tolist() == [100611722893020488]
-    assert whole(BlockShuffled(block_lengths=3, window=2), 10, 7, 3).tolist() == [1, 2, 9, 0, 4, 3, 5, 8, 6, 7]
-    assert whole(BlockShuffled(block_lengths=[4, 0, 1, 5], window=2), 10, 7).tolist() == [2, 1, 4, 0, 3, 7, 6, 5, 8, 9]
-    assert repr(BlockShuffled(block_lengths=8, blocks=False)) == "BlockShuffled(block_lengths=8, window=16, blocks=False)"
-    assert repr(BlockShuffled(block_lengths=8, samples=False)) == "BlockShuffled(block_lengths=8, window=1, samples=False)"
-    assert whole(Bucketed(LENGTHS[:11], chunk=2, window=6), 11, 8).tolist() == [10, 4, 2, 7, 9, 8, 0, 5, 1, 3, 6]
+    assert whole(BlockShuffled(block_lengths=3, window=2), 10, 7, 3).tolist() == [
+        1,
+        2,
+        9,
+        0,
+        4,
+        3,
+        5,
+        8,
+        6,
+        7,
+    ]
+    assert whole(BlockShuffled(block_lengths=[4, 0, 1, 5], window=2), 10, 7).tolist() == [
+        2,
+        1,
+        4,
+        0,
+        3,
+        7,
+        6,
+        5,
+        8,
+        9,
+    ]
+    assert (
+        repr(BlockShuffled(block_lengths=8, blocks=False))
+        == "BlockShuffled(block_lengths=8, window=16, blocks=False)"
+    )
+    assert (
+        repr(BlockShuffled(block_lengths=8, samples=False))
+        == "BlockShuffled(block_lengths=8, window=1, samples=False)"
+    )
+    assert whole(Bucketed(LENGTHS[:11], chunk=2, window=6), 11, 8).tolist() == [
+        10,
+        4,
+        2,
+        7,
+        9,
+        8,
+        0,
+        5,
+        1,
+        3,
+        6,
+    ]
     large = BlockShuffled(block_lengths=[40_000, 1, 50_000, 30_000], window=2)
-    assert large.indices(np.array([0, 9, 40_000, 99_999]), 120_001, 7, 3).tolist() == [113174, 6668, 97552, 78739]  # two windows
-    assert large.indices(np.arange(4), 120_001, 7, 3).tolist() == [113174, 29166, 9950, 101905]  # one, which is written out
-    assert BlockShuffled(block_lengths=600_000, window=2).indices(np.arange(2), 1_500_000, 7, 3).tolist() == [752056, 1427924]
+    assert large.indices(np.array([0, 9, 40_000, 99_999]), 120_001, 7, 3).tolist() == [
+        113174,
+        6668,
+        97552,
+        78739,
+    ]  # two windows
+    assert large.indices(np.arange(4), 120_001, 7, 3).tolist() == [
+        113174,
+        29166,
+        9950,
+        101905,
+    ]  # one, which is written out
+    assert BlockShuffled(block_lengths=600_000, window=2).indices(
+        np.arange(2), 1_500_000, 7, 3
+    ).tolist() == [752056, 1427924]
 
 
 ORDERS = [
@@ -119,10 +186,16 @@ def test_an_order_of_another_dataset_is_refused(order: Order, said: str) -> None
         (BlockShuffled, {"block_lengths": 8, "blocks": False, "samples": False}, "InOrder"),
         (Bucketed, {"lengths": [1.5, 2], "chunk": 2}, "lengths .* got float64"),
         (Bucketed, {"lengths": [3, -1, 2], "chunk": 2}, "that of sample 1 is -1"),
-        (Bucketed, {"lengths": [1], "chunk": 0}, "the chunk of a bucketed order must be at least 1"),
+        (
+            Bucketed,
+            {"lengths": [1], "chunk": 0},
+            "the chunk of a bucketed order must be at least 1",
+        ),
     ],
 )
-def test_wrong_arguments_are_refused(kind: Callable[..., Order], given: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_are_refused(
+    kind: Callable[..., Order], given: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         kind(**given)
 
@@ -131,7 +204,9 @@ def test_wrong_arguments_are_refused(kind: Callable[..., Order], given: dict[str
 
 some_blocks = st.one_of(
     st.integers(1, 12).map(lambda length: (length, None)),
-    st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any).map(lambda lengths: (lengths, sum(lengths))),
+    st.lists(st.integers(0, 9), min_size=1, max_size=12)
+    .filter(any)
+    .map(lambda lengths: (lengths, sum(lengths))),
 )
 
 
@@ -152,15 +227,26 @@ def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
     assert max(in_use) <= window  # so a reader that keeps window + 1 of them reads each once
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.integers(0, 50))
-def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: int, seed: int, epoch: int) -> None:
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=30),
+    st.integers(1, 5),
+    st.integers(),
+    st.integers(0, 50),
+)
+def test_blocks_or_samples_may_stay_in_their_order(
+    lengths: list[int], window: int, seed: int, epoch: int
+) -> None:
     n_samples = sum(lengths)
     if n_samples == 0:
         return
     block_of = np.repeat(np.arange(len(lengths)), lengths)
 
-    blocks = whole(BlockShuffled(block_lengths=lengths, window=window, samples=False), n_samples, seed, epoch)
-    samples = whole(BlockShuffled(block_lengths=lengths, window=window, blocks=False), n_samples, seed, epoch)
+    blocks = whole(
+        BlockShuffled(block_lengths=lengths, window=window, samples=False), n_samples, seed, epoch
+    )
+    samples = whole(
+        BlockShuffled(block_lengths=lengths, window=window, blocks=False), n_samples, seed, epoch
+    )
 
     assert np.array_equal(np.sort(blocks), np.arange(n_samples))
     assert np.array_equal(np.sort(samples), np.arange(n_samples))
@@ -170,7 +256,12 @@ def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: i
     assert (np.diff(block_of[samples] // window) >= 0).all()
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.booleans())
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=30),
+    st.integers(1, 5),
+    st.integers(),
+    st.booleans(),
+)
 def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
     lengths: list[int], window: int, seed: int, mixes_samples: bool
 ) -> None:
@@ -186,7 +277,11 @@ def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
         inside = [order.upcoming(each, n, seed, 3) for each in range(position, until)]
         assert {each[1] for each in inside} == {until}
         following = order.upcoming(until, n, seed, 3)[1] if until < n else n
-        told = set() if ahead is None else set(np.repeat(np.arange(len(lengths)), lengths)[ahead].tolist())
+        told = (
+            set()
+            if ahead is None
+            else set(np.repeat(np.arange(len(lengths)), lengths)[ahead].tolist())
+        )
         if all(lengths):  # otherwise a window may be empty
             assert told == set(block_of[until:following].tolist())
         position = until
@@ -195,8 +290,16 @@ def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
 
 
 def test_a_source_tells_its_blocks_to_the_shuffle() -> None:
-    loader = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(window=1), seed=4, worker_kind="inline")
-    given = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(block_lengths=[3, 5, 2], window=1), seed=4, worker_kind="inline")
+    loader = Loader(
+        InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(window=1), seed=4, worker_kind="inline"
+    )
+    given = Loader(
+        InBlocks(3, 5, 2),
+        10,
+        shuffle=BlockShuffled(block_lengths=[3, 5, 2], window=1),
+        seed=4,
+        worker_kind="inline",
+    )
 
     (batch,), (expected,) = list(loader), list(given)
 
@@ -265,15 +368,21 @@ def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> No
     order = Lanes(BlockShuffled(block_lengths=100, window=2), lanes=4, batch_size=32)
     blocks_of = []
     for rank in range(4):
-        loader = Loader(numbers_to(4000), 32, shuffle=order, seed=3, shard=(rank, 4), worker_kind="inline")
+        loader = Loader(
+            numbers_to(4000), 32, shuffle=order, seed=3, shard=(rank, 4), worker_kind="inline"
+        )
         blocks_of.append([set((batch[0] // 100).tolist()) for batch in loader])
 
     seen = [set().union(*blocks[: 4000 // 4 // 32]) for blocks in blocks_of]  # in whole steps
-    assert all(len(one & other) <= 2 for one, other in itertools.combinations(seen, 2))  # a window may lie across the border
+    assert all(
+        len(one & other) <= 2 for one, other in itertools.combinations(seen, 2)
+    )  # a window may lie across the border
     assert {len(blocks) for blocks in blocks_of} == {len(blocks_of[0])}
 
 
-def test_the_batches_of_lanes_come_in_turn_from_equal_stretches_and_what_is_left_comes_once() -> None:
+def test_the_batches_of_lanes_come_in_turn_from_equal_stretches_and_what_is_left_comes_once() -> (
+    None
+):
     for n, lanes, size in itertools.product(range(1, 40), range(1, 5), range(1, 5)):
         found = whole(Lanes(InOrder(), lanes=lanes, batch_size=size), n).tolist()
 

@@ -18,14 +18,22 @@ batch_sizes = st.integers(1, 17)
 worlds = st.integers(1, 7)
 
 
-def ranks(n_samples: int, batch_size: int, world: int, drop_last: bool = False, uneven: Uneven = "pad") -> list[Plan]:
+def ranks(
+    n_samples: int, batch_size: int, world: int, drop_last: bool = False, uneven: Uneven = "pad"
+) -> list[Plan]:
     """The plan of each rank."""
-    return [Plan(n_samples, batch_size, rank=rank, world=world, drop_last=drop_last, uneven=uneven) for rank in range(world)]
+    return [
+        Plan(n_samples, batch_size, rank=rank, world=world, drop_last=drop_last, uneven=uneven)
+        for rank in range(world)
+    ]
 
 
 def batches(plan: Plan, position: int = 0) -> list[list[int]]:
     """The positions of each of a rank's batches."""
-    return [plan.positions([plan.part(step, position)]).tolist() for step in range(plan.n_steps(position))]
+    return [
+        plan.positions([plan.part(step, position)]).tolist()
+        for step in range(plan.n_steps(position))
+    ]
 
 
 @given(sizes, batch_sizes, worlds, st.data())
@@ -35,14 +43,21 @@ def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
     position = data.draw(st.integers(0, n))
     n_missing = -(n - position) % world
 
-    steps = zip(*[batches(plan, position) for plan in ranks(n, batch, world, uneven="pad")], strict=True)
+    steps = zip(
+        *[batches(plan, position) for plan in ranks(n, batch, world, uneven="pad")], strict=True
+    )
     positions = [place for step in steps for of_rank in step for place in of_rank]
 
-    assert positions == [*range(position, n), *[place % n for place in range(n_missing) if n]][: len(positions)]
+    assert (
+        positions
+        == [*range(position, n), *[place % n for place in range(n_missing) if n]][: len(positions)]
+    )
     assert len(positions) == n - position + n_missing
 
 
-@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(["pad", "drop", "keep"]), st.data())
+@given(
+    sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(["pad", "drop", "keep"]), st.data()
+)
 def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
 ) -> None:
@@ -61,7 +76,9 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
 
 
-def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewer_ranks_go_on() -> None:
+def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewer_ranks_go_on() -> (
+    None
+):
     n, batch, step = 10**9 + 7, 256, 1234
     before = [Plan(n, batch, rank=rank, world=1000) for rank in range(1000)]
     position = before[0].position_after(step)
@@ -71,7 +88,9 @@ def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewe
     continued = np.concatenate([plan.positions([plan.part(0, position)]) for plan in after])
 
     start = step * 256_000
-    assert np.array_equal(np.concatenate([shared, continued]), np.arange(start, start + 256_000 + 768 * 256))
+    assert np.array_equal(
+        np.concatenate([shared, continued]), np.arange(start, start + 256_000 + 768 * 256)
+    )
     samples = Shuffled().indices(shared, n, 7, 0)
     assert len(np.unique(samples)) == len(samples)
     assert {plan.n_steps() for plan in before} == {3907}

@@ -80,7 +80,9 @@ def test_what_a_transform_gives_comes_as_it_is() -> None:
 
     expected = list(loader(Numbers(64), transform=strange, worker_kind="inline", workers=0))
 
-    batches = list(loader(Numbers(64), transform=strange, workers=1))  # which takes seconds to import torch
+    batches = list(
+        loader(Numbers(64), transform=strange, workers=1)
+    )  # which takes seconds to import torch
 
     for batch, other in zip(batches, expected, strict=True):
         for name in ("tensor", "no tensor", "parameter"):
@@ -109,7 +111,9 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
         iterator.close()  # type: ignore[attr-defined]  # it is a generator
     del endless
     gc.collect()
-    assert all(np.array_equal(each, copy) for each, copy in zip(kept, copies, strict=True))  # their workers are gone
+    assert all(
+        np.array_equal(each, copy) for each, copy in zip(kept, copies, strict=True)
+    )  # their workers are gone
     kept[0][:] = 7
     assert (kept[0] == 7).all()
 
@@ -154,7 +158,12 @@ def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) ->
     output, errors = run_python("-W", "error", tmp_path / "script.py")
 
     assert errors == ""
-    assert output.splitlines() == ["the script runs", "True [0, 3, 12, 27]", "True [48, 75, 108, 147]", "True True"]
+    assert output.splitlines() == [
+        "the script runs",
+        "True [0, 3, 12, 27]",
+        "True [48, 75, 108, 147]",
+        "True True",
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------------- failures
@@ -175,7 +184,9 @@ def test_an_exception_names_the_sample_and_the_worker_and_has_its_traceback(kind
     assert received == [1 // (index - 37) for index in range(32)]
     assert (error.index, error.epoch, error.step) == (37, 0, 2)
     assert error.worker is not None
-    assert error.worker.startswith({"processes": "worker process ", "threads": "worker thread "}[kind])
+    assert error.worker.startswith(
+        {"processes": "worker process ", "threads": "worker thread "}[kind]
+    )
     assert type(error.__cause__) is ZeroDivisionError
     if kind == "processes":
         assert "return 1 // (index - 37)" in error.traceback_text
@@ -210,7 +221,10 @@ def test_any_exception_of_a_transform_arrives_and_the_workers_stay(
 def test_what_cannot_be_sent_is_named() -> None:
     locked = Numbers(8)
     vars(locked)["lock"] = threading.Lock()
-    with pytest.raises(ConfigError, match=r"the iterator .* cannot be sent to worker processes: .*lock.*worker_kind='threads'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"the iterator .* cannot be sent to worker processes: .*lock.*worker_kind='threads'",
+    ):
         next(iter(loader(locked)))
     with pytest.raises(ConfigError, match=r"the transform <function .*<lambda>.* cannot be sent"):
         lock = threading.Lock()
@@ -227,15 +241,23 @@ class Unpicklable:
         return batch
 
 
-def test_what_cannot_be_unpickled_in_a_worker_and_what_cannot_be_pickled_there_is_reported() -> None:
-    with pytest.raises(WorkerError, match=r"(?s)could not unpickle .* ValueError: .*no number.*In the worker:\nTraceback"):
+def test_what_cannot_be_unpickled_in_a_worker_and_what_cannot_be_pickled_there_is_reported() -> (
+    None
+):
+    with pytest.raises(
+        WorkerError,
+        match=r"(?s)could not unpickle .* ValueError: .*no number.*In the worker:\nTraceback",
+    ):
         next(iter(loader(Numbers(8), workers=1, transform=Unpicklable())))
     with pytest.raises(LoadingError, match=r"a batch cannot be sent .*lock"):
         next(iter(loader(Numbers(8), workers=1, transform=lambda batch: threading.Lock())))
 
 
 def test_a_worker_that_ends_is_an_error_with_its_status() -> None:
-    with pytest.raises(WorkerError, match=r"worker process \d \(pid \d+\) exited with status 3 while it made step 1 of epoch 0"):
+    with pytest.raises(
+        WorkerError,
+        match=r"worker process \d \(pid \d+\) exited with status 3 while it made step 1 of epoch 0",
+    ):
         list(loader(Numbers(64), transform=Told("drop_dead", 16)))
 
 
@@ -243,17 +265,24 @@ def test_a_worker_that_ends_is_an_error_with_its_status() -> None:
 def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
     chance = random.Random(6)
     images = SequenceDatasetIterator([np.zeros((640, 3000), dtype=np.uint8)])
-    loaders = [loader(images, epochs=None, workers=n_workers) for n_workers in (1, 1, 2)]  # the start of each takes time
+    loaders = [
+        loader(images, epochs=None, workers=n_workers) for n_workers in (1, 1, 2)
+    ]  # the start of each takes time
     for endless in loaders * 6:
         with endless:
             workers = worker_ids()
             batches = iter(endless)
             if chance.random() < 0.5:  # else they are only starting
                 next(batches)
-            killer = threading.Timer(chance.random() * 0.02, os.kill, (chance.choice(workers), signal.SIGKILL))
+            killer = threading.Timer(
+                chance.random() * 0.02, os.kill, (chance.choice(workers), signal.SIGKILL)
+            )
             killer.start()
 
-            with pytest.raises(WorkerError, match=r"was killed by signal 9 \(SIGKILL, as the kernel does when memory runs out\)"):
+            with pytest.raises(
+                WorkerError,
+                match=r"was killed by signal 9 \(SIGKILL, as the kernel does when memory runs out\)",
+            ):
                 for _ in batches:
                     pass
 
@@ -261,8 +290,12 @@ def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
             killer.join()
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("processes", processes.ProcessWorkers), ("threads", ThreadWorkers)])
-def test_a_slow_worker_is_a_warning(kind: str, workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "workers"), [("processes", processes.ProcessWorkers), ("threads", ThreadWorkers)]
+)
+def test_a_slow_worker_is_a_warning(
+    kind: str, workers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workers, "warns_after_seconds", 0.3)
 
     with loader(Numbers(64), worker_kind=kind, workers=1, transform=Told("sleep", 32)) as slow:
@@ -277,7 +310,8 @@ def test_a_slow_worker_is_a_warning(kind: str, workers: Any, monkeypatch: pytest
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
     with pytest.raises(
-        WorkerError, match=r"worker process \d .* did not make the batch of step 2 .* within timeout_seconds=2\. It was ended"
+        WorkerError,
+        match=r"worker process \d .* did not make the batch of step 2 .* within timeout_seconds=2\. It was ended",
     ):
         # the batch is not a worker's first one: while it starts, it is at something else
         list(loader(Numbers(64), transform=Told("sleep_long", 32), timeout_seconds=2))
@@ -317,7 +351,9 @@ for _ in range(ROUNDS):
 def test_ctrl_c_leaves_nothing_behind() -> None:
     chance = random.Random(SEED)
     n_rounds = sized(5, 40)
-    with start_python("-u", "-W", "error", "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))) as script:
+    with start_python(
+        "-u", "-W", "error", "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))
+    ) as script:
         assert script.stdout is not None
         lines = []
         for _ in range(n_rounds):
@@ -350,7 +386,10 @@ def test_a_fork_leaves_the_workers_to_their_owner_and_has_its_own() -> None:
                 os._exit(2)
         del first
         rest = np.concatenate([batch[0] for batch in batches])
-        again = [np.array_equal(batch[0], images[number * 16 :][:16]) for number, batch in enumerate(forked)]
+        again = [
+            np.array_equal(batch[0], images[number * 16 :][:16])
+            for number, batch in enumerate(forked)
+        ]
         os.write(writer, b"x")
         _, status = os.waitpid(pid, 0)
         os.close(reader)
@@ -374,4 +413,6 @@ def test_an_array_in_memory_is_there_once_for_all_workers() -> None:
         workers = worker_ids()
         used = own_bytes(workers)
 
-    assert used < 192e6 + 2 * 60e6  # the second term is for Python and numpy; copies would be 384 MB
+    assert (
+        used < 192e6 + 2 * 60e6
+    )  # the second term is for Python and numpy; copies would be 384 MB

@@ -30,10 +30,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> FarStorageConnector:
     for name, array in arrays.items():
         with store.create(f"arrays/{name}.npy") as file:
             write_npy(file, array)
-    with RecordWriter(store, {"image": Column("array", "uint8", (ROW_BYTES,)), "number": "i64"}, prefix="records") as writer:
+    with RecordWriter(
+        store, {"image": Column("array", "uint8", (ROW_BYTES,)), "number": "i64"}, prefix="records"
+    ) as writer:
         writer.extend({"image": images, "number": numbers})
     with ParquetWriter(store, prefix="parquet", row_group_rows=256, compression="none") as rows:
-        rows.append_columns({"image": np.random.default_rng(0).integers(0, 255, images.shape, "u1"), "number": numbers})
+        rows.append_columns(
+            {
+                "image": np.random.default_rng(0).integers(0, 255, images.shape, "u1"),
+                "number": numbers,
+            }
+        )
     return store
 
 
@@ -46,7 +53,9 @@ SOURCES: dict[str, Callable[[FarStorageConnector], DatasetIteratorIF]] = {
 }
 
 
-@pytest.mark.parametrize("options", [{"worker_kind": "inline"}, {"worker_kind": "threads", "workers": 2}, {}])
+@pytest.mark.parametrize(
+    "options", [{"worker_kind": "inline"}, {"worker_kind": "threads", "workers": 2}, {}]
+)
 @pytest.mark.parametrize("source_kind", ["arrays", "records"])
 def test_an_epoch_by_blocks_moves_each_byte_about_once(
     store: FarStorageConnector, source_kind: str, options: dict[str, Any]
@@ -63,13 +72,16 @@ def test_an_epoch_by_blocks_moves_each_byte_about_once(
 
 
 @pytest.mark.parametrize("source_kind", SOURCES)
-def test_a_random_order_warns_once_and_says_what_to_do(store: FarStorageConnector, source_kind: str) -> None:
+def test_a_random_order_warns_once_and_says_what_to_do(
+    store: FarStorageConnector, source_kind: str
+) -> None:
     rows = SOURCES[source_kind](store)
 
     for iterator in (rows, rows.map(dict), rows.skip(1)):
         loader = Loader(iterator, 16, shuffle=True, worker_kind="inline")
         with pytest.warns(
-            UserWarning, match=r"remote store .*BlockShuffled\(\)\), which reads each block once; or keep a copy"
+            UserWarning,
+            match=r"remote store .*BlockShuffled\(\)\), which reads each block once; or keep a copy",
         ) as warned:
             next(iter(loader))
         assert [warning.filename for warning in warned] == [__file__]
@@ -86,7 +98,9 @@ def test_samples_that_fit_into_the_cache_and_those_of_this_machine_are_shuffled_
     np.save(tmp_path / "local/a.npy", np.zeros((N_ROWS, ROW_BYTES), np.uint8))
     few = NumpyDatasetIterator([store.get_resource("arrays/few.npy")])
     local = NumpyDatasetIterator([tmp_path / "local/a.npy"])
-    stored = SOURCES["arrays"](store).cache(storage=FarStorageConnector(tmp_path / "cache", BLOCK_BYTES))
+    stored = SOURCES["arrays"](store).cache(
+        storage=FarStorageConnector(tmp_path / "cache", BLOCK_BYTES)
+    )
 
     for iterator in (few, local, stored, few.in_memory()):
         next(iter(Loader(iterator, 16, shuffle=True, worker_kind="inline")))

@@ -17,7 +17,9 @@ from data_stack.loader import BlockShuffled, Loader, LoaderState
 
 
 def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
-    return Loader(iterator, batch_size, **{"shuffle": True, "seed": 7, "worker_kind": "inline", **options})
+    return Loader(
+        iterator, batch_size, **{"shuffle": True, "seed": 7, "worker_kind": "inline", **options}
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------------- resume
@@ -55,7 +57,9 @@ def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> N
 
 
 @pytest.mark.parametrize(("n_received", "epoch", "position"), [(2, 0, 32), (4, 1, 0), (5, 1, 16)])
-def test_a_state_is_plain_json_data_even_of_numpys_arguments(n_received: int, epoch: int, position: int) -> None:
+def test_a_state_is_plain_json_data_even_of_numpys_arguments(
+    n_received: int, epoch: int, position: int
+) -> None:
     loader = loader_of(
         numbers_to(64),
         np.int64(8),
@@ -91,7 +95,10 @@ def refused(loader: Loader, state: Any, said: str) -> None:
     assert loader.state_dict() == before
 
 
-@pytest.mark.parametrize("state", [{}, {"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, {"data_stack_loader": 2}])
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, {"data_stack_loader": 2}],
+)
 def test_what_is_no_state_is_refused(state: Any) -> None:
     refused(loader_of(numbers_to(30)), state, r"expected what state_dict\(\) of a loader returns")
 
@@ -127,7 +134,10 @@ def test_a_state_survives_torch_json_numpy_and_further_fields() -> None:
     state = torch.load(file, weights_only=True)["loader"]
 
     for as_number in (int, np.int64, np.array):
-        changed = {key: as_number(value) if type(value) is int else value for key, value in json.loads(json.dumps(state)).items()}
+        changed = {
+            key: as_number(value) if type(value) is int else value
+            for key, value in json.loads(json.dumps(state)).items()
+        }
         other = loader_of(numbers_to(30))
         other.load_state_dict({**changed, "data_stack_loader": 2, "written_by": "my framework"})
 
@@ -145,6 +155,10 @@ def test_a_state_of_another_order_is_refused() -> None:
     iterator = numbers_to(30).shuffle(seed=1)
 
     for shuffle in (False, BlockShuffled(block_lengths=10, window=3)):
-        refused(loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "same shuffle=")
+        refused(
+            loader_of(numbers_to(30)),
+            loader_of(numbers_to(30), shuffle=shuffle).state_dict(),
+            "same shuffle=",
+        )
     refused(loader_of(iterator, redraw=False), loader_of(iterator).state_dict(), "redraw")
     refused(loader_of(iterator), loader_of(iterator, redraw=False).state_dict(), "redraw")

@@ -46,7 +46,9 @@ def test_no_more_batches_are_made_ahead_than_asked_for() -> None:
     iteration = iter(loader(numbers(400, read.append), prefetch=2))
 
     next(iteration)
-    assert until(lambda: len(read) >= 6 * 4)  # what is handed out is counted as well, until the next one is asked for
+    assert until(
+        lambda: len(read) >= 6 * 4
+    )  # what is handed out is counted as well, until the next one is asked for
     time.sleep(0.05)
 
     assert max(read) < 6 * 4
@@ -67,7 +69,9 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         assert until(lambda: all(each() is None for each in kept))
 
 
-def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_threads_are_kept() -> None:
+def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_threads_are_kept() -> (
+    None
+):
     with loader(numbers(40)) as subject:
         next(iter(subject))
 
@@ -84,7 +88,12 @@ def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_thre
         (2, 2, [9], [3]),  # each worker has one to make while the consumer is at its own
         (8, 2, [3], [10]),
         (4, 1, [100], [4]),
-        (2, 4, [16, 16, 1, 16, 1, 1, 0], [3, 3, 3, 3, 3, 8, 8]),  # one small batch at the end of an epoch changes nothing
+        (
+            2,
+            4,
+            [16, 16, 1, 16, 1, 1, 0],
+            [3, 3, 3, 3, 3, 8, 8],
+        ),  # one small batch at the end of an epoch changes nothing
     ],
 )
 def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
@@ -143,8 +152,12 @@ def gate() -> Iterator[threading.Event]:
     made.set()
 
 
-def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(gate: threading.Event) -> None:
-    subject = loader(numbers(40), transform=lambda batch: (gate.wait(60), batch)[1], timeout_seconds=0.2)
+def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(
+    gate: threading.Event,
+) -> None:
+    subject = loader(
+        numbers(40), transform=lambda batch: (gate.wait(60), batch)[1], timeout_seconds=0.2
+    )
 
     with pytest.raises(WorkerError, match=r"a worker thread did not make the batch of step 0"):
         list(subject)

@@ -39,11 +39,20 @@ def test_arrays_become_tensors_on_their_own_memory(kind: Any) -> None:
         seen.append([column.ctypes.data for column in batch])
         return batch
 
-    with Loader(rows_and_numbers(), 16, worker_kind=kind, workers=int(kind == "threads"), transform=remembered) as loader:
+    with Loader(
+        rows_and_numbers(),
+        16,
+        worker_kind=kind,
+        workers=int(kind == "threads"),
+        transform=remembered,
+    ) as loader:
         batches = list(loader.torch())
 
     assert [[tensor.data_ptr() for tensor in batch] for batch in batches] == seen
-    assert {(tensor.dtype, tensor.shape) for tensor in batches[0]} == {(torch.float32, (16, 3)), (torch.int64, (16,))}
+    assert {(tensor.dtype, tensor.shape) for tensor in batches[0]} == {
+        (torch.float32, (16, 3)),
+        (torch.int64, (16,)),
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,7 +123,10 @@ def test_containers_tensors_and_plain_values_stay_as_they_are() -> None:
     assert isinstance(converted["sentences"].tokens, torch.Tensor)
     assert converted["sentences"].names == ["x", "y"]
     assert isinstance(batch["sentences"].tokens, np.ndarray)  # type: ignore[attr-defined]  # not changed in place
-    assert (type(converted["settings"]), converted["settings"]) == (Settings, {"a": torch.tensor(True)})
+    assert (type(converted["settings"]), converted["settings"]) == (
+        Settings,
+        {"a": torch.tensor(True)},
+    )
     assert type(converted["ordered"]) is collections.OrderedDict
     assert converted["ordered"]["b"][0].dtype == torch.float64
     assert converted["made"] is made
@@ -126,7 +138,12 @@ def test_containers_tensors_and_plain_values_stay_as_they_are() -> None:
 
 def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
     rows = [np.arange(length, dtype=np.float32) for length in (3, 0, 2, 1)]
-    loader = Loader(SequenceDatasetIterator([rows, np.arange(4)]), 4, worker_kind="inline", collate=Concatenated(columns=0))
+    loader = Loader(
+        SequenceDatasetIterator([rows, np.arange(4)]),
+        4,
+        worker_kind="inline",
+        collate=Concatenated(columns=0),
+    )
 
     ((ragged, _),) = loader.torch()
 
@@ -143,9 +160,15 @@ def test_tensors_are_on_the_device_wherever_they_are_in_the_batch(device: str | 
     packed = pack_sequence([torch.ones(2), torch.ones(1)])
 
     def made(batch: Any) -> Any:
-        return {"x": batch[0], "more": [Pair(torch.ones(1), "name"), packed], "y": Sentences(batch[1], ["a"])}
+        return {
+            "x": batch[0],
+            "more": [Pair(torch.ones(1), "name"), packed],
+            "y": Sentences(batch[1], ["a"]),
+        }
 
-    batches = list(Loader(rows_and_numbers(10), 4, worker_kind="inline", transform=made).torch(device=device))
+    batches = list(
+        Loader(rows_and_numbers(10), 4, worker_kind="inline", transform=made).torch(device=device)
+    )
 
     for batch in batches:
         tensors = [batch["x"], batch["more"][0].left, batch["more"][1].data, batch["y"].tokens]
@@ -166,12 +189,16 @@ def test_what_is_no_device_is_refused(device: Any) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA here")
 @pytest.mark.parametrize("pin_memory", [False, True])
 def test_batches_on_a_gpu_are_whole_while_it_is_busy(pin_memory: bool) -> None:
-    iterator = SequenceDatasetIterator([np.random.default_rng(0).random((4096, 4096), np.float32), np.arange(4096)])
+    iterator = SequenceDatasetIterator(
+        [np.random.default_rng(0).random((4096, 4096), np.float32), np.arange(4096)]
+    )
     expected = [batch[0].sum(dtype=np.float64) for batch in Loader(iterator, 256, shuffle=True)]
     weights = torch.rand(4096, 4096, device="cuda")
     sums = []
 
-    for images, _ in Loader(iterator, 256, shuffle=True).torch(device="cuda", pin_memory=pin_memory):
+    for images, _ in Loader(iterator, 256, shuffle=True).torch(
+        device="cuda", pin_memory=pin_memory
+    ):
         for _ in range(20):
             weights = (weights @ weights).tanh()  # a queue of work, in which the sum below waits
         sums.append(images.sum(dtype=torch.float64))
@@ -185,9 +212,15 @@ def test_batches_on_a_gpu_are_whole_while_it_is_busy(pin_memory: bool) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("n_taken", [1, 7])
-def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(device: str | None, n_taken: int) -> None:
-    expected = indices_of(Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline"))
-    loader = Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").torch(device=device)
+def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
+    device: str | None, n_taken: int
+) -> None:
+    expected = indices_of(
+        Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline")
+    )
+    loader = Loader(
+        rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline"
+    ).torch(device=device)
     taking = iter(loader)
     for _ in range(n_taken):
         next(taking)
@@ -201,14 +234,26 @@ def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
 
 
 @pytest.mark.parametrize(
-    "missing", [[1.5, None], [np.float32(1), None], [np.ones(2), None], [None, True], [np.zeros((2, 2)), None]]
+    "missing",
+    [
+        [1.5, None],
+        [np.float32(1), None],
+        [np.ones(2), None],
+        [None, True],
+        [np.zeros((2, 2)), None],
+    ],
 )
 def test_numbers_without_a_value_are_an_error_that_says_what_to_do(missing: list[Any]) -> None:
     samples = [{"label": "a", "value": value} for value in missing]
     nested = [{"both": sample} for sample in samples]
 
-    for batches in (Loader(samples, 2, worker_kind="inline").torch(), DataLoader(TorchDataset(samples), 2, collate_fn=collate)):
-        with pytest.raises(ConfigError, match=r"column 'value' has samples without a value .*nulls='nan'"):
+    for batches in (
+        Loader(samples, 2, worker_kind="inline").torch(),
+        DataLoader(TorchDataset(samples), 2, collate_fn=collate),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"column 'value' has samples without a value .*nulls='nan'"
+        ):
             next(iter(batches))
     with pytest.raises(ConfigError, match="a column has samples without a value"):
         next(iter(Loader(nested, 2, worker_kind="inline").torch()))
@@ -227,7 +272,11 @@ def test_other_columns_without_a_value_stay_lists(values: list[Any]) -> None:
 def described(value: Any) -> Any:
     """What must be equal of two collated batches: structure, values, shapes and dtypes; tuples for lists."""
     if isinstance(value, torch.Tensor):
-        return value.dtype, value.shape, value.float().tolist() if value.dtype == torch.bfloat16 else value.tolist()
+        return (
+            value.dtype,
+            value.shape,
+            value.float().tolist() if value.dtype == torch.bfloat16 else value.tolist(),
+        )
     if isinstance(value, Mapping):
         return {key: described(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
@@ -242,7 +291,9 @@ def collated(iterator: DatasetIteratorIF, indices: list[int]) -> Any:
 DTYPES = ["bool", "u1", "u8", "i8", "f2", "f4", "c16"]
 COLUMNS: list[Any] = [
     *[np.arange(12).reshape(6, 2).astype(dtype) for dtype in DTYPES],
-    *[np.arange(6).astype(dtype) for dtype in DTYPES if dtype != "u8"],  # torch makes no tensor of a list of these
+    *[
+        np.arange(6).astype(dtype) for dtype in DTYPES if dtype != "u8"
+    ],  # torch makes no tensor of a list of these
     [1, 2, 3, 4, 5, 2**40],
     [0.5, 1.5, float("inf"), 1e300, 4.0, 5.0],
     [True, False] * 3,
@@ -254,7 +305,10 @@ COLUMNS: list[Any] = [
     [{"x": np.float32(i), "name": str(i)} for i in range(6)],
     [(i, str(i)) for i in range(6)],
 ]
-NAMES = [f"{number}: {getattr(column, 'dtype', type(column[0]).__name__)}" for number, column in enumerate(COLUMNS)]
+NAMES = [
+    f"{number}: {getattr(column, 'dtype', type(column[0]).__name__)}"
+    for number, column in enumerate(COLUMNS)
+]
 
 
 @pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy.ndarrays")
@@ -262,7 +316,11 @@ NAMES = [f"{number}: {getattr(column, 'dtype', type(column[0]).__name__)}" for n
 @pytest.mark.parametrize("form", ["tuple", "dict", "bare"])
 def test_tensors_are_those_of_torchs_own_collate(column: Any, form: str) -> None:
     values = [column[i] for i in range(6)]
-    samples: list[Any] = values if form == "bare" else [(value, 1) if form == "tuple" else {"v": value} for value in values]
+    samples: list[Any] = (
+        values
+        if form == "bare"
+        else [(value, 1) if form == "tuple" else {"v": value} for value in values]
+    )
     iterator = SequenceDatasetIterator([column, [1] * 6]) if form == "tuple" else Samples(samples)
     indices = [4, 0, 4, 1]
 
@@ -288,7 +346,13 @@ def test_changing_a_batch_in_place_does_not_change_the_dataset() -> None:
 def test_no_samples_and_samples_that_differ_are_refused() -> None:
     with pytest.raises(ConfigError, match="empty"):
         collate([])
-    for samples in ([(1, 2), (1,)], [{"a": 1}, {"b": 1}], [(1, 2), {"a": 1}], [{"a": 1}, (1,)], [(1,), 5]):
+    for samples in (
+        [(1, 2), (1,)],
+        [{"a": 1}, {"b": 1}],
+        [(1, 2), {"a": 1}],
+        [{"a": 1}, (1,)],
+        [(1,), 5],
+    ):
         with pytest.raises(ConfigError, match="differ"):
             collate(samples)
         with pytest.raises(ConfigError, match="differ"):
@@ -296,7 +360,9 @@ def test_no_samples_and_samples_that_differ_are_refused() -> None:
 
 
 def test_no_positions_give_empty_tensors_and_a_position_outside_is_refused() -> None:
-    dataset = TorchDataset(SequenceDatasetIterator([np.ones((3, 2), dtype=np.uint8), ["a", "b", "c"]]))
+    dataset = TorchDataset(
+        SequenceDatasetIterator([np.ones((3, 2), dtype=np.uint8), ["a", "b", "c"]])
+    )
 
     numbers, strings = collate(dataset.__getitems__([]))
 

@@ -63,11 +63,18 @@ MANY = """@RELATION many
 """
 
 
-FLOWERS = [feature("id"), feature("petal length"), feature("colour", "red", "dark blue"), feature("class", "rose", "iris")]
+FLOWERS = [
+    feature("id"),
+    feature("petal length"),
+    feature("colour", "red", "dark blue"),
+    feature("class", "rose", "iris"),
+]
 
 
 @pytest.fixture
-def server(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedServer:
+def server(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> ScriptedServer:
     monkeypatch.setenv("OPENML_SERVER", server.origin)
     monkeypatch.setenv("OPENML_APIKEY", "canary-key")
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
@@ -99,9 +106,18 @@ def test_sparse_rows_have_what_they_leave_out(server: ScriptedServer) -> None:
 
 
 def test_names_have_versions(server: ScriptedServer) -> None:
-    listed = [{"did": 61, "name": "flowers", "version": 2, "status": "active"}, {"did": 5, "name": "flowers", "version": 1}]
-    server.serve("/json/data/list/data_name/flowers/limit/100/status/active", json.dumps({"data": {"dataset": listed}}).encode())
-    server.serve("/json/data/list/data_name/flowers/limit/9/status/active", json.dumps({"data": {"dataset": listed}}).encode())
+    listed = [
+        {"did": 61, "name": "flowers", "version": 2, "status": "active"},
+        {"did": 5, "name": "flowers", "version": 1},
+    ]
+    server.serve(
+        "/json/data/list/data_name/flowers/limit/100/status/active",
+        json.dumps({"data": {"dataset": listed}}).encode(),
+    )
+    server.serve(
+        "/json/data/list/data_name/flowers/limit/9/status/active",
+        json.dumps({"data": {"dataset": listed}}).encode(),
+    )
     missing = "/json/data/list/data_name/flowers/limit/100/status/active/data_version/9"
     server.serve(missing, error(372), status=412)
     assert data_stack.describe("openml:flowers").version == "2"
@@ -113,10 +129,15 @@ def test_names_have_versions(server: ScriptedServer) -> None:
         data_stack.load("openml:nothing", split="all")
     from data_stack_openml import OpenMLCatalogue
 
-    assert [each.name for each in OpenMLCatalogue().search("flowers", 9)] == ["openml:flowers@2", "openml:flowers@1"]
+    assert [each.name for each in OpenMLCatalogue().search("flowers", 9)] == [
+        "openml:flowers@2",
+        "openml:flowers@1",
+    ]
 
 
-def test_each_bad_answer_is_its_own_error(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_bad_answer_is_its_own_error(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers: list[tuple[type[Exception], Answer]] = [
         (DatasetNotFoundError, Answer(error(111), status=412)),
         (CatalogueAccessError, Answer(error(112), status=412)),
@@ -131,7 +152,11 @@ def test_each_bad_answer_is_its_own_error(server: ScriptedServer, monkeypatch: p
         with pytest.raises(expected) as raised:
             data_stack.load(f"openml:{number}", split="all")
         assert "canary" not in str(raised.value)
-    server.url("/json/data/61", Answer(status=429, headers={"Retry-After": "0"}), server._scripts["/json/data/61"][0])
+    server.url(
+        "/json/data/61",
+        Answer(status=429, headers={"Retry-After": "0"}),
+        server._scripts["/json/data/61"][0],
+    )
     assert data_stack.describe("openml:61").version == "2"
     monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
     with pytest.raises(CatalogueUnavailableError, match="OFFLINE"):
@@ -148,7 +173,9 @@ def test_files_that_are_not_as_described_are_refused(server: ScriptedServer) -> 
     for number in (9, 10, 11):
         with pytest.raises(Exception, match="ARFF") as raised:
             data_stack.load(f"openml:{number}", split="all")
-        assert isinstance(raised.value, CatalogueSchemaError) or isinstance(raised.value.__cause__, CatalogueSchemaError)
+        assert isinstance(raised.value, CatalogueSchemaError) or isinstance(
+            raised.value.__cause__, CatalogueSchemaError
+        )
 
 
 MANY_FEATURES = [
@@ -159,15 +186,29 @@ MANY_FEATURES = [
 
 
 def test_dates_are_texts_and_long_integers_are_exact(server: ScriptedServer) -> None:
-    describe(server, 20, MANY, MANY_FEATURES, default_target_attribute="kind", row_id_attribute=None)
+    describe(
+        server, 20, MANY, MANY_FEATURES, default_target_attribute="kind", row_id_attribute=None
+    )
 
     first, second, third = data_stack.load("openml:20", split="all")
 
     assert (second["day"], third["day"]) == (None, "02.12.2021")
     assert (first["id"], second["id"], third["id"]) == (9007199254740993, None, -9007199254740993)
-    assert (first["uid"], second["uid"], third["uid"]) == (12345678901234567890, 12345678901234567891, None)
-    assert [each["huge"] for each in (first, second, third)] == ["1", "99999999999999999999999", "2"]
-    assert [each["mixed"] for each in (first, second, third)] == ["0.5", "9007199254740993", "1e300"]
+    assert (first["uid"], second["uid"], third["uid"]) == (
+        12345678901234567890,
+        12345678901234567891,
+        None,
+    )
+    assert [each["huge"] for each in (first, second, third)] == [
+        "1",
+        "99999999999999999999999",
+        "2",
+    ]
+    assert [each["mixed"] for each in (first, second, third)] == [
+        "0.5",
+        "9007199254740993",
+        "1e300",
+    ]
     assert isinstance(first["small"], np.float64)
     assert np.isnan(second["small"])
     assert (first["kind"], second["kind"]) == (0, -1)
@@ -194,14 +235,28 @@ def test_texts_keep_their_characters(server: ScriptedServer) -> None:
     features = [feature("s", data_type="string"), feature("n")]
     describe(server, 23, text, features, default_target_attribute=None, row_id_attribute=None)
 
-    assert [row["s"] for row in data_stack.load("openml:23", split="all")] == ["a\u2028b\x85c\x0bd @data", "?"]
+    assert [row["s"] for row in data_stack.load("openml:23", split="all")] == [
+        "a\u2028b\x85c\x0bd @data",
+        "?",
+    ]
 
 
 @pytest.mark.parametrize(
     "url",
-    ["file://{}", "{}", "FILE:{}", "package:json/tool.py", "hf://datasets/a/b@0/c", "ftp://localhost/x", "http://[::bad/x", ""],
+    [
+        "file://{}",
+        "{}",
+        "FILE:{}",
+        "package:json/tool.py",
+        "hf://datasets/a/b@0/c",
+        "ftp://localhost/x",
+        "http://[::bad/x",
+        "",
+    ],
 )
-def test_a_description_does_not_lead_to_local_files(server: ScriptedServer, tmp_path: Path, url: str) -> None:
+def test_a_description_does_not_lead_to_local_files(
+    server: ScriptedServer, tmp_path: Path, url: str
+) -> None:
     secret = tmp_path / "secret.arff"
     secret.write_text(DENSE)
     describe(server, 30, DENSE, FLOWERS, url=url.format(secret), md5_checksum=None)
@@ -222,7 +277,9 @@ DESCRIBED = "id version url format licence citation md5_checksum description nam
 
 
 @pytest.mark.parametrize("key", [*DESCRIBED.split(), "ignore_attribute"])
-def test_a_description_of_odd_values_is_an_error_of_ours_or_none(server: ScriptedServer, key: str) -> None:
+def test_a_description_of_odd_values_is_an_error_of_ours_or_none(
+    server: ScriptedServer, key: str
+) -> None:
     for number, value in enumerate([*ODD, *MORE] if FULL else ODD, 1000):
         describe(server, number, DENSE, FLOWERS, **{key: value})
         with contextlib.suppress(DataStackError):

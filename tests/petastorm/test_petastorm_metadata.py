@@ -23,14 +23,24 @@ from data_stack_petastorm.etl.dataset_metadata import (
     get_schema_from_dataset_url,
     infer_or_load_unischema,
 )
-from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, Indexer, SingleFieldIndexer, indexer_of_json
+from data_stack_petastorm.etl.rowgroup_indexers import (
+    FieldNotNullIndexer,
+    Indexer,
+    SingleFieldIndexer,
+    indexer_of_json,
+)
 from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index, get_row_group_indexes
 from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.parquet_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
 from data_stack_petastorm.pickled_indexes import read_pickled_indexes
 from data_stack_petastorm.pickled_schema import read_pickled_schema
 from data_stack_petastorm.schemas import as_schema
-from data_stack_petastorm.selectors import IntersectIndexSelector, SingleIndexSelector, UnionIndexSelector, select_row_groups
+from data_stack_petastorm.selectors import (
+    IntersectIndexSelector,
+    SingleIndexSelector,
+    UnionIndexSelector,
+    select_row_groups,
+)
 from data_stack_petastorm.test_util.reader_mock import ReaderMock, schema_data_generator_example
 from data_stack_petastorm.tools import copy_dataset as copy_dataset_tool
 from data_stack_petastorm.tools.copy_dataset import copy_dataset
@@ -39,7 +49,13 @@ from data_stack_petastorm.utils import DecodeFieldError, decode_row
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import object_column
-from petastorm_fixtures import Unpickler, expected_digests, expected_timeseries, petastorm_folder, value_digest
+from petastorm_fixtures import (
+    Unpickler,
+    expected_digests,
+    expected_timeseries,
+    petastorm_folder,
+    value_digest,
+)
 from pyspark.errors import AnalysisException
 from sizes import sized
 
@@ -67,10 +83,19 @@ Drives = Unischema(
 
 @pytest.fixture
 def drives(tmp_path: Path) -> str:
-    with ParquetWriter(tmp_path / "drives", as_schema(Drives), row_group_rows=5, petastorm=True) as writer:
+    with ParquetWriter(
+        tmp_path / "drives", as_schema(Drives), row_group_rows=5, petastorm=True
+    ) as writer:
         for n in range(20):
-            row = {"id": n, "car": f"car {n // 5}", "tags": [f"t{n}"] * 2, "when": np.datetime64("2024-01-01", "ns")}
-            writer.append({**row, "event": n if n > 14 else None, "path": np.zeros((n, 2), "float32")})
+            row = {
+                "id": n,
+                "car": f"car {n // 5}",
+                "tags": [f"t{n}"] * 2,
+                "when": np.datetime64("2024-01-01", "ns"),
+            }
+            writer.append(
+                {**row, "event": n if n > 14 else None, "path": np.zeros((n, 2), "float32")}
+            )
     return str(tmp_path / "drives")
 
 
@@ -81,11 +106,20 @@ def test_petastorm_finds_the_indexes_but_those_of_times(drives: str) -> None:
     build_rowgroup_index(drives, None, [FieldNotNullIndexer("event", "event")])
 
     indexes = get_row_group_indexes(pq.ParquetDataset(drives))
-    assert indexes["car"].get_row_group_indexes("car 2") == indexes["tags"].get_row_group_indexes(np.str_("t11")) == {2}
-    assert (indexes["event"].get_row_group_indexes(), set(indexes)) == ({3}, {"id", "car", "tags", "when", "event"})
+    assert (
+        indexes["car"].get_row_group_indexes("car 2")
+        == indexes["tags"].get_row_group_indexes(np.str_("t11"))
+        == {2}
+    )
+    assert (indexes["event"].get_row_group_indexes(), set(indexes)) == (
+        {3},
+        {"id", "car", "tags", "when", "event"},
+    )
     metadata = Footers(find_files(drives)).metadata
     pickled = Unpickler(io.BytesIO(metadata[PICKLED_INDEXES_KEY])).load()
-    assert {name: found._column_name for name, found in pickled.items()} == {n: n for n in ("id", "car", "tags", "event")}
+    assert {name: found._column_name for name, found in pickled.items()} == {
+        n: n for n in ("id", "car", "tags", "event")
+    }
     assert pickled["id"]._index_data[np.int64(7)] == {1}
     assert (pickled["event"]._index_data, pickled["id"]._index_data["no such"]) == ({3}, set())
     assert read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])["car"].row_groups["car 3"] == {3}
@@ -102,7 +136,10 @@ def test_petastorm_reads_lists_of_text_as_lists_and_no_float16(drives: str, tmp_
 
 
 def test_the_schema_of_a_dataset_is_in_its_metadata(drives: str, tmp_path: Path) -> None:
-    pq.write_table(pq.read_table(drives, columns=["id", "car"]).replace_schema_metadata(), tmp_path / "plain.parquet")
+    pq.write_table(
+        pq.read_table(drives, columns=["id", "car"]).replace_schema_metadata(),
+        tmp_path / "plain.parquet",
+    )
 
     assert get_schema_from_dataset_url(f"file://{drives}").fields == get_schema(drives).fields
     assert list(get_schema(drives).fields) == list(Drives.fields)
@@ -117,10 +154,15 @@ def test_metadata_are_generated(drives: str) -> None:
     (Path(drives) / "_common_metadata").unlink()
 
     schema = f"{__name__}.Drives"
-    petastorm_generate_metadata.generate_petastorm_metadata(None, drives, schema, use_summary_metadata=True)
+    petastorm_generate_metadata.generate_petastorm_metadata(
+        None, drives, schema, use_summary_metadata=True
+    )
 
     summary = pq.read_metadata(Path(drives) / "_metadata")
-    assert (summary.num_row_groups, summary.row_group(0).column(0).file_path) == (4, "part-000000.parquet")
+    assert (summary.num_row_groups, summary.row_group(0).column(0).file_path) == (
+        4,
+        "part-000000.parquet",
+    )
     assert len(ParquetDataset(drives)) == 20
     with pytest.raises(ConfigError, match="not an instance of a Unischema"):
         petastorm_generate_metadata.generate_petastorm_metadata(None, drives, "os.path")
@@ -137,9 +179,13 @@ def test_a_copy_has_the_fields_that_match_and_no_nulls(drives: str, tmp_path: Pa
     with pytest.raises(ConfigError, match="do not match any fields"):
         copy_dataset(None, drives, str(tmp_path / "other"), ["bogus"], None, False, None, None)
 
-    copy_dataset_tool._main([drives, str(tmp_path / "cli"), "--field-regex", "id", "ev.*", "--not-null-fields", "event"])
+    copy_dataset_tool._main(
+        [drives, str(tmp_path / "cli"), "--field-regex", "id", "ev.*", "--not-null-fields", "event"]
+    )
     assert list(ParquetDataset(tmp_path / "cli")) == list(ParquetDataset(tmp_path / "copy"))
-    petastorm_generate_metadata._main(["--dataset_url", f"file://{tmp_path}/cli", "--use-summary-metadata"])
+    petastorm_generate_metadata._main(
+        ["--dataset_url", f"file://{tmp_path}/cli", "--use-summary-metadata"]
+    )
     assert (tmp_path / "cli/_metadata").is_file()
 
 
@@ -161,7 +207,12 @@ def test_rows_are_made_up_and_decoded() -> None:
     with ReaderMock(numbers, schema_data_generator_example) as reader:
         assert next(reader).path.shape == (10, 2)
     decoded = decode_row({"id": 3, "path": cell, "event": None, "more": 1}, Drives)
-    assert (type(decoded["id"]), decoded["path"].sum(), decoded["event"], len(decoded)) == (np.int64, 4, None, 3)
+    assert (type(decoded["id"]), decoded["path"].sum(), decoded["event"], len(decoded)) == (
+        np.int64,
+        4,
+        None,
+        3,
+    )
     with pytest.raises(DecodeFieldError, match="path"):
         decode_row({"path": "bogus"}, Drives)
 
@@ -169,7 +220,9 @@ def test_rows_are_made_up_and_decoded() -> None:
 # ---------------------------------------------------------------------- datasets of Petastorm
 
 
-@pytest.mark.parametrize(("name", "n_rows"), [("hello_world", 5), ("legacy/0.4.0", 100), ("legacy/0.7.6", 100)])
+@pytest.mark.parametrize(
+    ("name", "n_rows"), [("hello_world", 5), ("legacy/0.4.0", 100), ("legacy/0.7.6", 100)]
+)
 def test_every_value_equals_what_petastorm_decoded(name: str, n_rows: int) -> None:
     expected = expected_digests(name.removeprefix("legacy/"))
 
@@ -177,7 +230,9 @@ def test_every_value_equals_what_petastorm_decoded(name: str, n_rows: int) -> No
 
     assert len(dataset) == n_rows
     for sample in dataset:
-        assert {field: value_digest(value) for field, value in sample.items()} == expected[int(sample["id"])]
+        assert {field: value_digest(value) for field, value in sample.items()} == expected[
+            int(sample["id"])
+        ]
 
 
 def test_the_time_series_reads_equal_to_its_truth_in_batches() -> None:
@@ -206,26 +261,48 @@ COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
     (np.array(["a", "bc"]), np.array(["bc"]), {"a": {0}, "bc": {0, 1}}),
     (np.array([0.5, np.inf]), np.array([-0.0]), {0.5: {0}, np.inf: {0}, 0.0: {1}}),
     (np.array(["2020-02-29"], "M8[D]"), np.array(["NaT"], "M8[D]"), {datetime(2020, 2, 29): {0}}),
-    (np.array([1500], "m8[ms]"), np.array([1], "m8[ms]"), {timedelta(seconds=1.5): {0}, timedelta(milliseconds=1): {1}}),
+    (
+        np.array([1500], "m8[ms]"),
+        np.array([1], "m8[ms]"),
+        {timedelta(seconds=1.5): {0}, timedelta(milliseconds=1): {1}},
+    ),
     (object_column(Decimal("1.50"), None), object_column(Decimal("1.5")), {Decimal("1.5"): {0, 1}}),
-    (object_column(np.array([1, 2]), None), object_column(np.array([], np.int64), np.array([2])), {1: {0}, 2: {0, 1}}),
-    (object_column(["x", None], ("y",)), object_column(np.array(["x"], object)), {"x": {0, 1}, "y": {0}}),
+    (
+        object_column(np.array([1, 2]), None),
+        object_column(np.array([], np.int64), np.array([2])),
+        {1: {0}, 2: {0, 1}},
+    ),
+    (
+        object_column(["x", None], ("y",)),
+        object_column(np.array(["x"], object)),
+        {"x": {0, 1}, "y": {0}},
+    ),
     (np.array([[1, 2], [3, 1]]), np.array([[5, 5]]), {1: {0}, 2: {0}, 3: {0}, 5: {1}}),
 ]
 
 
 @pytest.mark.parametrize(("first", "second", "expected"), COLUMNS)
-def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, second: Any, expected: Any) -> None:
+def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(
+    first: Any, second: Any, expected: Any
+) -> None:
     index = single(first, second)
 
     assert index.row_groups == expected
-    scalars = [value for column in (first, second) for value in column if np.isscalar(value) and value == value]
+    scalars = [
+        value
+        for column in (first, second)
+        for value in column
+        if np.isscalar(value) and value == value
+    ]
     assert all(map(index.get_row_group_indexes, scalars))
     assert (index.index_name, index.field) == ("by_field", "field")
 
 
 def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
-    days, times = single(np.array(["2020-02-29"], "M8[D]")), single(np.array(["2020-02-29"], "M8[us]"))
+    days, times = (
+        single(np.array(["2020-02-29"], "M8[D]")),
+        single(np.array(["2020-02-29"], "M8[us]")),
+    )
 
     for index in (days, times):
         assert index.get_row_group_indexes(date(2020, 2, 29)) == {0}
@@ -250,16 +327,23 @@ VALUES = st.one_of(
 
 @given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 2**40), min_size=1)))
 def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozenset[int]]) -> None:
-    read = indexer_of_json(json.loads(json.dumps(SingleFieldIndexer("one", "f", row_groups).to_json())))
+    read = indexer_of_json(
+        json.loads(json.dumps(SingleFieldIndexer("one", "f", row_groups).to_json()))
+    )
 
     assert read.row_groups == row_groups
-    assert {(type(value), value) for value in read.row_groups} == {(type(value), value) for value in row_groups}
+    assert {(type(value), value) for value in read.row_groups} == {
+        (type(value), value) for value in row_groups
+    }
 
 
 WRONG = [
     *({}, {"name": 1}, {"kind": "os.system"}),
     *({"values": [["a", groups]]} for groups in ([-1], [True], 5, ["b"])),
-    *({"values": [[value, [1]]]} for value in ({"os.system": "a"}, {"Decimal": "x"}, {"timedelta": 10**30}, ["a"])),
+    *(
+        {"values": [[value, [1]]]}
+        for value in ({"os.system": "a"}, {"Decimal": "x"}, {"timedelta": 10**30}, ["a"])
+    ),
     *({"values": values} for values in ([["a"]], 5)),
 ]
 
@@ -279,7 +363,9 @@ def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content:
 
 
 INDEXES: dict[str, Indexer] = {
-    "vehicle": SingleFieldIndexer("vehicle", "vehicle", {"car_0": frozenset({0, 1}), "car_1": frozenset({1, 2})}),
+    "vehicle": SingleFieldIndexer(
+        "vehicle", "vehicle", {"car_0": frozenset({0, 1}), "car_1": frozenset({1, 2})}
+    ),
     "day": SingleFieldIndexer("day", "day", {1: frozenset({0, 2}), 2: frozenset({1})}),
     "events": FieldNotNullIndexer("events", "events", {True: frozenset({2, 3})}),
 }
@@ -290,7 +376,12 @@ SELECTIONS = [
     (SingleIndexSelector("vehicle", np.array(["car_1", "unknown"])), {1, 2}),
     (SingleIndexSelector("day", [np.int64(1), 2.0]), {0, 1, 2}),
     (SingleIndexSelector("events"), {2, 3}),
-    (UnionIndexSelector([SingleIndexSelector("vehicle", ["car_0"]), SingleIndexSelector("events")]), {0, 1, 2, 3}),
+    (
+        UnionIndexSelector(
+            [SingleIndexSelector("vehicle", ["car_0"]), SingleIndexSelector("events")]
+        ),
+        {0, 1, 2, 3},
+    ),
     (IntersectIndexSelector([EITHER_DAY, SingleIndexSelector("events")]), {2}),
 ]
 
@@ -298,7 +389,10 @@ SELECTIONS = [
 @pytest.mark.parametrize(("selector", "expected"), SELECTIONS, ids=lambda value: repr(value)[:60])
 def test_a_selector_chooses_row_groups(selector: Any, expected: set[int]) -> None:
     assert selector.select_row_groups(INDEXES) == expected
-    assert INDEXES["events"].get_row_group_indexes(None) == {2, 3}  # and leaves the indexes as they are
+    assert INDEXES["events"].get_row_group_indexes(None) == {
+        2,
+        3,
+    }  # and leaves the indexes as they are
 
 
 def test_what_no_selector_can_mean_is_refused() -> None:
@@ -314,9 +408,14 @@ def test_indexes_find_row_groups_until_these_change(drives: str) -> None:
     build_rowgroup_index(drives, None, [SingleFieldIndexer("by_car", "car")])
     build_rowgroup_index(drives, None, [FieldNotNullIndexer("with_event", "event")])
 
-    found = [select_row_groups(drives, SingleIndexSelector("by_car", [value])) for value in ("car 0", "car 2", "nix")]
+    found = [
+        select_row_groups(drives, SingleIndexSelector("by_car", [value]))
+        for value in ("car 0", "car 2", "nix")
+    ]
     assert found == [[0], [2], []]
-    noted = ParquetDataset(drives, row_groups=select_row_groups(drives, SingleIndexSelector("with_event")))
+    noted = ParquetDataset(
+        drives, row_groups=select_row_groups(drives, SingleIndexSelector("with_event"))
+    )
     assert noted.read_column("id").tolist() == list(range(15, 20))
     with pytest.raises(ConfigError, match="no field 'nix'"):
         build_rowgroup_index(drives, None, [SingleFieldIndexer("i", "nix")])
@@ -340,12 +439,22 @@ def test_indexes_are_added_to_those_of_petastorm(tmp_path: Path) -> None:
     shutil.copytree(petastorm_folder("legacy/0.7.6"), folder, copy_function=shutil.copyfile)
     before = pq.read_metadata(folder / "_common_metadata").metadata
 
-    build_rowgroup_index(folder, None, [SingleFieldIndexer("part", "partition_key"), SingleFieldIndexer("odd", "id_odd")])
+    build_rowgroup_index(
+        folder,
+        None,
+        [SingleFieldIndexer("part", "partition_key"), SingleFieldIndexer("odd", "id_odd")],
+    )
 
     after = pq.read_metadata(folder / "_common_metadata").metadata
-    assert {key for key in before if after.get(key) != before[key]} <= {b"ARROW:schema", PICKLED_INDEXES_KEY}
+    assert {key for key in before if after.get(key) != before[key]} <= {
+        b"ARROW:schema",
+        PICKLED_INDEXES_KEY,
+    }
     theirs, now = (
-        {name: index.to_json() for name, index in read_pickled_indexes(metadata[PICKLED_INDEXES_KEY]).items()}
+        {
+            name: index.to_json()
+            for name, index in read_pickled_indexes(metadata[PICKLED_INDEXES_KEY]).items()
+        }
         for metadata in (before, after)
     )
     assert theirs.items() <= now.items()

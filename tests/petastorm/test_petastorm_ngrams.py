@@ -23,7 +23,9 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset
 
 NGram = functools.partial(ngram.NGram, within_row_groups=False)
-COUNTS: dict[str, dict[str, int]] = json.loads((FIXTURES / "timeseries.expected.json").read_text())["ngrams"]
+COUNTS: dict[str, dict[str, int]] = json.loads((FIXTURES / "timeseries.expected.json").read_text())[
+    "ngrams"
+]
 
 
 def timed(times: Any) -> Any:
@@ -62,7 +64,10 @@ def naive(times: list[int], length: int, threshold: int, overlap: bool) -> list[
         window = list(range(start, start + length))
         if not overlap and found and times[start] <= times[found[-1][-1]]:
             continue
-        if all(times[after] - times[before] <= threshold for before, after in itertools.pairwise(window)):
+        if all(
+            times[after] - times[before] <= threshold
+            for before, after in itertools.pairwise(window)
+        ):
             found.append(window)
     return found
 
@@ -73,7 +78,9 @@ def naive(times: list[int], length: int, threshold: int, overlap: bool) -> list[
     threshold=st.integers(0, 4),
     overlap=st.booleans(),
 )
-def test_sequences_are_those_that_are_found_row_by_row(gaps: list[int], length: int, threshold: int, overlap: bool) -> None:
+def test_sequences_are_those_that_are_found_row_by_row(
+    gaps: list[int], length: int, threshold: int, overlap: bool
+) -> None:
     times = np.cumsum(gaps)
     wanted = of_length(length, threshold, timestamp_overlap=overlap)
 
@@ -83,9 +90,18 @@ def test_sequences_are_those_that_are_found_row_by_row(gaps: list[int], length: 
 
 
 def test_no_sequence_spans_row_groups_between_which_time_goes_back(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"time": [5, 6, 7, 0, 1, 2], "row": range(6)}), tmp_path / "a.parquet", row_group_size=3)
+    pq.write_table(
+        pa.table({"time": [5, 6, 7, 0, 1, 2], "row": range(6)}),
+        tmp_path / "a.parquet",
+        row_group_size=3,
+    )
 
-    assert rows_of(NGramIterator(ParquetDataset(tmp_path), of_length(2))) == [[0, 1], [1, 2], [3, 4], [4, 5]]
+    assert rows_of(NGramIterator(ParquetDataset(tmp_path), of_length(2))) == [
+        [0, 1],
+        [1, 2],
+        [3, 4],
+        [4, 5],
+    ]
 
 
 def test_a_row_that_is_not_sorted_is_named() -> None:
@@ -103,7 +119,8 @@ def test_a_row_that_is_not_sorted_is_named() -> None:
 
 def test_batches_lists_columns_and_single_sequences_agree() -> None:
     ngrams = NGramIterator(
-        ParquetDataset(FIXTURES / "timeseries"), NGram({-1: ["accel"], 1: ["accel", "flag"]}, 100, "timestamp")
+        ParquetDataset(FIXTURES / "timeseries"),
+        NGram({-1: ["accel"], 1: ["accel", "flag"]}, 100, "timestamp"),
     )
     indices = [4000, 3, 3, -1]
 
@@ -115,7 +132,9 @@ def test_batches_lists_columns_and_single_sequences_agree() -> None:
             for name in names:
                 assert np.array_equal(batch[offset][name][place], one[offset][name])
                 assert np.array_equal(samples[place][offset][name], one[offset][name])
-                assert np.array_equal(ngrams.read_column((offset, name), [index])[0], one[offset][name])
+                assert np.array_equal(
+                    ngrams.read_column((offset, name), [index])[0], one[offset][name]
+                )
     assert ngrams.read_column(1, [7])[0]["flag"] == ngrams[7][1]["flag"]
     assert ngrams.read_batch([])[1]["accel"].shape == (0, 3)
 

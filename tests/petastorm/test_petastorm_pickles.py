@@ -15,7 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_stack_petastorm.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
+from data_stack_petastorm.codecs import (
+    CompressedImageCodec,
+    CompressedNdarrayCodec,
+    NdarrayCodec,
+    ScalarCodec,
+)
 from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, SingleFieldIndexer
 from data_stack_petastorm.parquet_metadata import make_metadata, read_schema
 from data_stack_petastorm.pickled_indexes import read_pickled_indexes
@@ -31,7 +36,12 @@ from data_stack.formats.parquet import ScalarCodec as StoredScalarCodec
 
 PICKLES = Path(__file__).parent / "fixtures" / "pickles"
 
-NDARRAY, COMPRESSED, PNG, scalar = NdarrayCodec(), CompressedNdarrayCodec(), CompressedImageCodec("png"), ScalarCodec
+NDARRAY, COMPRESSED, PNG, scalar = (
+    NdarrayCodec(),
+    CompressedNdarrayCodec(),
+    CompressedImageCodec("png"),
+    ScalarCodec,
+)
 
 EVERY_TYPE = (
     "Every type",
@@ -105,10 +115,16 @@ def shown(schema: tuple[str, list[UnischemaField]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_fields_and_indexed_values_of_every_type_are_read_from_every_protocol_of_pickle(protocol: int) -> None:
-    schema = read_pickled_schema((PICKLES / f"every_type.protocol{protocol}.schema.pickle").read_bytes())
+def test_fields_and_indexed_values_of_every_type_are_read_from_every_protocol_of_pickle(
+    protocol: int,
+) -> None:
+    schema = read_pickled_schema(
+        (PICKLES / f"every_type.protocol{protocol}.schema.pickle").read_bytes()
+    )
 
-    indexes = read_pickled_indexes((PICKLES / f"every_type.protocol{protocol}.indexes.pickle").read_bytes())
+    indexes = read_pickled_indexes(
+        (PICKLES / f"every_type.protocol{protocol}.indexes.pickle").read_bytes()
+    )
 
     assert shown(schema) == shown(EVERY_TYPE)  # with codecs
     present = indexes.pop("present")
@@ -136,52 +152,98 @@ def test_the_indexes_of_a_dataset_of_python_2_are_read(version: str) -> None:
     assert indexes["sensor_name"].row_groups == {"test_sensor": frozenset(range(10))}
     strings = indexes["string_array_nullable"].row_groups
     assert len(strings) == 90
-    assert all(type(value) is str and row_groups == {(int(value) - 1) // 10} for value, row_groups in strings.items())
+    assert all(
+        type(value) is str and row_groups == {(int(value) - 1) // 10}
+        for value, row_groups in strings.items()
+    )
     if version == "0.7.6":
-        assert indexes["partition_key"].row_groups == {f"p_{number}": frozenset({number}) for number in range(10)}
+        assert indexes["partition_key"].row_groups == {
+            f"p_{number}": frozenset({number}) for number in range(10)
+        }
 
 
-@pytest.mark.parametrize("package", [b"av.experimental.deepdrive.dataset_toolkit", b"av.ml.dataset_toolkit"])
+@pytest.mark.parametrize(
+    "package", [b"av.experimental.deepdrive.dataset_toolkit", b"av.ml.dataset_toolkit"]
+)
 def test_a_schema_from_before_petastorm_had_its_name_is_read(package: bytes) -> None:
-    data = (PICKLES / "legacy_0.4.0.schema.pickle").read_bytes().replace(b"cpetastorm.", b"c" + package + b".")
+    data = (
+        (PICKLES / "legacy_0.4.0.schema.pickle")
+        .read_bytes()
+        .replace(b"cpetastorm.", b"c" + package + b".")
+    )
 
     assert package in data
-    assert read_pickled_schema(data) == read_pickled_schema((PICKLES / "legacy_0.4.0.schema.pickle").read_bytes())
+    assert read_pickled_schema(data) == read_pickled_schema(
+        (PICKLES / "legacy_0.4.0.schema.pickle").read_bytes()
+    )
 
 
 def test_a_written_schema_is_a_pickle_of_protocol_2_that_petastorm_lets_through() -> None:
     ours = Schema(
-        "S", [Field("id", "int32"), Field("fields", Decimal), Field("make_namedtuple", str, (None,)), Field("x", "f4", (2, 3))]
+        "S",
+        [
+            Field("id", "int32"),
+            Field("fields", Decimal),
+            Field("make_namedtuple", str, (None,)),
+            Field("x", "f4", (2, 3)),
+        ],
     )
 
     data = write_pickled_schema(ours)
 
     pickletools.dis(data, out=io.StringIO())  # checks the stack as well
     steps = [(opcode, argument) for opcode, argument, _ in pickletools.genops(data)]
-    names = {str(argument).split()[0].split(".")[0] for opcode, argument in steps if opcode.name == "GLOBAL"}
+    names = {
+        str(argument).split()[0].split(".")[0]
+        for opcode, argument in steps
+        if opcode.name == "GLOBAL"
+    }
     assert data[:2] == b"\x80\x02"
     assert max(opcode.proto for opcode, _ in steps) == 2
     assert names == {"petastorm", "collections", "numpy", "pyspark", "decimal", "builtins"}
     assert [field.name for field in read_pickled_schema(data)[1]] == list(ours.fields)
-    schema: Any = Unpickler(io.BytesIO(data)).load()  # fields are attributes, but hide no method of Petastorm
-    assert vars(schema) == {"_name": "S", "_fields": schema._fields, "id": schema._fields["id"], "x": schema._fields["x"]}
+    schema: Any = Unpickler(
+        io.BytesIO(data)
+    ).load()  # fields are attributes, but hide no method of Petastorm
+    assert vars(schema) == {
+        "_name": "S",
+        "_fields": schema._fields,
+        "id": schema._fields["id"],
+        "x": schema._fields["x"],
+    }
 
 
 def test_a_schema_comes_back_from_petastorms_metadata() -> None:
-    known = [field for field in EVERY_TYPE[1] if field.name not in ("text_ä€😀", "span", "anything", "fields")]
+    known = [
+        field
+        for field in EVERY_TYPE[1]
+        if field.name not in ("text_ä€😀", "span", "anything", "fields")
+    ]
     lists = [UnischemaField("list", np.int32, (None,)), UnischemaField("texts", np.str_, (None,))]
-    ours = as_schema(Unischema("everything", [*known, *lists, UnischemaField("deep", np.uint16, (None, 4), PNG)]))
+    ours = as_schema(
+        Unischema("everything", [*known, *lists, UnischemaField("deep", np.uint16, (None, 4), PNG)])
+    )
 
     assert read_schema(make_metadata(ours, (), {})) == ours
-    again = read_schema(make_metadata(Schema("s", [Field("day", "datetime64[D]"), Field("u2_", "uint16")]), (), {}))
+    again = read_schema(
+        make_metadata(Schema("s", [Field("day", "datetime64[D]"), Field("u2_", "uint16")]), (), {})
+    )
     assert again is not None
-    assert (again["day"].dtype, again["u2_"].codec) == (np.dtype("datetime64[ns]"), StoredScalarCodec("int"))
+    assert (again["day"].dtype, again["u2_"].codec) == (
+        np.dtype("datetime64[ns]"),
+        StoredScalarCodec("int"),
+    )
 
 
 UNKNOWN = [
     Field("nested", object, (), NestedCodec({"struct": {"name": "string"}})),
     *(Field("span", "timedelta64[us]"), Field("webp", "uint8", (2, 2, 3), codec_of("webp"))),
-    *(Field("a b", "int8"), Field("_hidden", "int8"), Field("half", "float16"), Field("gray", "uint8", (2, 2, 1), PngCodec())),
+    *(
+        Field("a b", "int8"),
+        Field("_hidden", "int8"),
+        Field("half", "float16"),
+        Field("gray", "uint8", (2, 2, 1), PngCodec()),
+    ),
 ]
 
 

@@ -84,7 +84,10 @@ def test_a_global_that_is_not_in_the_table_is_refused_by_name(module: str, name:
 
 
 HOSTILE_PROGRAMS = {
-    "a global of computed names": b"\x80\x04c_codecs\nencode\n" + unicode_of("os") + unicode_of("latin1") + b"\x86R"
+    "a global of computed names": b"\x80\x04c_codecs\nencode\n"
+    + unicode_of("os")
+    + unicode_of("latin1")
+    + b"\x86R"
     b"c_codecs\nencode\n" + unicode_of("system") + unicode_of("latin1") + b"\x86R\x93.",
     "INST": b"(ios\nsystem\n.",
     "a call of a type": b"cnumpy\nint8\nK\x01\x85R.",
@@ -98,21 +101,31 @@ HOSTILE_PROGRAMS = {
     + b"K\0K\x01\x87RN}"
     + unicode_of("unit")
     + b"K\x01s\x86b.",
-    "attributes of a class": b"cpetastorm.unischema\nUnischema\nN}" + unicode_of("known") + b"K\x01s\x86b.",
+    "attributes of a class": b"cpetastorm.unischema\nUnischema\nN}"
+    + unicode_of("known")
+    + b"K\x01s\x86b.",
     "a memo beyond all opcodes": b"Nr\xff\xff\xff\x7f.",
     "a dict of what lies below other values": b"(N}K\x01K\x02d.",
     "an item of a list by its index": b"]K\x00K\x01s.",
     "a real set": b"\x80\x04(\x91.",
     "attributes twice": b"cpetastorm.codecs\nNdarrayCodec\n)\x81}b}b.",
-    "attributes that contain themselves": b"cpetastorm.unischema\nUnischema\n)\x81q\0}" + unicode_of("_fields") + b"h\0sb.",
+    "attributes that contain themselves": b"cpetastorm.unischema\nUnischema\n)\x81q\0}"
+    + unicode_of("_fields")
+    + b"h\0sb.",
     "items of an object": b"cpetastorm.unischema\nUnischema\n)\x81K\x01K\x02s.",
     "a field of too few values": b"cpetastorm.unischema\nUnischemaField\nK\x01\x85\x81.",
-    "a restored tuple of another name": b"cpyspark.serializers\n_restore\n" + unicode_of("os") + b"))\x87R.",
+    "a restored tuple of another name": b"cpyspark.serializers\n_restore\n"
+    + unicode_of("os")
+    + b"))\x87R.",
     "a Decimal of a huge exponent": b"cdecimal\nDecimal\n" + unicode_of("1e999999999") + b"\x85R.",
     "a Decimal that is none": b"cdecimal\nDecimal\n" + unicode_of("NaN") + b"\x85R.",
     "a dtype of objects": b"cnumpy\ndtype\n" + unicode_of("O8") + b"K\0K\x01\x87R.",
-    "a dtype by its own grammar": b"cnumpy\ndtype\n" + unicode_of("i4,(1000000000,)f8") + b"K\0K\x01\x87R.",
-    "a scalar of no size": b"cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n" + unicode_of("i8") + b"K\0K\x01\x87RC\x02ab\x86R.",
+    "a dtype by its own grammar": b"cnumpy\ndtype\n"
+    + unicode_of("i4,(1000000000,)f8")
+    + b"K\0K\x01\x87R.",
+    "a scalar of no size": b"cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n"
+    + unicode_of("i8")
+    + b"K\0K\x01\x87RC\x02ab\x86R.",
     "a text that is none": b"cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\n"
     + unicode_of("U1")
     + b"K\0K\x01\x87RC\x04\xff\xff\xff\xff\x86R.",
@@ -143,7 +156,12 @@ def index_of(data: bytes) -> bytes:
     """A single-field index around the pickled dict of its values."""
     names = unicode_of("_column_name") + unicode_of("c") + unicode_of("_index_data")
     return (
-        b"\x80\x04}" + unicode_of("i") + b"cpetastorm.etl.rowgroup_indexers\nSingleFieldIndexer\n)\x81}(" + names + data + b"ubs."
+        b"\x80\x04}"
+        + unicode_of("i")
+        + b"cpetastorm.etl.rowgroup_indexers\nSingleFieldIndexer\n)\x81}("
+        + names
+        + data
+        + b"ubs."
     )
 
 
@@ -161,7 +179,10 @@ HOSTILE_INDEXES = {
     "row groups that are a list": b"}(K\x01]u",
     "no values": b"N",
     "values that collide": b"}("
-    + b"".join(b"\x8a\x0a" + (number * (2**61 - 1)).to_bytes(10, "little", signed=True) + b"\x8f" for number in range(1, 200))
+    + b"".join(
+        b"\x8a\x0a" + (number * (2**61 - 1)).to_bytes(10, "little", signed=True) + b"\x8f"
+        for number in range(1, 200)
+    )
     + b"u",
 }
 
@@ -174,13 +195,20 @@ def test_an_index_of_anything_but_values_and_row_groups_is_refused(name: str) ->
 
 def test_a_deep_or_endless_tuple_as_a_key_is_never_hashed() -> None:
     for key in (b")" + b"\x85" * 100_000, LAUGHS):
-        for data in (b"}(" + key + b"Nu.", b"(" + key + b"Nd.", b"\x8f(" + key + b"\x90.", b"}" + key + b"Ns."):
+        for data in (
+            b"}(" + key + b"Nu.",
+            b"(" + key + b"Nd.",
+            b"\x8f(" + key + b"\x90.",
+            b"}" + key + b"Ns.",
+        ):
             with pytest.raises(DatasetFileCorruptError, match="never runs a pickle"):
                 read_pickled_indexes(b"\x80\x04" + data)
 
 
 #: A set of many ordinals, in the memo.
-SHARED = b"\x8f\x94(" + b"".join(b"M" + struct.pack("<H", number) for number in range(20_000)) + b"\x90"
+SHARED = (
+    b"\x8f\x94(" + b"".join(b"M" + struct.pack("<H", number) for number in range(20_000)) + b"\x90"
+)
 
 
 def test_a_million_values_that_share_a_large_set_share_it_when_read() -> None:
@@ -193,21 +221,33 @@ def test_a_million_values_that_share_a_large_set_share_it_when_read() -> None:
 
 
 def test_a_string_that_is_decoded_again_and_again_is_refused_before_memory_is_full() -> None:
-    start = b"\x80\x02(c_codecs\nencode\nq\x00" + unicode_of("a" * 2_000_000) + b"q\x01" + unicode_of("latin1") + b"q\x02"
+    start = (
+        b"\x80\x02(c_codecs\nencode\nq\x00"
+        + unicode_of("a" * 2_000_000)
+        + b"q\x01"
+        + unicode_of("latin1")
+        + b"q\x02"
+    )
 
     with pytest.raises(DatasetFileCorruptError, match="more data than any"):
         read_pickled_indexes(start + b"h\x00h\x01h\x02\x86R" * 1_000 + b"t.")
 
 
 def test_large_sets_that_are_joined_again_and_again_are_refused_before_memory_is_full() -> None:
-    values = b"".join(b"J" + struct.pack("<i", number // 2) + b"h\x00" for number in range(2, 4_000))
+    values = b"".join(
+        b"J" + struct.pack("<i", number // 2) + b"h\x00" for number in range(2, 4_000)
+    )
 
     with pytest.raises(DatasetFileCorruptError, match="values of an index"):
         read_pickled_indexes(index_of(b"}(K\0" + SHARED + values + b"u"))
 
 
 @pytest.mark.parametrize(
-    ("name", "read"), [("legacy_0.4.0.schema", read_pickled_schema), ("every_type.protocol4.indexes", read_pickled_indexes)]
+    ("name", "read"),
+    [
+        ("legacy_0.4.0.schema", read_pickled_schema),
+        ("every_type.protocol4.indexes", read_pickled_indexes),
+    ],
 )
 def test_a_pickle_cut_off_anywhere_is_refused(name: str, read: Callable[[bytes], Any]) -> None:
     data = (PICKLES / f"{name}.pickle").read_bytes()
@@ -224,7 +264,9 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize(("name", "read", "flips"), DAMAGED, ids=[name for name, _, _ in DAMAGED])
-def test_a_wrong_byte_anywhere_gives_a_value_or_our_error(name: str, read: Callable[[bytes], Any], flips: Any) -> None:
+def test_a_wrong_byte_anywhere_gives_a_value_or_our_error(
+    name: str, read: Callable[[bytes], Any], flips: Any
+) -> None:
     data = bytearray((PICKLES / f"{name}.pickle").read_bytes())
     n_tried = n_refused = 0
 
@@ -234,7 +276,10 @@ def test_a_wrong_byte_anywhere_gives_a_value_or_our_error(name: str, read: Calla
             n_tried += 1
             try:
                 read(bytes(data))
-            except (DatasetFileCorruptError, ConfigError):  # the latter for an image format that there is not
+            except (
+                DatasetFileCorruptError,
+                ConfigError,
+            ):  # the latter for an image format that there is not
                 n_refused += 1
             data[position] ^= flip
 

@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from data_stack_petastorm.predicates import in_intersection, in_lambda, in_negate, in_pseudorandom_split, in_reduce, in_set
+from data_stack_petastorm.predicates import (
+    in_intersection,
+    in_lambda,
+    in_negate,
+    in_pseudorandom_split,
+    in_reduce,
+    in_set,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import object_column
@@ -30,7 +37,10 @@ from data_stack.formats.parquet.selecting import Predicate, PredicateError, as_p
 
 
 def selected(predicate: Any, **columns: Any) -> list[bool]:
-    given = {name: values if isinstance(values, np.ndarray) else object_column(*values) for name, values in columns.items()}
+    given = {
+        name: values if isinstance(values, np.ndarray) else object_column(*values)
+        for name, values in columns.items()
+    }
     return list(map(bool, as_predicate(predicate).mask(given)))
 
 
@@ -45,7 +55,11 @@ ROWS: dict[str, list[Any]] = {
 
 def selected_by_pyarrow(filters: Any) -> list[bool]:
     table = pa.table({**{name: pa.array(values) for name, values in ROWS.items()}, "row": range(5)})
-    kept = set(table.filter(pq.filters_to_expression(filters) if isinstance(filters, list) else filters)["row"].to_pylist())
+    kept = set(
+        table.filter(pq.filters_to_expression(filters) if isinstance(filters, list) else filters)[
+            "row"
+        ].to_pylist()
+    )
     return [row in kept for row in range(5)]
 
 
@@ -68,15 +82,26 @@ def test_expressions_and_filters_select_what_pyarrow_selects(filters: Any) -> No
 
 
 def test_the_fields_of_an_expression_are_found() -> None:
-    expression = (col("b") > 1) & col("a").isin(["x"]) | pc.field("n", "c").is_null() | (col("o'd: name") == "it's")
+    expression = (
+        (col("b") > 1) & col("a").isin(["x"])
+        | pc.field("n", "c").is_null()
+        | (col("o'd: name") == "it's")
+    )
 
     assert as_predicate(expression).fields == ("a", "b", "n", "o'd: name")
 
 
 def test_expressions_see_columns_of_all_kinds() -> None:
-    columns = {"t": np.array(["2020-01-01", "NaT"], dtype="M8[us]"), "i": np.array([1, 2], dtype=np.uint8), "n": [None, None]}
+    columns = {
+        "t": np.array(["2020-01-01", "NaT"], dtype="M8[us]"),
+        "i": np.array([1, 2], dtype=np.uint8),
+        "n": [None, None],
+    }
 
-    assert selected(as_predicate(col("t") > datetime.datetime(2019, 1, 1)), **columns) == [True, False]
+    assert selected(as_predicate(col("t") > datetime.datetime(2019, 1, 1)), **columns) == [
+        True,
+        False,
+    ]
     assert selected(as_predicate((col("i") > 1) & col("t").is_null()), **columns) == [False, True]
     assert selected(as_predicate(pc.match_substring(col("n"), "x")), **columns) == [False, False]
     assert selected(as_predicate(col("i") > 1), i=np.zeros(0, dtype=np.int64)) == []
@@ -99,7 +124,20 @@ def test_what_does_not_suit_the_columns_is_an_error(predicate: Any, error: type[
 
 
 MISTAKES: list[tuple[Any, list[Any]]] = [
-    (as_predicate, [[], [[]], [("a", ">")], [("a", "~", 3)], [("a", "in", 3)], 3, col(0) > 1, pc.scalar(True), in_set]),
+    (
+        as_predicate,
+        [
+            [],
+            [[]],
+            [("a", ">")],
+            [("a", "~", 3)],
+            [("a", "in", 3)],
+            3,
+            col(0) > 1,
+            pc.scalar(True),
+            in_set,
+        ],
+    ),
     (lambda values: in_set(values, "a"), ["abc", [{}], 3]),
     (lambda fields: in_lambda(fields, len), [[], "a", [3]]),
     (lambda fractions: in_pseudorandom_split(fractions, 1, "a"), [[80, 20], [1.0], [-0.1, 0.2]]),
@@ -108,7 +146,9 @@ MISTAKES: list[tuple[Any, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "mistake"), [(make, mistake) for make, mistakes in MISTAKES for mistake in mistakes])
+@pytest.mark.parametrize(
+    ("make", "mistake"), [(make, mistake) for make, mistakes in MISTAKES for mistake in mistakes]
+)
 def test_mistakes_in_writing_are_errors(make: Any, mistake: Any) -> None:
     with pytest.raises(ConfigError):
         make(mistake)
@@ -117,7 +157,12 @@ def test_mistakes_in_writing_are_errors(make: Any, mistake: Any) -> None:
 def test_the_content_of_predicates_tells_them_apart() -> None:
     others: list[Any] = [
         *map(as_predicate, (col("a") > 3, col("a") > 4, col("a") >= 3, col("b") > 3)),
-        *(in_set([1, 2], "a"), in_set([1, 3], "a"), in_set(["1", "2"], "a"), in_negate(in_set([1, 2], "a"))),
+        *(
+            in_set([1, 2], "a"),
+            in_set([1, 3], "a"),
+            in_set(["1", "2"], "a"),
+            in_negate(in_set([1, 2], "a")),
+        ),
         *(in_lambda(["a"], lambda a: a > 3), in_lambda(["a"], lambda a: a > 4)),
     ]
 
@@ -139,7 +184,10 @@ def test_members_compare_as_in_python() -> None:
     assert selected(in_set([None], "a"), a=[None, 0]) == [True, False]
     assert selected(in_negate(in_set([1], "a")), a=[None, 1]) == [True, False]
     moment = datetime.datetime(2020, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
-    for column in (np.array(["2020-01-01", "NaT"], "M8[us]"), object_column(np.datetime64("2020-01-01", "D"), None)):
+    for column in (
+        np.array(["2020-01-01", "NaT"], "M8[us]"),
+        object_column(np.datetime64("2020-01-01", "D"), None),
+    ):
         for wanted in (moment, datetime.date(2020, 1, 1), np.datetime64("2020-01-01", "h")):
             assert selected(in_set([wanted], "t"), t=column) == [True, False]
             assert selected(in_set([wanted, None], "t"), t=column) == [True, True]
@@ -158,7 +206,10 @@ def test_values_lie_in_the_parts_that_petastorm_puts_them_in(value: Any, subset:
     as_object, as_array = object_column(value), np.array([value])
 
     for column in [as_object, as_array] if as_array.dtype.kind != "S" else [as_object]:
-        found = [in_pseudorandom_split([0.5, 0.2, 0.3], index, "a").mask({"a": column}).tolist() for index in range(3)]
+        found = [
+            in_pseudorandom_split([0.5, 0.2, 0.3], index, "a").mask({"a": column}).tolist()
+            for index in range(3)
+        ]
         assert found.index([True]) == subset
         assert found.count([True]) == 1
 
@@ -166,7 +217,16 @@ def test_values_lie_in_the_parts_that_petastorm_puts_them_in(value: Any, subset:
 def test_lists_intersect_with_sets() -> None:
     lists = [[1, 2], [], None, (3,), np.array([[4, 1]]), ["1"], [None], "ab"]
 
-    assert selected(in_intersection([1, "ab"], "x"), x=lists) == [True, False, False, False, True, False, False, True]
+    assert selected(in_intersection([1, "ab"], "x"), x=lists) == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
     assert selected(in_intersection([None], "x"), x=lists) == [False] * 6 + [True, False]
     assert selected(in_intersection([1], "x"), x=np.array([[1, 2], [3, 4]])) == [True, False]
     assert selected(in_intersection([1], "x"), x=[np.array([1, 2]), np.array([3])]) == [True, False]
@@ -180,14 +240,21 @@ def test_functions_are_given_the_fields_in_their_order_and_the_state() -> None:
         calls.append((b, a, state))
         return bool(a == 1)
 
-    assert selected(in_lambda(["b", "a"], function, "state"), a=np.array([1, 2], dtype=np.int32), b=["x", None]) == [True, False]
+    assert selected(
+        in_lambda(["b", "a"], function, "state"), a=np.array([1, 2], dtype=np.int32), b=["x", None]
+    ) == [True, False]
     assert calls == [("x", 1, "state"), (None, 2, "state")]
     assert type(calls[0][1]) is int
-    assert selected(in_lambda(["a"], lambda a: type(a) is int), a=[np.int8(1), None]) == [True, False]
+    assert selected(in_lambda(["a"], lambda a: type(a) is int), a=[np.int8(1), None]) == [
+        True,
+        False,
+    ]
 
 
 def test_what_a_lambda_raises_names_the_row_and_its_values() -> None:
-    with pytest.raises(PredicateError, match=r"row 1 .*ZeroDivisionError: division by zero.*a=0") as caught:
+    with pytest.raises(
+        PredicateError, match=r"row 1 .*ZeroDivisionError: division by zero.*a=0"
+    ) as caught:
         selected(in_lambda(["a"], lambda a: 1 / a), a=np.array([1, 0]))
     with pytest.raises(PredicateError, match=r"row 0 .*truth value of an array"):
         selected(in_lambda(["a"], lambda a: a > 0), a=np.array([[1, 2]]))
@@ -213,7 +280,11 @@ def test_classes_of_petastorms_users_are_predicates() -> None:
     assert predicate.fields == ("a", "b")
     assert predicate.mask(columns).tolist() == [True, False, False]
     assert in_negate(EvenRows()).mask(columns).tolist() == [False, True, True]
-    assert in_reduce([EvenRows(), in_set([3], "a")], any).mask(columns).tolist() == [True, True, False]
+    assert in_reduce([EvenRows(), in_set([3], "a")], any).mask(columns).tolist() == [
+        True,
+        True,
+        False,
+    ]
     assert pickle.loads(pickle.dumps(predicate)).mask(columns).tolist() == [True, False, False]
     ours = in_reduce([in_set(["x"], "b"), col("a") > 3], all)  # with Petastorm's methods
     assert ours.get_fields() == {"a", "b"}
@@ -222,7 +293,14 @@ def test_classes_of_petastorms_users_are_predicates() -> None:
 
 # ---------------------------------------------------------------------- the statistics of footers
 
-OTHERS = [pa.bool_(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.time64("us"), pa.decimal128(5, 2)]
+OTHERS = [
+    pa.bool_(),
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.timestamp("us", "UTC"),
+    pa.time64("us"),
+    pa.decimal128(5, 2),
+]
 
 
 @st.composite
@@ -232,21 +310,41 @@ def predicates(draw: st.DrawFn, table: pa.Table, depth: int = 2) -> Predicate:
     if kind == "not":
         return in_negate(draw(predicates(table, depth - 1)))
     if kind != "one":
-        return in_reduce([draw(predicates(table, depth - 1)), draw(predicates(table, depth - 1))], kind)
+        return in_reduce(
+            [draw(predicates(table, depth - 1)), draw(predicates(table, depth - 1))], kind
+        )
     name = draw(st.sampled_from(table.column_names))
-    cells, type_ = [cell for cell in table.column(name).to_pylist() if cell is not None], table.schema.field(name).type
-    values: list[Any] = draw(st.lists(st.sampled_from(cells), min_size=2, max_size=2)) if cells else []
+    cells, type_ = (
+        [cell for cell in table.column(name).to_pylist() if cell is not None],
+        table.schema.field(name).type,
+    )
+    values: list[Any] = (
+        draw(st.lists(st.sampled_from(cells), min_size=2, max_size=2)) if cells else []
+    )
     meant = values
     if pa.types.is_time(type_):  # which is also a duration
-        meant = [datetime.datetime.combine(datetime.date.min, each) - datetime.datetime.min for each in values]
+        meant = [
+            datetime.datetime.combine(datetime.date.min, each) - datetime.datetime.min
+            for each in values
+        ]
     elif pa.types.is_timestamp(type_):  # a time without a zone is one of UTC
         meant = [each.replace(tzinfo=None) for each in values]
-    elif pa.types.is_integer(type_):  # pyarrow takes Python's for int64, to which it cannot cast large ones
+    elif pa.types.is_integer(
+        type_
+    ):  # pyarrow takes Python's for int64, to which it cannot cast large ones
         meant = [pa.scalar(each, type_) for each in values]
-    some: list[Any] = [in_set([*values, None], name), in_pseudorandom_split([0.5, 0.5], 0, name), col(name).is_null()]
+    some: list[Any] = [
+        in_set([*values, None], name),
+        in_pseudorandom_split([0.5, 0.5], 0, name),
+        col(name).is_null(),
+    ]
     some.append(in_lambda([name], lambda value: value is not None and str(value) > "2"))
     if cells:
-        compare = draw(st.sampled_from([operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]))
+        compare = draw(
+            st.sampled_from(
+                [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+            )
+        )
         comparison = compare(col(name), meant[0])
         some += [comparison, comparison, ~comparison, col(name).isin(meant), in_set(values, name)]
     return as_predicate(draw(st.sampled_from(some)))
@@ -260,7 +358,9 @@ def test_footers_leave_out_no_row(table: pa.Table, n_rows: int, data: st.DataObj
         columns = ParquetDataset(folder).read_batch(slice(None))
 
         for predicate in data.draw(st.lists(predicates(table), min_size=6, max_size=6)):
-            assert len(ParquetDataset(folder, filters=predicate)) == predicate.mask(columns).sum(), predicate
+            assert (
+                len(ParquetDataset(folder, filters=predicate)) == predicate.mask(columns).sum()
+            ), predicate
 
 
 def test_bounds_of_float32_leave_out_no_row_that_rounded_members_equal(tmp_path: Path) -> None:
@@ -269,27 +369,44 @@ def test_bounds_of_float32_leave_out_no_row_that_rounded_members_equal(tmp_path:
     assert len(ParquetDataset(tmp_path, filters=col("x").isin([0.1]))) == 2
 
 
-def test_bytes_of_a_view_that_pyarrow_neither_shows_nor_compares_are_refused(tmp_path: Path) -> None:
+def test_bytes_of_a_view_that_pyarrow_neither_shows_nor_compares_are_refused(
+    tmp_path: Path,
+) -> None:
     pq.write_table(pa.table({"b": [b"\xff"]}), tmp_path / "a.parquet")
 
     with pytest.raises(ConfigError, match="no kernel matching input types"):
         len(ParquetDataset(tmp_path, filters=col("b") == pa.scalar(b"\xff", pa.binary_view())))
 
 
-def test_times_with_a_zone_are_compared_as_pyarrow_does_and_spare_row_groups(tmp_path: Path) -> None:
-    times = [datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(days=day) for day in range(8)]
+def test_times_with_a_zone_are_compared_as_pyarrow_does_and_spare_row_groups(
+    tmp_path: Path,
+) -> None:
+    times = [
+        datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(days=day)
+        for day in range(8)
+    ]
     zoned = pa.array(times, pa.timestamp("us", "+01:00"))
     naive = pa.array([time.replace(tzinfo=None) for time in times], pa.timestamp("us"))
-    pq.write_table(pa.table({"zoned": zoned, "naive": naive}), tmp_path / "a.parquet", row_group_size=2)
+    pq.write_table(
+        pa.table({"zoned": zoned, "naive": naive}), tmp_path / "a.parquet", row_group_size=2
+    )
 
-    elsewhere = pa.scalar(times[4], pa.timestamp("ns", "Asia/Kathmandu"))  # pyarrow compares other zones or other units, not both
+    elsewhere = pa.scalar(
+        times[4], pa.timestamp("ns", "Asia/Kathmandu")
+    )  # pyarrow compares other zones or other units, not both
     some = in_set(times[4:], "naive")
-    reduced = [in_reduce([some, in_negate(in_set(times[:4], "naive"))], all), in_reduce([some, col("zoned") > times[5]], any)]
+    reduced = [
+        in_reduce([some, in_negate(in_set(times[:4], "naive"))], all),
+        in_reduce([some, col("zoned") > times[5]], any),
+    ]
     of_zone = [col("zoned") >= times[4], col("zoned") >= zoned[4], col("zoned") >= elsewhere]
     for filters in ([("zoned", ">=", times[4])], some, *of_zone, *reduced):
         with patch.object(RowGroups, "read", autospec=True, side_effect=RowGroups.read) as read:
             assert len(ParquetDataset(tmp_path, filters=filters)) == 4
         assert read.call_count == 2
     assert len(ParquetDataset(tmp_path, filters=col("zoned").isin(times[:3]))) == 3
-    with pytest.raises(ConfigError, match=r"row group \d .*Cannot compare timestamp with timezone to timestamp without timezone"):
+    with pytest.raises(
+        ConfigError,
+        match=r"row group \d .*Cannot compare timestamp with timezone to timestamp without timezone",
+    ):
         len(ParquetDataset(tmp_path, filters=col("naive") > times[0]))

@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_stack_petastorm import DataLoader, Reader, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm import (
+    DataLoader,
+    Reader,
+    TransformSpec,
+    WeightedSamplingReader,
+    make_batch_reader,
+    make_reader,
+)
 from data_stack_petastorm.predicates import in_lambda, in_set
 from data_stack_petastorm.reader import ReaderArguments
 from data_stack_petastorm.shards import Sharding, Shards
@@ -38,9 +45,14 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "id": ids,
             "double": ids * 2,
             "text": [f"row {number}" for number in ids],
-            "maybe": pa.array([None if number % 3 == 0 else 2**53 + 1 + number for number in ids.tolist()], pa.int64()),
+            "maybe": pa.array(
+                [None if number % 3 == 0 else 2**53 + 1 + number for number in ids.tolist()],
+                pa.int64(),
+            ),
         }
-        pq.write_table(pa.table(columns), folder / f"{file}.parquet", row_group_size=N_ROWS // N_GROUPS)
+        pq.write_table(
+            pa.table(columns), folder / f"{file}.parquet", row_group_size=N_ROWS // N_GROUPS
+        )
     return folder
 
 
@@ -51,7 +63,9 @@ def ids(reader: Any) -> list[int]:
 def is_whole(row: Any) -> bool:
     number = int(row.id)
     return bool(
-        row.double == 2 * number and row.text == f"row {number}" and row.maybe == (number + 2**53 + 1 if number % 3 else None)
+        row.double == 2 * number
+        and row.text == f"row {number}"
+        and row.maybe == (number + 2**53 + 1 if number % 3 else None)
     )
 
 
@@ -71,7 +85,11 @@ PETASTORMS_ARGUMENTS = {
 def test_all_arguments_of_petastorm_are_there_in_its_order_with_its_defaults() -> None:
     parameters = list(inspect.signature(ReaderArguments).parameters.values())[1:]
 
-    positional = {parameter.name: parameter.default for parameter in parameters if parameter.kind != parameter.KEYWORD_ONLY}
+    positional = {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind != parameter.KEYWORD_ONLY
+    }
     assert list(positional.items()) == list(PETASTORMS_ARGUMENTS.items())
 
 
@@ -85,15 +103,32 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
         (col("double") > 300, lambda number: number > 150),
         (in_lambda(["text"], lambda text: "1" in text), lambda number: "1" in str(number)),
     ]
-    combinations = itertools.product(predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 160)]])
-    for (predicate, is_taken), shuffles, groups, parts, filters in itertools.islice(combinations, 0, None, sized(11, 1)):
-        options = {"predicate": predicate, "shuffle_rows": shuffles, "shuffle_row_groups": groups, "filters": filters}
-        wanted = [number for number in range(N_ROWS if filters is None else 160) if is_taken(number)]
+    combinations = itertools.product(
+        predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 160)]]
+    )
+    for (predicate, is_taken), shuffles, groups, parts, filters in itertools.islice(
+        combinations, 0, None, sized(11, 1)
+    ):
+        options = {
+            "predicate": predicate,
+            "shuffle_rows": shuffles,
+            "shuffle_row_groups": groups,
+            "filters": filters,
+        }
+        wanted = [
+            number for number in range(N_ROWS if filters is None else 160) if is_taken(number)
+        ]
 
-        with make_reader(numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options) as reader:
+        with make_reader(
+            numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options
+        ) as reader:
             rows = list(reader)
-        with make_batch_reader(numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options) as reader:
-            batched = [row for batch in reader for row in map(type(batch)._make, zip(*batch, strict=True))]
+        with make_batch_reader(
+            numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options
+        ) as reader:
+            batched = [
+                row for batch in reader for row in map(type(batch)._make, zip(*batch, strict=True))
+            ]
 
         assert all(map(is_whole, rows))
         assert all(map(is_whole, batched))
@@ -101,7 +136,10 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
 
 
 def test_several_threads_may_take_rows_of_one_reader(numbers: Path) -> None:
-    with make_reader(numbers, workers_count=3, num_epochs=3) as reader, ThreadPoolExecutor(8) as threads:
+    with (
+        make_reader(numbers, workers_count=3, num_epochs=3) as reader,
+        ThreadPoolExecutor(8) as threads,
+    ):
         rows = list(threads.map(lambda _: next(reader), range(3 * N_ROWS)))
 
         assert reader.last_row_consumed or next(reader, None) is None
@@ -124,7 +162,9 @@ def test_zero_is_a_seed_and_none_is_another_one_each_time(numbers: Path) -> None
 
 
 def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -> None:
-    rows = np.array(order(numbers, shuffle_row_groups=False, shuffle_rows=True, seed=3)).reshape(N_GROUPS, -1)
+    rows = np.array(order(numbers, shuffle_row_groups=False, shuffle_rows=True, seed=3)).reshape(
+        N_GROUPS, -1
+    )
 
     assert np.array_equal(np.sort(rows, axis=1).reshape(-1), np.arange(N_ROWS))
     assert len({tuple(group - group.min()) for group in rows}) > N_GROUPS // 2
@@ -137,13 +177,19 @@ SHUFFLED = {"shuffle_rows": True, "shuffle_row_drop_partitions": 3}
 
 
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-@pytest.mark.parametrize("options", [{}, {"predicate": col("maybe").is_valid()}, SHUFFLED, {"shuffle_row_groups": False}])
-def test_shards_with_different_seeds_have_each_row_once(numbers: Path, make: Any, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"predicate": col("maybe").is_valid()}, SHUFFLED, {"shuffle_row_groups": False}]
+)
+def test_shards_with_different_seeds_have_each_row_once(
+    numbers: Path, make: Any, options: dict[str, Any]
+) -> None:
     expected, n_shards = sorted(order(numbers, predicate=options.get("predicate")) * 2), sized(3, 7)
 
     found: list[int] = []
     for rank in range(n_shards):
-        with make(numbers, cur_shard=rank, shard_count=n_shards, seed=rank, num_epochs=2, **options) as reader:
+        with make(
+            numbers, cur_shard=rank, shard_count=n_shards, seed=rank, num_epochs=2, **options
+        ) as reader:
             found += [int(number) for row in reader for number in np.atleast_1d(row.id)]
 
     assert sorted(found) == expected
@@ -152,21 +198,36 @@ def test_shards_with_different_seeds_have_each_row_once(numbers: Path, make: Any
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 16])
 @pytest.mark.parametrize("uneven", ["pad", "drop", "keep"])
 @pytest.mark.parametrize("n_rows", [1, 7, 40, 97])
-def test_the_order_of_shards_has_each_row_once_for_any_numbers(batch_size: int, uneven: Any, n_rows: int) -> None:
+def test_the_order_of_shards_has_each_row_once_for_any_numbers(
+    batch_size: int, uneven: Any, n_rows: int
+) -> None:
     lengths = np.diff([0, *range(1, n_rows, 5), n_rows])
     lengths = lengths[lengths > 0]
 
     for n_shards in (2, 3, 8):
         sharding = Sharding(n_shards, batch_size, uneven)
-        shards = Shards(lengths, sharding, lambda lengths: BlockShuffled(block_lengths=lengths, window=2), reshuffles=True)
-        assert sorted(shards.indices(np.arange(n_rows), n_rows, 5, 1).tolist()) == list(range(n_rows))
+        shards = Shards(
+            lengths,
+            sharding,
+            lambda lengths: BlockShuffled(block_lengths=lengths, window=2),
+            reshuffles=True,
+        )
+        assert sorted(shards.indices(np.arange(n_rows), n_rows, 5, 1).tolist()) == list(
+            range(n_rows)
+        )
         given: list[int] = []
         for rank in range(n_shards):
             plan = Plan(n_rows, batch_size, rank=rank, world=n_shards, uneven=uneven)
             parts = [plan.part(step) for step in range(plan.n_steps())]
             positions = [position for part in parts for position in part if position < n_rows]
-            given += shards.indices(np.array(positions, dtype=np.int64), n_rows, 100 + rank, 1).tolist()
-        assert len(given) == len(set(given)) == (n_rows - n_rows % n_shards if uneven == "drop" else n_rows)
+            given += shards.indices(
+                np.array(positions, dtype=np.int64), n_rows, 100 + rank, 1
+            ).tolist()
+        assert (
+            len(given)
+            == len(set(given))
+            == (n_rows - n_rows % n_shards if uneven == "drop" else n_rows)
+        )
 
 
 @pytest.mark.parametrize("options", [{}, {"predicate": col("id") < 191}])
@@ -175,7 +236,10 @@ def test_row_groups_of_shards_are_not_repeated_but_loops_over_ranks_make_equal_s
 ) -> None:
     expected = order(numbers, shuffle_row_groups=False, **options)
 
-    readers = [make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=3, seed=rank, **options) for rank in range(3)]
+    readers = [
+        make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=3, seed=rank, **options)
+        for rank in range(3)
+    ]
     shards = [[int(number) for group in reader for number in group.id] for reader in readers]
     assert sorted(itertools.chain(*shards)) == expected
 
@@ -191,25 +255,38 @@ def test_fewer_rows_than_shards_are_an_error_that_says_what_to_do(tmp_path: Path
     with pytest.raises(ConfigError, match=r"fewer rows \(5\) than shards \(6\)"):
         make_reader(tmp_path, cur_shard=0, shard_count=6)
 
-    assert [len(order(tmp_path, cur_shard=rank, shard_count=6, uneven="keep")) for rank in range(6)] == [1, 1, 1, 1, 1, 0]
+    assert [
+        len(order(tmp_path, cur_shard=rank, shard_count=6, uneven="keep")) for rank in range(6)
+    ] == [1, 1, 1, 1, 1, 0]
 
 
-def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_out(numbers: Path) -> None:
+def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_out(
+    numbers: Path,
+) -> None:
     def reader(rank: int, **options: Any) -> Reader:
-        return make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=N_GROUPS + 1, **options)
+        return make_batch_reader(
+            numbers, ["id"], cur_shard=rank, shard_count=N_GROUPS + 1, **options
+        )
 
-    with reader(0) as first, pytest.raises(ConfigError, match=r"fewer row groups \(20\) than shards \(21\)"):
+    with (
+        reader(0) as first,
+        pytest.raises(ConfigError, match=r"fewer row groups \(20\) than shards \(21\)"),
+    ):
         next(first)
 
     assert [len(list(reader(rank, uneven="keep"))) for rank in (0, N_GROUPS)] == [1, 0]
     dealt = [DataLoader(reader(rank), batch_size=10) for rank in range(N_GROUPS + 1)]
-    assert sum(len(batch["id"]) for loader in dealt for batch in loader) == N_ROWS + 10  # 200 rows on 21 shards
+    assert (
+        sum(len(batch["id"]) for loader in dealt for batch in loader) == N_ROWS + 10
+    )  # 200 rows on 21 shards
 
 
 # ------------------------------------------------------------------ iterating
 
 
-def test_a_reader_begins_anew_but_not_in_the_middle_and_says_that_it_was_stopped(numbers: Path) -> None:
+def test_a_reader_begins_anew_but_not_in_the_middle_and_says_that_it_was_stopped(
+    numbers: Path,
+) -> None:
     with make_reader(numbers, seed=1) as reader:
         next(reader)
         with pytest.raises(NotImplementedError, match="in the middle"):
@@ -235,14 +312,18 @@ def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
     for kind in ("dummy", "thread"):
         failures = ["not yet", "not yet"]
         spec = TransformSpec(fails_twice)
-        with make_reader(numbers, transform_spec=spec, shuffle_row_groups=False, reader_pool_type=kind) as reader:
+        with make_reader(
+            numbers, transform_spec=spec, shuffle_row_groups=False, reader_pool_type=kind
+        ) as reader:
             with pytest.raises(DataStackError, match="not yet"):
                 ids(reader)
 
             assert ids(reader) == list(range(N_ROWS))
 
 
-def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_warning(numbers: Path, tmp_path: Path) -> None:
+def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_warning(
+    numbers: Path, tmp_path: Path
+) -> None:
     pq.write_table(pa.table({"id": np.arange(0)}), tmp_path / "empty.parquet")
 
     for make, source, predicate in itertools.product(
@@ -250,7 +331,9 @@ def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_w
     ):
         if source is tmp_path or predicate is not None:
             with pytest.warns(UserWarning, match="No matching data is available") as told:
-                reader = make(source, predicate=predicate, shuffle_rows=True, shuffle_row_drop_partitions=2)
+                reader = make(
+                    source, predicate=predicate, shuffle_rows=True, shuffle_row_drop_partitions=2
+                )
 
             assert told[0].filename == __file__
             with reader:
@@ -266,7 +349,11 @@ def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_delete
     for file in numbers.iterdir():
         storage_connector_from_url(mongodb_uri).set_resource(file.name, file.read_bytes())
     (tmp_path / "mine.txt").write_text("keep me")
-    options: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 10_000_000}
+    options: dict[str, Any] = {
+        "cache_type": "local-disk",
+        "cache_location": tmp_path,
+        "cache_size_limit": 10_000_000,
+    }
 
     read = []
     for spec in (
@@ -287,7 +374,14 @@ def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_delete
 
 def both(numbers: Path, **options: Any) -> list[Any]:
     return [
-        make_reader(numbers, schema_fields=["id"], seed=0, predicate=predicate, reader_pool_type="dummy", **options)
+        make_reader(
+            numbers,
+            schema_fields=["id"],
+            seed=0,
+            predicate=predicate,
+            reader_pool_type="dummy",
+            **options,
+        )
         for predicate in (col("id") < 100, col("id") >= 100)
     ]
 
@@ -310,6 +404,9 @@ def test_timestamps_come_in_the_unit_that_is_wanted(tmp_path: Path, make: Any) -
     times = np.datetime64("2024-01-01T00", "us") + np.arange(3)
     pq.write_table(pa.table({"time": times}), tmp_path / "times.parquet")
 
-    found = {unit: next(make(tmp_path, timestamp_unit=unit, shuffle_row_groups=False)).time.dtype for unit in (None, "ns")}
+    found = {
+        unit: next(make(tmp_path, timestamp_unit=unit, shuffle_row_groups=False)).time.dtype
+        for unit in (None, "ns")
+    }
 
     assert found == {None: np.dtype("M8[us]"), "ns": np.dtype("M8[ns]")}

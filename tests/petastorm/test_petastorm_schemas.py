@@ -15,13 +15,27 @@ from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField, match_unischema_fields
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import Field, JpegCodec, ParquetDataset, ParquetWriter, PngCodec, ScalarCodec, Schema
+from data_stack.formats.parquet import (
+    Field,
+    JpegCodec,
+    ParquetDataset,
+    ParquetWriter,
+    PngCodec,
+    ScalarCodec,
+    Schema,
+)
 
 Frames = Unischema(
     "Frames",
     [
         UnischemaField("id", np.int64, (), None, False),
-        UnischemaField("price", numpy_dtype=Decimal, shape=(), codec=codecs.ScalarCodec("decimal(10,3)"), nullable=True),
+        UnischemaField(
+            "price",
+            numpy_dtype=Decimal,
+            shape=(),
+            codec=codecs.ScalarCodec("decimal(10,3)"),
+            nullable=True,
+        ),
         UnischemaField("image", np.uint8, (32, 16, 3), codecs.CompressedImageCodec("png"), False),
         UnischemaField("points", np.float32, (None, 3), codecs.NdarrayCodec(), False),
     ],
@@ -38,7 +52,9 @@ class ScaledCodec(codecs.DataframeColumnCodec):
         return " ".join(str(each * self._factor) for each in value)
 
     def decode(self, unischema_field: Any, value: Any) -> Any:
-        return np.array([float(each) / self._factor for each in value.split()], unischema_field.numpy_dtype)
+        return np.array(
+            [float(each) / self._factor for each in value.split()], unischema_field.numpy_dtype
+        )
 
     def spark_dtype(self) -> Any:
         return "string"
@@ -72,7 +88,11 @@ def test_a_view_is_a_schema_of_fields_and_of_those_that_patterns_match() -> None
 
     view = Frames.create_schema_view(["i.$", other])
 
-    assert (view._name, set(view.fields), view.image.shape) == ("Frames_view", {"id", "image"}, (32, 16, 3))
+    assert (view._name, set(view.fields), view.image.shape) == (
+        "Frames_view",
+        {"id", "image"},
+        (32, 16, 3),
+    )
     assert not Frames.create_schema_view(["colour"]).fields
     with pytest.warns(UserWarning, match="entire field name"):
         assert match_unischema_fields(Frames, ["poin"]) == []
@@ -82,7 +102,12 @@ def test_a_view_is_a_schema_of_fields_and_of_those_that_patterns_match() -> None
 
 @pytest.mark.parametrize(
     ("arguments", "stored"),
-    [((), PngCodec()), (("png", 80), PngCodec()), (("jpeg",), JpegCodec(80)), (("jpg", 95), JpegCodec(95))],
+    [
+        ((), PngCodec()),
+        (("png", 80), PngCodec()),
+        (("jpeg",), JpegCodec(80)),
+        (("jpg", 95), JpegCodec(95)),
+    ],
 )
 def test_images_are_compressed_as_png_or_jpeg(arguments: tuple[Any, ...], stored: Any) -> None:
     assert codecs.CompressedImageCodec(*arguments).stored == stored
@@ -105,7 +130,14 @@ def test_numbers_of_other_widths_are_written_if_they_fit_and_text_as_bytes(tmp_p
 
     with ParquetWriter(tmp_path / "numbers", as_schema(schema), petastorm=True) as writer:
         writer.append(row)
-        for wrong in ({"small": 256}, {"small": 1.5}, {"small": "1"}, {"float": 1e300}, {"flag": 2}, {"text": 3}):
+        for wrong in (
+            {"small": 256},
+            {"small": 1.5},
+            {"small": "1"},
+            {"float": 1e300},
+            {"flag": 2},
+            {"text": 3},
+        ):
             with pytest.raises(ConfigError, match=next(iter(wrong))):
                 writer.append(row | wrong)
 
@@ -121,10 +153,17 @@ def test_a_codec_of_a_user_is_found_by_name_and_never_unpickled(tmp_path: Path) 
 
     dataset = ParquetDataset(tmp_path / "scaled")
 
-    np.testing.assert_array_equal(dataset.read_batch(np.arange(2))["x"], np.array([[1, 2], [3, 4]], "float32"))
+    np.testing.assert_array_equal(
+        dataset.read_batch(np.arange(2))["x"], np.array([[1, 2], [3, 4]], "float32")
+    )
     codec = as_unischema(dataset.schema).x.codec
-    assert (type(codec), vars(codec)) == (ScaledCodec, {"_factor": 4.0, "_names": ("a", "b"), "_dtype": np.float32})
+    assert (type(codec), vars(codec)) == (
+        ScaledCodec,
+        {"_factor": 4.0, "_names": ("a", "b"), "_dtype": np.float32},
+    )
     with pytest.raises(ConfigError, match="import its module"):
         Field.from_json({**dataset.schema["x"].to_json(), "codec_class": "os.system"})
-    _, (field,) = read_pickled_schema(pickle.dumps(schema, 2).replace(b"data_stack_petastorm", b"petastorm"))
+    _, (field,) = read_pickled_schema(
+        pickle.dumps(schema, 2).replace(b"data_stack_petastorm", b"petastorm")
+    )
     assert (type(field.codec), vars(field.codec)) == (ScaledCodec, vars(codec))

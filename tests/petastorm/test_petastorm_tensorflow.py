@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed: `make test-all` brings it")
+tf = pytest.importorskip(
+    "tensorflow", reason="tensorflow is not installed: `make test-all` brings it"
+)
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: `make test-all` brings it")
 
 import pyarrow.parquet as pq  # noqa: E402  # behind the lines that may skip this module
@@ -43,7 +45,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reader(table: Path, *fields: str, batched: bool = False, **options: Any) -> Any:
-    given = {"schema_fields": list(fields), "reader_pool_type": "dummy", "shuffle_row_groups": False, **options}
+    given = {
+        "schema_fields": list(fields),
+        "reader_pool_type": "dummy",
+        "shuffle_row_groups": False,
+        **options,
+    }
     return (make_batch_reader if batched else make_reader)(table, **given)
 
 
@@ -54,17 +61,31 @@ def test_rows_are_named_tuples_with_a_static_signature(table: Path) -> None:
 
     spec = dataset.element_spec
     assert spec._fields == ("id", "small", "vector", "name", "price", "day")
-    assert [each.dtype for each in spec] == [tf.int64, tf.int32, tf.float32, tf.string, tf.string, tf.int64]
+    assert [each.dtype for each in spec] == [
+        tf.int64,
+        tf.int32,
+        tf.float32,
+        tf.string,
+        tf.string,
+        tf.int64,
+    ]
     assert (spec.id.shape.as_list(), len(rows), int(dataset.cardinality())) == ([], N_ROWS, N_ROWS)
     assert [int(row.id) for row in rows] == list(range(N_ROWS))
     row = rows[10]
-    assert (int(row.small), row.name.numpy().decode(), row.price.numpy(), row.vector.numpy().tolist()) == (
+    assert (
+        int(row.small),
+        row.name.numpy().decode(),
+        row.price.numpy(),
+        row.vector.numpy().tolist(),
+    ) == (
         10,
         "né 10",
         b"2.5",
         [10, 10],
     )
-    assert int(row.day) == int((np.datetime64("2024-01-11", "ns") - np.datetime64(0, "ns")).astype(np.int64))
+    assert int(row.day) == int(
+        (np.datetime64("2024-01-11", "ns") - np.datetime64(0, "ns")).astype(np.int64)
+    )
 
 
 def test_each_iteration_is_another_pass_in_another_order(table: Path) -> None:
@@ -123,20 +144,36 @@ def test_sessions_of_tensorflow_1_run(table: Path) -> None:
     with tf.Graph().as_default(), v1.Session() as session:
         row = tf_tensors(reader(table, "id", "name", seed=3), 20)
         found = [session.run(row) for _ in range(N_ROWS)]
-        assert sorted(int(each.id) for each in found) == list(range(N_ROWS)) != [int(each.id) for each in found]
+        assert (
+            sorted(int(each.id) for each in found)
+            == list(range(N_ROWS))
+            != [int(each.id) for each in found]
+        )
         assert all(each.name.decode() == f"né {each.id}" for each in found)
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(row)
-        batch = make_petastorm_dataset(reader(table, "id", batched=True)).make_one_shot_iterator().get_next()
+        batch = (
+            make_petastorm_dataset(reader(table, "id", batched=True))
+            .make_one_shot_iterator()
+            .get_next()
+        )
         assert session.run(batch).id.tolist() == list(range(10))
 
 
-def test_floats_without_a_value_are_nan_of_row_groups_and_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_floats_without_a_value_are_nan_of_row_groups_and_where_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
     halves = [0.5, None, 1.5, 2.5]
-    pq.write_table(pa.table({"half": pa.array(halves, pa.float32())}), tmp_path / "halves.parquet", row_group_size=2)
+    pq.write_table(
+        pa.table({"half": pa.array(halves, pa.float32())}),
+        tmp_path / "halves.parquet",
+        row_group_size=2,
+    )
     expected = [0.5, np.nan, 1.5, 2.5]
 
-    groups = [group.half.numpy() for group in make_petastorm_dataset(reader(tmp_path, batched=True))]
+    groups = [
+        group.half.numpy() for group in make_petastorm_dataset(reader(tmp_path, batched=True))
+    ]
     assert np.array_equal(np.concatenate(groups), expected, equal_nan=True)
     rows = [row.half.numpy() for row in make_petastorm_dataset(reader(tmp_path, nulls="nan"))]
     assert np.array_equal(rows, expected, equal_nan=True)

@@ -14,8 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from data_stack_petastorm import NGram, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
-from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
+from data_stack_petastorm import (
+    NGram,
+    TransformSpec,
+    WeightedSamplingReader,
+    make_batch_reader,
+    make_reader,
+)
+from data_stack_petastorm.pytorch import (
+    BatchedDataLoader,
+    DataLoader,
+    InMemBatchedDataLoader,
+    decimal_friendly_collate,
+)
 from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, LoaderStateError
@@ -47,8 +58,15 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 NUMBERS = ["id", "u2", "u4", "flag", "vector"]
 
 
-def reader(table: Path, fields: list[str] | None = None, *, batched: bool = False, **options: Any) -> Any:
-    given = {"schema_fields": NUMBERS if fields is None else fields, "reader_pool_type": "dummy", "seed": 1, **options}
+def reader(
+    table: Path, fields: list[str] | None = None, *, batched: bool = False, **options: Any
+) -> Any:
+    given = {
+        "schema_fields": NUMBERS if fields is None else fields,
+        "reader_pool_type": "dummy",
+        "seed": 1,
+        **options,
+    }
     return (make_batch_reader if batched else make_reader)(table, **given)
 
 
@@ -57,10 +75,15 @@ def ids(batches: Any) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("loader_class", "batched", "capacity"), [(DataLoader, False, 0), (DataLoader, True, 50), (BatchedDataLoader, False, 50)]
+    ("loader_class", "batched", "capacity"),
+    [(DataLoader, False, 0), (DataLoader, True, 50), (BatchedDataLoader, False, 50)],
 )
-def test_batches_are_tensors_of_whole_rows(table: Path, loader_class: Any, batched: bool, capacity: int) -> None:
-    with loader_class(reader(table, batched=batched), 50, shuffling_queue_capacity=capacity) as loader:
+def test_batches_are_tensors_of_whole_rows(
+    table: Path, loader_class: Any, batched: bool, capacity: int
+) -> None:
+    with loader_class(
+        reader(table, batched=batched), 50, shuffling_queue_capacity=capacity
+    ) as loader:
         batches = list(loader)
 
     assert [len(batch["id"]) for batch in batches] == [50, 50, 50, 50, 40]
@@ -75,10 +98,15 @@ def test_batches_are_tensors_of_whole_rows(table: Path, loader_class: Any, batch
         assert torch.equal(batch["flag"], 1 - (batch["id"] % 2).byte())
 
 
-def test_strings_and_decimals_are_lists_and_other_columns_are_as_petastorm_collates_them(table: Path) -> None:
+def test_strings_and_decimals_are_lists_and_other_columns_are_as_petastorm_collates_them(
+    table: Path,
+) -> None:
     fields = ["id", "name", "price"]
 
-    (batch, *_), rows = list(DataLoader(reader(table, fields), 4)), list(itertools.islice(reader(table, fields), 4))
+    (batch, *_), rows = (
+        list(DataLoader(reader(table, fields), 4)),
+        list(itertools.islice(reader(table, fields), 4)),
+    )
 
     expected = decimal_friendly_collate([row._asdict() for row in rows])
     assert (batch["name"], batch["price"]) == (expected["name"], expected["price"])
@@ -86,7 +114,9 @@ def test_strings_and_decimals_are_lists_and_other_columns_are_as_petastorm_colla
 
 
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
-@pytest.mark.parametrize(("field", "message"), [("maybe", "None"), ("ragged", "different shapes"), ("day", "datetime64")])
+@pytest.mark.parametrize(
+    ("field", "message"), [("maybe", "None"), ("ragged", "different shapes"), ("day", "datetime64")]
+)
 def test_what_torch_has_no_tensors_for_is_an_error_with_the_field(
     table: Path, loader_class: Any, field: str, message: str
 ) -> None:
@@ -95,7 +125,8 @@ def test_what_torch_has_no_tensors_for_is_an_error_with_the_field(
 
 
 @pytest.mark.parametrize(
-    "collate_fn", [decimal_friendly_collate, lambda rows: {key: [row[key] for row in rows] for key in rows[0]}]
+    "collate_fn",
+    [decimal_friendly_collate, lambda rows: {key: [row[key] for row in rows] for key in rows[0]}],
 )
 def test_structs_of_a_table_are_left_out_with_a_warning(tmp_path: Path, collate_fn: Any) -> None:
     pq.write_table(pa.table({"id": [1, 2], "pair": [{"a": 1}, {"a": 2}]}), tmp_path / "a.parquet")
@@ -121,8 +152,13 @@ def with_nulls(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
-@pytest.mark.parametrize("options", [{"batched": True}, {"batched": True, "nulls": "nan"}, {"batched": False, "nulls": "nan"}])
-def test_floats_without_a_value_are_nan(with_nulls: Path, loader_class: Any, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"batched": True}, {"batched": True, "nulls": "nan"}, {"batched": False, "nulls": "nan"}],
+)
+def test_floats_without_a_value_are_nan(
+    with_nulls: Path, loader_class: Any, options: dict[str, Any]
+) -> None:
     rows = reader(with_nulls, ["half", "pair"], shuffle_row_groups=False, **options)
 
     batches = list(loader_class(rows, 8))
@@ -141,13 +177,19 @@ def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
     batches = iter(loader)
     next(batches)
 
-    with pytest.raises(TypeError, match=r"field 'half' has rows without a value \(None\).*nulls='nan'"):
+    with pytest.raises(
+        TypeError, match=r"field 'half' has rows without a value \(None\).*nulls='nan'"
+    ):
         next(batches)
 
 
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
 def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> None:
-    options: dict[str, Any] = {"reader_pool_type": kind, "workers_count": 1, "shuffle_row_groups": False}
+    options: dict[str, Any] = {
+        "reader_pool_type": kind,
+        "workers_count": 1,
+        "shuffle_row_groups": False,
+    }
 
     def first_and_last(rows: Any) -> tuple[Any, ...]:
         return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
@@ -157,7 +199,10 @@ def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> No
 
 
 def test_tensors_of_a_transform_that_names_no_fields_are_batched(table: Path) -> None:
-    spec = TransformSpec(lambda row: {"id": row["id"], "vector": torch.tensor(row["vector"]) / 2}, removed_fields=["flag"])
+    spec = TransformSpec(
+        lambda row: {"id": row["id"], "vector": torch.tensor(row["vector"]) / 2},
+        removed_fields=["flag"],
+    )
 
     with DataLoader(reader(table, ["id", "vector", "flag"], transform_spec=spec), 16) as loader:
         assert all(torch.equal(batch["vector"][:, 0], batch["id"].float() / 2) for batch in loader)
@@ -174,7 +219,10 @@ def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) ->
 
 
 def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
-    loaders = [DataLoader(reader(table, cur_shard=rank, shard_count=3), 8, shuffling_queue_capacity=40) for rank in range(3)]
+    loaders = [
+        DataLoader(reader(table, cur_shard=rank, shard_count=3), 8, shuffling_queue_capacity=40)
+        for rank in range(3)
+    ]
     given = []
     for loader in loaders:
         batches = iter(loader)
@@ -183,7 +231,9 @@ def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
 
     rest = []
     for rank in range(2):
-        loader = DataLoader(reader(table, cur_shard=rank, shard_count=2), 16, shuffling_queue_capacity=40)
+        loader = DataLoader(
+            reader(table, cur_shard=rank, shard_count=2), 16, shuffling_queue_capacity=40
+        )
         loader.load_state_dict(state)
         rest += ids(loader)
 
@@ -193,12 +243,16 @@ def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
 def test_shards_with_different_seeds_go_on_with_their_own_states_only(table: Path) -> None:
     given, states = [], []
     for rank in range(3):
-        loader = DataLoader(reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40)
+        loader = DataLoader(
+            reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40
+        )
         given += ids(itertools.islice(loader, 2))
         states.append(loader.state_dict())
 
     for rank in range(3):
-        loader = DataLoader(reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40)
+        loader = DataLoader(
+            reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40
+        )
         with pytest.raises(LoaderStateError, match="seed"):
             loader.load_state_dict(states[rank - 1])
         loader.load_state_dict(states[rank])
@@ -212,7 +266,12 @@ def test_sequences_are_nested_dicts_of_tensors() -> None:
 
     in_memory = functools.partial(InMemBatchedDataLoader, rows_capacity=None)
     for loader_class in (DataLoader, BatchedDataLoader, in_memory):
-        loader: Any = loader_class(make_reader(petastorm_folder("timeseries"), schema_fields=ngram, reader_pool_type="dummy"), 32)
+        loader: Any = loader_class(
+            make_reader(
+                petastorm_folder("timeseries"), schema_fields=ngram, reader_pool_type="dummy"
+            ),
+            32,
+        )
         batch = next(iter(loader))
         assert list(batch) == [0, 1]
         assert (batch[0]["timestamp"].shape, batch[0]["flag"].dtype) == ((32,), torch.uint8)
@@ -229,7 +288,9 @@ def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_and_once(table: 
 
     expected = []
     for epoch in range(2):
-        expected += torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(5 + epoch)).tolist()
+        expected += torch.randperm(
+            N_ROWS, generator=torch.Generator().manual_seed(5 + epoch)
+        ).tolist()
     assert ids(loader) == expected
     assert len(loader) == 6
     with pytest.raises(RuntimeError, match="num_epochs"):
@@ -239,11 +300,20 @@ def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_and_once(table: 
 # ------------------------------------------------------------------ several readers
 
 
-@pytest.mark.parametrize(("loader_class", "batched", "capacity"), [(DataLoader, False, 30), (BatchedDataLoader, True, 0)])
-def test_rows_of_several_readers_are_batched(table: Path, loader_class: Any, batched: bool, capacity: int) -> None:
-    parts = [reader(table, predicate=predicate, batched=batched) for predicate in (col("id") < 100, col("id") >= 100)]
+@pytest.mark.parametrize(
+    ("loader_class", "batched", "capacity"), [(DataLoader, False, 30), (BatchedDataLoader, True, 0)]
+)
+def test_rows_of_several_readers_are_batched(
+    table: Path, loader_class: Any, batched: bool, capacity: int
+) -> None:
+    parts = [
+        reader(table, predicate=predicate, batched=batched)
+        for predicate in (col("id") < 100, col("id") >= 100)
+    ]
 
-    with loader_class(WeightedSamplingReader(parts, [1, 2], 3), 32, shuffling_queue_capacity=capacity) as loader:
+    with loader_class(
+        WeightedSamplingReader(parts, [1, 2], 3), 32, shuffling_queue_capacity=capacity
+    ) as loader:
         first, second = list(loader), list(loader)
 
         assert {len(batch["id"]) for batch in first[:-1]} == {32}

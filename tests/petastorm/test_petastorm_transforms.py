@@ -52,7 +52,9 @@ def transformed(*arguments: Any, seed: int | None = None, below: Any = None, **o
 
 def test_edited_fields_stand_behind_the_others_and_removed_ones_are_gone() -> None:
     spec = TransformSpec(
-        lambda row: row, [("vector", np.float64, (3,), False), edit_field("new", np.int32, ())], ["image", "day"]
+        lambda row: row,
+        [("vector", np.float64, (3,), False), edit_field("new", np.int32, ())],
+        ["image", "day"],
     )
 
     schema = spec.schema_of(SCHEMA)
@@ -83,7 +85,9 @@ def of_arrays(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_frames(frame: Any) -> Any:
-    return frame.assign(sum=[np.float32(vector.sum()) for vector in frame["vector"]]).set_index("id", drop=False)
+    return frame.assign(sum=[np.float32(vector.sum()) for vector in frame["vector"]]).set_index(
+        "id", drop=False
+    )
 
 
 FORMS: dict[str, Callable[[Any], Any]] = {"rows": of_rows, "numpy": of_arrays, "pandas": of_frames}
@@ -98,7 +102,9 @@ def test_every_form_gives_the_same_values_and_dtypes(on: str) -> None:
 
     assert_same(samples, [{**row, "sum": row["vector"].sum()} for row in expected])
     for name in [*SCHEMA.fields, "sum"]:
-        assert exact(list(batch[name])) == exact([samples[index][name] for index in (5, 0, 5)]), name
+        assert exact(list(batch[name])) == exact([samples[index][name] for index in (5, 0, 5)]), (
+            name
+        )
     assert batch["sum"].dtype == np.float32
     assert exact(pickle.loads(pickle.dumps(iterator))[3]["sum"]) == exact(samples[3]["sum"])
 
@@ -136,7 +142,9 @@ def test_a_function_may_change_what_it_is_given(on: str) -> None:
         (("x", str, (None,), False), ["a", None], [b"x"]),
     ],
 )
-def test_a_value_that_does_not_fit_is_an_error_with_row_and_field(field: Any, good: Any, value: Any) -> None:
+def test_a_value_that_does_not_fit_is_an_error_with_row_and_field(
+    field: Any, good: Any, value: Any
+) -> None:
     iterator = transformed(lambda row: {**row, "x": value if row["id"] == 4 else good}, [field])
 
     assert len(iterator.read_batch([0, 1, 2, 3])["x"]) == 4
@@ -163,7 +171,9 @@ def test_a_random_function_depends_on_seed_and_row_alone() -> None:
     def noisy(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         return {**row, "noise": rng.random()}
 
-    one, other = [transformed(noisy, [("noise", np.float64, (), False)], seed=seed) for seed in (1, 2)]
+    one, other = [
+        transformed(noisy, [("noise", np.float64, (), False)], seed=seed) for seed in (1, 2)
+    ]
 
     drawn = one.read_column("noise").tolist()
 

@@ -34,25 +34,37 @@ class Site:
         self.folder = folder
         self.distributions: set[str] = set()
 
-    def install(self, distribution: str, entry_points: str, modules: Mapping[str, str] | None = None) -> None:
+    def install(
+        self, distribution: str, entry_points: str, modules: Mapping[str, str] | None = None
+    ) -> None:
         """Write a distribution with modules."""
         write_distribution(self.folder, distribution, entry_points, modules)
         self.distributions.add(distribution)
 
-    def install_dataset(self, name: str, module: str = DATASET_MODULE, distribution: str | None = None) -> None:
+    def install_dataset(
+        self, name: str, module: str = DATASET_MODULE, distribution: str | None = None
+    ) -> None:
         """Write a distribution ``NAME-plugin`` with one dataset, the class ``Factory`` of ``module``."""
         distribution = distribution or f"{name}-plugin"
         module_name = f"{distribution}_{name}".replace("-", "_")
-        self.install(distribution, f"[data_stack.datasets]\n{name} = {module_name}:Factory\n", {module_name: module})
+        self.install(
+            distribution,
+            f"[data_stack.datasets]\n{name} = {module_name}:Factory\n",
+            {module_name: module},
+        )
 
     def install_hooks(self, name: str, module: str) -> None:
         """Write a distribution ``NAME-plugin`` with one module of hooks."""
         module_name = f"{name}_plugin_hooks"
-        self.install(f"{name}-plugin", f"[data_stack]\n{name} = {module_name}\n", {module_name: module})
+        self.install(
+            f"{name}-plugin", f"[data_stack]\n{name} = {module_name}\n", {module_name: module}
+        )
 
     def records(self, records: list[PluginRecord]) -> dict[str, PluginRecord]:
         """Those of the distributions installed here, by name."""
-        return {record.name: record for record in records if record.distribution in self.distributions}
+        return {
+            record.name: record for record in records if record.distribution in self.distributions
+        }
 
 
 @pytest.fixture
@@ -63,7 +75,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.delenv("DATA_STACK_DISABLE_PLUGINS", raising=False)
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # modules rewritten within a second are read again
+    monkeypatch.setattr(
+        sys, "dont_write_bytecode", True
+    )  # modules rewritten within a second are read again
     before = set(sys.modules)
     _forget()
     yield Site(folder)

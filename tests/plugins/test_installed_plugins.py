@@ -19,7 +19,12 @@ import data_stack
 from data_stack.cli.datasets import engine_of
 from data_stack.codecs import IntCodec, codec_of
 from data_stack.dataset.encoders import encoder_from_state
-from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
+from data_stack.exception import (
+    AmbiguousDatasetError,
+    ConfigError,
+    DatasetNotFoundError,
+    PluginError,
+)
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins import PluginManager, default_manager
@@ -39,7 +44,9 @@ def test_listing_fifty_datasets_imports_none_of_them(site: Site, manager: Plugin
 
 
 @pytest.mark.parametrize("name", ["bad name", "../up", "a/b", "a:b"])
-def test_a_malformed_name_is_broken_and_its_neighbour_is_listed(site: Site, manager: PluginManager, name: str) -> None:
+def test_a_malformed_name_is_broken_and_its_neighbour_is_listed(
+    site: Site, manager: PluginManager, name: str
+) -> None:
     site.install("odd", f"[data_stack.datasets]\n{name} = module:Factory\ngood = module:Factory\n")
 
     records = site.records(manager.records())
@@ -63,12 +70,23 @@ def test_a_name_of_two_distributions_leads_to_neither_and_the_distribution_tells
 
     with pytest.raises(AmbiguousDatasetError, match=r"'first-One:numbers' or 'second:numbers'"):
         manager.load_dataset("numbers")
-    states = {record.distribution: record.state for record in manager.records() if record.distribution in site.distributions}
+    states = {
+        record.distribution: record.state
+        for record in manager.records()
+        if record.distribution in site.distributions
+    }
     assert states == {"first-One": "shadowed", "second": "shadowed", "other-plugin": "listed"}
     names = [name for name in manager.dataset_names() if name.endswith(":numbers")]
     assert names == ["first-One:numbers", "second:numbers"]
-    modules = [manager.load_dataset(name).__module__ for name in (*names, "First_one:numbers", "other")]
-    assert modules == ["first_One_numbers", "second_numbers", "first_One_numbers", "other_plugin_other"]
+    modules = [
+        manager.load_dataset(name).__module__ for name in (*names, "First_one:numbers", "other")
+    ]
+    assert modules == [
+        "first_One_numbers",
+        "second_numbers",
+        "first_One_numbers",
+        "other_plugin_other",
+    ]
     with pytest.raises(DatasetNotFoundError):
         manager.load_dataset("third:numbers")
 
@@ -77,10 +95,15 @@ def test_a_name_of_two_distributions_leads_to_neither_and_the_distribution_tells
 
 
 @pytest.mark.parametrize(
-    ("value", "usable"), [("1", []), ("", ["a", "b"]), ("a", ["b"]), (" B_Plugin , c", ["a"]), ("b-plugin:b", ["a"])]
+    ("value", "usable"),
+    [("1", []), ("", ["a", "b"]), ("a", ["b"]), (" B_Plugin , c", ["a"]), ("b-plugin:b", ["a"])],
 )
 def test_a_variable_disables_plugins(
-    site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch, value: str, usable: list[str]
+    site: Site,
+    manager: PluginManager,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str,
+    usable: list[str],
 ) -> None:
     site.install_dataset("a")
     site.install_dataset("b")
@@ -99,14 +122,19 @@ BROKEN = {
     "stops": ("raise GeneratorExit", GeneratorExit),
     "no_python": ("def Factory(:", SyntaxError),
     "lacks_class": ("factory = 1", AttributeError),
-    "cannot_be_shown": ("class E(Exception):\n    def __str__(self): return 1 / 0\nraise E", Exception),
+    "cannot_be_shown": (
+        "class E(Exception):\n    def __str__(self): return 1 / 0\nraise E",
+        Exception,
+    ),
     "number": ("Factory = 7", ConfigError),
     "other_class": ("class Factory: pass", ConfigError),
 }
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_dataset_raises_its_own_error_and_disturbs_no_other(site: Site, manager: PluginManager, kind: str) -> None:
+def test_a_broken_dataset_raises_its_own_error_and_disturbs_no_other(
+    site: Site, manager: PluginManager, kind: str
+) -> None:
     source, error = BROKEN[kind]
     site.install_dataset("broken", source)
     site.install_dataset("whole")
@@ -122,7 +150,9 @@ def test_a_broken_dataset_raises_its_own_error_and_disturbs_no_other(site: Site,
     assert {"broken", "whole"} <= set(manager.dataset_names())
 
 
-def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(site: Site, manager: PluginManager) -> None:
+def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(
+    site: Site, manager: PluginManager
+) -> None:
     site.install_dataset("numbers", "raise KeyboardInterrupt")
 
     with pytest.raises(KeyboardInterrupt):
@@ -142,16 +172,32 @@ def test_plugins_use_no_private_attributes_of_others() -> None:
     for module in MODULES:
         nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
         own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-        own |= {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
-        own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
-        used = {node.attr for node in nodes if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)}
+        own |= {
+            node.target.id
+            for node in nodes
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+        own |= {
+            node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        used = {
+            node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)
+        }
         found += [f"{module}: {name}" for name in used - own - KNOWN]
 
     assert found == []
 
 
-@pytest.mark.parametrize("call", ["data_stack.load({folder!r})[0]", "default_manager().provided('catalogues')['hf']"])
-def test_heavy_packages_are_not_imported_until_a_catalogue_is_used(tmp_path: Path, call: str) -> None:
+@pytest.mark.parametrize(
+    "call", ["data_stack.load({folder!r})[0]", "default_manager().provided('catalogues')['hf']"]
+)
+def test_heavy_packages_are_not_imported_until_a_catalogue_is_used(
+    tmp_path: Path, call: str
+) -> None:
     append_all(RecordWriter(tmp_path, {"n": "i64"}), [{"n": 1}])
     program = f"""
 import sys
@@ -166,7 +212,12 @@ print([each for each in ("pyarrow", "pandas", "huggingface_hub", "sklearn", "arf
 
 PAGE = (Path(data_stack.__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
 #: The examples by the names of their suites, without "Contract".
-EXAMPLES = {match[2]: match[1] for match in re.finditer(r"```python\n((?:(?!```).)*?\((\w+)Contract\):.*?)```", PAGE, re.DOTALL)}
+EXAMPLES = {
+    match[2]: match[1]
+    for match in re.finditer(
+        r"```python\n((?:(?!```).)*?\((\w+)Contract\):.*?)```", PAGE, re.DOTALL
+    )
+}
 
 
 def test_there_is_an_example_of_each_kind() -> None:
@@ -174,7 +225,11 @@ def test_there_is_an_example_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full) if name != "Codec" else name for name in sorted(EXAMPLES)]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full) if name != "Codec" else name
+        for name in sorted(EXAMPLES)
+    ],
 )
 def test_an_example_keeps_its_contract(tmp_path: Path, name: str) -> None:
     (tmp_path / "test_example.py").write_text(EXAMPLES[name], encoding="utf-8")
@@ -215,23 +270,40 @@ def hook(kind: str, body: str, parameters: str = "") -> str:
 
 BROKEN_HOOKS = {
     "unknown_hook": (hook("storage_conectors", "return {}"), "data_stack_storage_conectors"),
-    "wrong_signature": (hook("storage_connectors", "return {}", "url"), "data_stack_storage_connectors"),
+    "wrong_signature": (
+        hook("storage_connectors", "return {}", "url"),
+        "data_stack_storage_connectors",
+    ),
     "unmarked": ("def data_stack_storage_connectors(): return {}", "no hook marked"),
     "exits": (hook("storage_connectors", "raise SystemExit(5)"), "SystemExit: 5"),
     "generator": (hook("storage_connectors", "yield {}"), "returned generator"),
     "not_callable": (hook("storage_connectors", "return {'remote': 1}"), "'remote': 1"),
     "no_scheme": (hook("storage_connectors", "return {'Remote://': print}"), "'Remote://'"),
-    "built_in": (hook("storage_connectors", "return {'remote': print, 'file': print}"), "'file' of data_stack_storage_"),
-    "taken": (hook("storage_connectors", "return {'remote': print, 'able': print}"), "'able' of data_stack_storage_"),
-    "engine": (hook("engines", "return {'processes': print}"), "'processes' of data_stack_engines is taken"),
+    "built_in": (
+        hook("storage_connectors", "return {'remote': print, 'file': print}"),
+        "'file' of data_stack_storage_",
+    ),
+    "taken": (
+        hook("storage_connectors", "return {'remote': print, 'able': print}"),
+        "'able' of data_stack_storage_",
+    ),
+    "engine": (
+        hook("engines", "return {'processes': print}"),
+        "'processes' of data_stack_engines is taken",
+    ),
     "encoder": (hook("encoders", "return {'times': dict}"), "'times'"),
     "codec": (hook("codecs", "return {'turned': print}"), "'turned'"),
-    "catalogue": (hook("catalogues", "from data_stack import Catalogue\n    return {'calc': Catalogue}"), "'calc'"),
+    "catalogue": (
+        hook("catalogues", "from data_stack import Catalogue\n    return {'calc': Catalogue}"),
+        "'calc'",
+    ),
 }
 
 
 @pytest.mark.parametrize("kind", BROKEN_HOOKS)
-def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
+def test_hooks_that_break_the_contract_are_taken_back_whole(
+    site: Site, manager: PluginManager, kind: str
+) -> None:
     source, reason = BROKEN_HOOKS[kind]
     site.install_hooks("broken", source)
     site.install_hooks("able", STORAGE.replace("SCHEME", "able"))
@@ -245,7 +317,9 @@ def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager:
     assert reason in str(records["broken"].error)
 
 
-def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(site: Site, manager: PluginManager) -> None:
+def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(
+    site: Site, manager: PluginManager
+) -> None:
     site.install_hooks("remote", "raise ValueError")
     assert not manager.provided("storage_connectors")
     module = site.folder / "remote_plugin_hooks.py"
@@ -258,20 +332,31 @@ def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(site:
     assert set(manager.provided("storage_connectors")) == {"remote"}
 
 
-def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(site: Site, manager: PluginManager) -> None:
-    site.install_hooks("asking", "import data_stack\ndata_stack.storage_connector_from_url('asking://x')")
+def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(
+    site: Site, manager: PluginManager
+) -> None:
+    site.install_hooks(
+        "asking", "import data_stack\ndata_stack.storage_connector_from_url('asking://x')"
+    )
     site.install_hooks("whole", STORAGE.replace("SCHEME", "whole"))
 
-    assert vars(storage_connector_from_url("WHOLE://user:secret@host/x?y=1"))["url"] == "WHOLE://user:secret@host/x?y=1"
+    assert (
+        vars(storage_connector_from_url("WHOLE://user:secret@host/x?y=1"))["url"]
+        == "WHOLE://user:secret@host/x?y=1"
+    )
     with pytest.raises(ConfigError, match="asking://"):
         storage_connector_from_url("asking://x")
 
 
 def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> None:
-    source = STORAGE.replace("SCHEME", "remote").replace("connector = ", "raise OSError('no route to ' + url)\n        ")
+    source = STORAGE.replace("SCHEME", "remote").replace(
+        "connector = ", "raise OSError('no route to ' + url)\n        "
+    )
     site.install_hooks("remote", source)
 
-    with pytest.raises(PluginError, match=r"plugin 'remote' of remote-plugin 1.0 .* \(OSError\)") as caught:
+    with pytest.raises(
+        PluginError, match=r"plugin 'remote' of remote-plugin 1.0 .* \(OSError\)"
+    ) as caught:
         storage_connector_from_url("remote://user:secret@host")
 
     assert "secret" not in str(caught.value)
@@ -304,7 +389,8 @@ def test_an_engine_is_asked_for_by_its_name(site: Site, monkeypatch: pytest.Monk
     assert factory.get_dataset_iterator()[0][0][0].startswith(b"ThreadPool")
     for name, advice in (("thrads", r" \(did you mean 'threads'\?\)"), ("ray", "")):
         with pytest.raises(
-            ConfigError, match=f"'{name}'{advice}; known engines: processes, (.*, )?threads; ray needs pip install"
+            ConfigError,
+            match=f"'{name}'{advice}; known engines: processes, (.*, )?threads; ray needs pip install",
         ):
             factory.prepare(engine=name)
     with pytest.raises(ConfigError, match="ProcessEngine prepares in other processes"):
@@ -354,12 +440,16 @@ def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
         codec_of("turnd")
 
 
-def test_a_spawned_process_reads_a_plugins_type_although_it_asks_no_plugins(site: Site, tmp_path: Path) -> None:
+def test_a_spawned_process_reads_a_plugins_type_although_it_asks_no_plugins(
+    site: Site, tmp_path: Path
+) -> None:
     site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
     append_all(RecordWriter(tmp_path / "records", {"text": "zstd(turned)"}), [{"text": b"abc"}])
     program = "import pickle, sys; print(pickle.loads(bytes.fromhex(sys.argv[1]))[0])"
 
     with RecordReader(tmp_path / "records") as reader:
-        said, _ = run_python("-c", program, pickle.dumps(reader).hex(), DATA_STACK_DISABLE_PLUGINS="1")
+        said, _ = run_python(
+            "-c", program, pickle.dumps(reader).hex(), DATA_STACK_DISABLE_PLUGINS="1"
+        )
 
     assert said == "{'text': b'abc'}\n"

@@ -35,7 +35,11 @@ def test_a_split_knows_which_dataset_it_is_of(site: Site) -> None:
     assert len(train) == 10
     assert train[-1] == (14, 14, 14)
     meta = train.dataset_meta
-    assert (meta.identifier, meta.dataset_name, meta.dataset_tag) == ("numbers/train", "numbers", "train")
+    assert (meta.identifier, meta.dataset_name, meta.dataset_tag) == (
+        "numbers/train",
+        "numbers",
+        "train",
+    )
     splits = data_stack.load("numbers", step=2)
 
     assert list(splits) == ["train", "test"]
@@ -81,7 +85,9 @@ STORED = """
 
 
 @pytest.mark.parametrize("kind", ["path", "url", "home"])
-def test_a_dataset_is_kept_where_the_user_says(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_dataset_is_kept_where_the_user_says(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     (tmp_path / "source").write_text("abc")
     site.install_dataset("stored", STORED.replace("SOURCE", str(tmp_path / "source")))
     folder = tmp_path / "a folder"
@@ -143,13 +149,20 @@ def test_a_legacy_factory_is_loaded_by_name(site: Site) -> None:
     assert (len(whole), whole[0]) == (3, ("train", 0, 0))
     assert (whole.dataset_meta.identifier, whole.dataset_meta.dataset_tag) == ("old", None)
     assert (len(test), test[0], test.dataset_meta.target_pos) == (5, ("test", 0, 0), 2)
-    described = data_stack.DatasetDescription("old", distribution="old-plugin", distribution_version="1.0")
+    described = data_stack.DatasetDescription(
+        "old", distribution="old-plugin", distribution_version="1.0"
+    )
     assert data_stack.describe("old") == described
 
 
 def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site) -> None:
-    start, end = LEGACY.index("SequenceDatasetIterator([["), LEGACY.index("\n\n        def get_dataset")
-    site.install_dataset("old", LEGACY[:start] + "(5, MetaFactory.get_iterator_meta())" + LEGACY[end:])
+    start, end = (
+        LEGACY.index("SequenceDatasetIterator([["),
+        LEGACY.index("\n\n        def get_dataset"),
+    )
+    site.install_dataset(
+        "old", LEGACY[:start] + "(5, MetaFactory.get_iterator_meta())" + LEGACY[end:]
+    )
 
     with pytest.raises(PluginError, match="must return"):
         data_stack.load("old", "train")
@@ -202,10 +215,14 @@ def catalogue(site: Site) -> Any:
     return sys.modules["calc_plugin_hooks"]
 
 
-def test_a_dataset_of_a_catalogue_is_loaded_and_its_recipe_pins_the_version(catalogue: Any, tmp_path: Path) -> None:
+def test_a_dataset_of_a_catalogue_is_loaded_and_its_recipe_pins_the_version(
+    catalogue: Any, tmp_path: Path
+) -> None:
     loaded = data_stack.load("calc:team/squares@main#part", split="test", factor=5)
 
-    (origin,) = [node["arguments"] for node in loaded.recipe()["nodes"] if node["layer"] == "dataset"]
+    (origin,) = [
+        node["arguments"] for node in loaded.recipe()["nodes"] if node["layer"] == "dataset"
+    ]
     assert [loaded[i][0] for i in range(3)] == [0, 5, 10]
     assert (origin["name"], origin["version"]) == ("calc:team/squares#part", "v1")
     assert catalogue.ASKED == ["calc:team/squares#part@main"]  # once
@@ -216,23 +233,35 @@ def test_a_dataset_of_a_catalogue_is_loaded_and_its_recipe_pins_the_version(cata
         assert [again[i][0] for i in range(3)] == [0, 5, 10]
 
 
-def test_names_reach_descriptions_inventories_copies_and_removals(catalogue: Any, tmp_path: Path) -> None:
+def test_names_reach_descriptions_inventories_copies_and_removals(
+    catalogue: Any, tmp_path: Path
+) -> None:
     data_stack.load("calc:team/squares", split="train")
     data_stack.load("calc:team/squares@v7", split="train")
 
     description = data_stack.describe("calc:team/squares")
 
-    assert (description.version, description.license, description.splits) == ("v1", "CC0-1.0", ("train", "test"))
+    assert (description.version, description.license, description.splits) == (
+        "v1",
+        "CC0-1.0",
+        ("train", "test"),
+    )
     assert (description.description, description.options) == ("Squares.", ("factor=1",))
     assert data_stack.default_repository().versions("calc:team/squares") == ["v1"]
-    assert data_stack.take_inventory(names=["calc:team/squares"]).prepared_versions == {"calc+team+squares": ["v1", "v7"]}
-    assert data_stack.copy_datasets(data_stack.default_storage(), tmp_path, ["calc:team/squares@v7"]).complete
+    assert data_stack.take_inventory(names=["calc:team/squares"]).prepared_versions == {
+        "calc+team+squares": ["v1", "v7"]
+    }
+    assert data_stack.copy_datasets(
+        data_stack.default_storage(), tmp_path, ["calc:team/squares@v7"]
+    ).complete
     removed = data_stack.remove_dataset("calc:team/squares@v1")
     assert [each.folder for each in removed.removed] == ["calc+team+squares/v1"]
     assert data_stack.take_inventory().prepared_versions == {"calc+team+squares": ["v7"]}
 
 
-def test_a_lock_file_keeps_the_version(catalogue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_file_keeps_the_version(
+    catalogue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "data_stack.lock"
     data_stack.lock("calc:team/squares", path=path)
     catalogue.LATEST[0] = "v2"
@@ -245,12 +274,17 @@ def test_a_lock_file_keeps_the_version(catalogue: Any, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cal:team/squares", r"No catalogue 'cal' is installed \(did you mean 'calc'\?\); installed are: (.*, )?calc"),
+        (
+            "cal:team/squares",
+            r"No catalogue 'cal' is installed \(did you mean 'calc'\?\); installed are: (.*, )?calc",
+        ),
         ("hf2:x", r"No catalogue 'hf2' is installed \(did you mean 'hf'\?\)"),
         ("calc:team/cubes", r"no calc:team/cubes; there is calc:team/squares"),
     ],
 )
-def test_an_unknown_name_or_scheme_says_what_there_is(catalogue: Any, name: str, message: str) -> None:
+def test_an_unknown_name_or_scheme_says_what_there_is(
+    catalogue: Any, name: str, message: str
+) -> None:
     with pytest.raises(DatasetNotFoundError, match=message):
         data_stack.load(name)
 
@@ -258,10 +292,18 @@ def test_an_unknown_name_or_scheme_says_what_there_is(catalogue: Any, name: str,
 def test_search_asks_the_catalogues_only_when_it_is_told_to(
     catalogue: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "lazy-data-stack-doi,huggingface,openml,sklearn")
+    monkeypatch.setenv(
+        "DATA_STACK_DISABLE_PLUGINS", "lazy-data-stack-doi,huggingface,openml,sklearn"
+    )
 
     assert main(["search", "squares", "--catalogue", "calc", "--limit", "1"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["calc:team/squares", "Squares.", "CC0-1.0", "2.0", "kB"]
+    assert capsys.readouterr().out.splitlines()[-1].split() == [
+        "calc:team/squares",
+        "Squares.",
+        "CC0-1.0",
+        "2.0",
+        "kB",
+    ]
     assert main(["search", "down", "--catalogues"]) == 0
     assert "calc could not be asked: the server is down" in capsys.readouterr().err
     assert main(["search", "squares", "--catalogue", "nosuch"]) == 2
@@ -272,7 +314,9 @@ def test_search_asks_the_catalogues_only_when_it_is_told_to(
 
 
 def test_a_card_of_another_name_is_the_plugins_error(site: Site) -> None:
-    site.install_hooks("calc", CATALOGUE.replace("DatasetCard(name.folder", 'DatasetCard("squares"'))
+    site.install_hooks(
+        "calc", CATALOGUE.replace("DatasetCard(name.folder", 'DatasetCard("squares"')
+    )
 
     with pytest.raises(PluginError, match=r"is not 'calc\+team\+squares'"):
         data_stack.load("calc:team/squares")
@@ -284,10 +328,16 @@ def test_a_card_of_another_name_is_the_plugins_error(site: Site) -> None:
         ("hf:a/b", ("a/b", None, None), "hf+a+b"),
         ("hf:a/b@refs/pr/1#en~x", ("a/b", "refs/pr/1", "en~x"), "hf+a+b,en=7Ex"),
         ("hf:a/b#en@v1", ("a/b", "v1", "en"), "hf+a+b,en"),
-        ("doi:10.5281/zenodo.1+ü%", ("10.5281/zenodo.1+ü%", None, None), "doi+10.5281+zenodo.1=2B=C3=BC=25"),
+        (
+            "doi:10.5281/zenodo.1+ü%",
+            ("10.5281/zenodo.1+ü%", None, None),
+            "doi+10.5281+zenodo.1=2B=C3=BC=25",
+        ),
     ],
 )
-def test_a_name_has_parts_and_a_folder_of_its_own(text: str, parts: tuple[Any, ...], folder: str) -> None:
+def test_a_name_has_parts_and_a_folder_of_its_own(
+    text: str, parts: tuple[Any, ...], folder: str
+) -> None:
     name = CatalogueName.parse(text)
 
     assert name is not None
@@ -296,7 +346,10 @@ def test_a_name_has_parts_and_a_folder_of_its_own(text: str, parts: tuple[Any, .
     assert CatalogueName.parse(str(name)) == name == pickle.loads(pickle.dumps(name))
 
 
-@pytest.mark.parametrize("text", ["digits", "HF:a", "hf:", "mongodb://user:secret@host/sets", "hf:a@1#b@2", "hf:a#b#c", "a b:c"])
+@pytest.mark.parametrize(
+    "text",
+    ["digits", "HF:a", "hf:", "mongodb://user:secret@host/sets", "hf:a@1#b@2", "hf:a#b#c", "a b:c"],
+)
 def test_other_texts_are_no_names_of_catalogues(text: str) -> None:
     assert CatalogueName.parse(text) is None
 

@@ -61,10 +61,18 @@ def test_a_wheel_has_all_files_of_its_package(wheels: dict[str, Path], package: 
 
 
 def test_the_core_has_an_extra_for_each_plugin(wheels: dict[str, Path]) -> None:
-    (metadata,) = (text.decode() for name, text in contents(wheels["data_stack"]).items() if name.endswith("METADATA"))
+    (metadata,) = (
+        text.decode()
+        for name, text in contents(wheels["data_stack"]).items()
+        if name.endswith("METADATA")
+    )
 
-    for plugin in (package.removeprefix("data_stack_") for package in PROJECTS.keys() - {"data_stack"}):
-        assert f'Requires-Dist: lazy-data-stack-{plugin}>={VERSION}; extra == "{plugin}"' in metadata
+    for plugin in (
+        package.removeprefix("data_stack_") for package in PROJECTS.keys() - {"data_stack"}
+    ):
+        assert (
+            f'Requires-Dist: lazy-data-stack-{plugin}>={VERSION}; extra == "{plugin}"' in metadata
+        )
 
 
 CLIENT = """
@@ -82,29 +90,62 @@ train[0]["colour"]
 
 
 @pytest.mark.full  # tests/typed_client.py asserts more types, of the source tree
-def test_mypy_finds_an_editable_install_and_the_types_of_samples(clone: Path, tmp_path: Path) -> None:
+def test_mypy_finds_an_editable_install_and_the_types_of_samples(
+    clone: Path, tmp_path: Path
+) -> None:
     """The finder of an editable install that is not a path is a program, which mypy does not run."""
     package = write_package("street-signs", "images", ["train"], tmp_path)
     run_python("-m", "venv", "--without-pip", tmp_path / "typed")
-    python, site = tmp_path / "typed" / "bin" / "python", next(tmp_path.glob("typed/lib/python*/site-packages"))
+    python, site = (
+        tmp_path / "typed" / "bin" / "python",
+        next(tmp_path.glob("typed/lib/python*/site-packages")),
+    )
     (tmp_path / "dependencies").mkdir()
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not path.name.startswith(("lazy_data_stack", "__editable__")):
             (tmp_path / "dependencies" / path.name).symlink_to(path)
     (site / "dependencies.pth").write_text(str(tmp_path / "dependencies"))
     projects = [clone, clone / "plugins" / "iris", package]
-    options = ["--no-index", "--no-build-isolation", "--disable-pip-version-check", "--no-deps", "--no-compile"]
+    options = [
+        "--no-index",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-compile",
+    ]
     editable = [word for project in projects for word in ("-e", project)]
-    run_python("-m", "pip", "--python", python, "install", *options, *editable, timeout_seconds=280, PYTHONPATH="")
+    run_python(
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        *options,
+        *editable,
+        timeout_seconds=280,
+        PYTHONPATH="",
+    )
     (tmp_path / "client.py").write_text(CLIENT)
 
     # Others' types are not what is checked, and take six times as long.
     others = "pyarrow.*,pandas.*,torch.*,scipy.*,sklearn.*,requests.*,PIL.*,h5py.*,pymongo.*,fsspec.*,polars.*,matplotlib.*,cv2.*"
-    (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = True\n[mypy-{others}]\nfollow_imports = skip\n")
+    (tmp_path / "mypy.ini").write_text(
+        f"[mypy]\nstrict = True\n[mypy-{others}]\nfollow_imports = skip\n"
+    )
 
-    command = [sys.executable, "-m", "mypy", "--python-executable", str(python), "--config-file=mypy.ini", "client.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--python-executable",
+        str(python),
+        "--config-file=mypy.ini",
+        "client.py",
+    ]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    errors = [line.partition("error: ")[2] for line in result.stdout.splitlines() if "error: " in line]
+    errors = [
+        line.partition("error: ")[2] for line in result.stdout.splitlines() if "error: " in line
+    ]
     assert len(errors) == 1, result.stdout + result.stderr
     assert errors[0].startswith('TypedDict "Sample" has no key "colour"')

@@ -30,7 +30,14 @@ HERE = "tests.processes.test_fork_server"
 
 
 def say_what_it_is(descriptor: int) -> None:
-    facts = [os.environ.get("COLOUR"), os.environ.get("SHAPE"), os.getcwd(), sys.path[-1], random.random(), np.random.random()]
+    facts = [
+        os.environ.get("COLOUR"),
+        os.environ.get("SHAPE"),
+        os.getcwd(),
+        sys.path[-1],
+        random.random(),
+        np.random.random(),
+    ]
     os.write(descriptor, json.dumps(facts).encode())
 
 
@@ -49,7 +56,9 @@ def facts_of_a_process() -> list[Any]:
     return list(json.loads(told))
 
 
-def test_a_process_has_the_environment_folder_and_path_of_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_process_has_the_environment_folder_and_path_of_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("COLOUR", "red")
     monkeypatch.setenv("SHAPE", "round")
     assert facts_of_a_process()[:2] == ["red", "round"]
@@ -66,7 +75,9 @@ def test_a_process_has_the_environment_folder_and_path_of_now(monkeypatch: pytes
     assert ForkedProcess("os:_exit", [5]).poll(30) == 5  # it needs no current folder
 
 
-def test_a_variable_that_libraries_read_at_import_starts_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_libraries_read_at_import_starts_another_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     running = ForkedProcess("signal:pause")
     before = {server.pid for server in fork_server._servers}
 
@@ -178,13 +189,17 @@ print("status", ForkedProcess("os:_exit", [3]).poll(30), flush=True)
         ("start", ["status 4", "handled True", "status 3"]),
     ],
 )
-def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting(what: str, printed: list[str]) -> None:
+def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting(
+    what: str, printed: list[str]
+) -> None:
     output, errors = run_python("-c", IN_A_SIGNAL_HANDLER.format(what=what))
 
     assert output.splitlines()[: len(printed)] == printed, errors
 
 
-def test_another_server_takes_the_place_of_one_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_server_takes_the_place_of_one_that_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     running = ForkedProcess("signal:pause")
     server: Any = fork_server._server
     monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 3.0)  # a new server needs some time, too
@@ -207,7 +222,9 @@ def exchange_arrays_and_start_a_process() -> None:
     assert ForkedProcess("os:_exit", [6]).poll(30) == 6
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what is lost is closed, with a ResourceWarning
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # what is lost is closed, with a ResourceWarning
 def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
     moment = n_to_come = 0
 

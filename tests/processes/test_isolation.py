@@ -88,7 +88,9 @@ def test_a_function_reads_the_bytes_in_another_process() -> None:
 
 @pytest.mark.parametrize("function", ["crash", "hang"])
 def test_what_crashes_or_hangs_there_is_an_error_that_names_the_file(function: str) -> None:
-    with pytest.raises(DatasetFileCorruptError, match=r"'song.h5' cannot be read: .* crashed, or took more than "):
+    with pytest.raises(
+        DatasetFileCorruptError, match=r"'song.h5' cannot be read: .* crashed, or took more than "
+    ):
         apart(function, seconds=0.3)
 
     assert apart("read_all") == len(DATA)  # the next run works
@@ -134,7 +136,9 @@ def test_what_floods_memory_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 
     output, _ = run_python("-W", "error", "-c", program)  # the helper inherits it
 
-    assert output.startswith("DatasetFileCorruptError 'song.h5' needs more than 1,073,741,824 bytes of memory")
+    assert output.startswith(
+        "DatasetFileCorruptError 'song.h5' needs more than 1,073,741,824 bytes of memory"
+    )
 
 
 def test_nothing_can_be_written_there(tmp_path: Any) -> None:
@@ -151,7 +155,9 @@ def test_an_error_of_ours_comes_back_with_its_words() -> None:
 
 def test_threads_and_forks_read_apart_at_once() -> None:
     found: list[int] = []
-    threads = [threading.Thread(target=lambda: found.append(apart("read_all"))) for _ in range(sized(3, 8))]
+    threads = [
+        threading.Thread(target=lambda: found.append(apart("read_all"))) for _ in range(sized(3, 8))
+    ]
     for thread in threads:
         thread.start()
     status = in_fork(lambda: apart("read_all") == len(DATA))  # while they read
@@ -190,7 +196,9 @@ def functions_run_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = functions_run_apart(monkeypatch)
     store = InMemoryStorageConnector()
     store.set_resource("x.h5", [hdf5_file().getvalue()])

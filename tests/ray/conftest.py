@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
-_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TRAIN_V2_ENABLED": "1", "RAY_AUTH_MODE": "disabled"}
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_AUTH_MODE": "disabled",
+}
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +40,11 @@ def ray_cluster(ray_environment: str) -> Iterator[None]:
         import ray
         import ray.data
 
-        options: Any = {"include_dashboard": False, "object_store_memory": 256 << 20, "logging_level": "ERROR"}
+        options: Any = {
+            "include_dashboard": False,
+            "object_store_memory": 256 << 20,
+            "logging_level": "ERROR",
+        }
         ray.init("local", num_cpus=2, _temp_dir=ray_environment, **options)
         ray.data.DataContext.get_current().enable_progress_bars = False
     yield
@@ -48,7 +56,9 @@ def ray_nodes(ray_environment: str) -> Iterator[Any]:
     """A Ray on three nodes with a processor each, on this machine, for other processes to connect to."""
     from ray.cluster_utils import Cluster
 
-    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster: Any = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     for _ in range(2):
         cluster.add_node(num_cpus=1)
     yield cluster

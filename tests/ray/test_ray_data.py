@@ -41,7 +41,14 @@ def row(i: int) -> dict[str, Any]:
 @pytest.fixture
 def rows(ray_cluster: None, tmp_path: Path) -> Any:
     """60 records of :func:`row`."""
-    kinds = {"id": "i64", "image": "array", "name": "utf8", "ragged": "array", "raw": "bytes", "tree": "json"}
+    kinds = {
+        "id": "i64",
+        "image": "array",
+        "name": "utf8",
+        "ragged": "array",
+        "raw": "bytes",
+        "tree": "json",
+    }
     append_all(records.RecordWriter(tmp_path / "rows", kinds), (row(i) for i in range(N_ROWS)))
     return data_stack.load(tmp_path / "rows")
 
@@ -74,11 +81,18 @@ def test_all_kinds_of_values_arrive_and_columns_that_nobody_uses_are_not_read(
     [
         ([(np.ones(3), f"t{i}") for i in range(7)], ["column_0", "column_1"]),
         (list(range(7)), ["value"]),
-        (data_stack.from_numpy({"x": np.arange(7), "y": np.ones((7, 2))}).map(lambda each: {"z": each["x"] * 2}), ["z"]),
+        (
+            data_stack.from_numpy({"x": np.arange(7), "y": np.ones((7, 2))}).map(
+                lambda each: {"z": each["x"] * 2}
+            ),
+            ["z"],
+        ),
     ],
     ids=["tuples", "bare", "function"],
 )
-def test_samples_of_each_form_in_memory_have_named_columns(ray_cluster: None, samples: Any, names: list[str]) -> None:
+def test_samples_of_each_form_in_memory_have_named_columns(
+    ray_cluster: None, samples: Any, names: list[str]
+) -> None:
     from data_stack_ray import from_data_stack
 
     found = from_data_stack(samples).take_all()
@@ -86,7 +100,9 @@ def test_samples_of_each_form_in_memory_have_named_columns(ray_cluster: None, sa
     assert [list(each) for each in found] == [names] * 7
 
 
-def test_tasks_read_whole_row_groups_that_the_filter_leaves(ray_cluster: None, tmp_path: Path) -> None:
+def test_tasks_read_whole_row_groups_that_the_filter_leaves(
+    ray_cluster: None, tmp_path: Path
+) -> None:
     from data_stack_ray import from_data_stack
     from data_stack_ray.reading import _Samples
 
@@ -104,7 +120,10 @@ def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) ->
 
     numbers = data_stack.from_numpy({"x": np.arange(3)})
     lock = threading.Lock()
-    for wrong, match in ((numbers.map(lambda each: (lock, each)[1]), "cannot be sent"), (3, "expected an iterator")):
+    for wrong, match in (
+        (numbers.map(lambda each: (lock, each)[1]), "cannot be sent"),
+        (3, "expected an iterator"),
+    ):
         with pytest.raises(ConfigError, match=match):
             from_data_stack(wrong)
     with pytest.raises(ConfigError, match="no column 'y'; they have x"):
@@ -124,7 +143,11 @@ def column(store: data_stack.StorageConnector, dataset: str, name: str) -> Any:
 
 def listing(folder: Path) -> list[str]:
     """All files and folders, but those of the store itself."""
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if ".data_stack" not in path.parts)
+    return sorted(
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if ".data_stack" not in path.parts
+    )
 
 
 @pytest.mark.parametrize("kind", ["records", "parquet"])
@@ -147,7 +170,9 @@ def test_a_ray_dataset_is_loaded_by_its_name(
         write(dataset, storage=store, name="sets/train")
 
 
-def test_nulls_of_parquet_stay_and_a_store_is_a_connector(ray_cluster: None, mongodb_uri: str) -> None:
+def test_nulls_of_parquet_stay_and_a_store_is_a_connector(
+    ray_cluster: None, mongodb_uri: str
+) -> None:
     import pyarrow as pa
     import ray.data
     from data_stack_ray import write
@@ -156,7 +181,12 @@ def test_nulls_of_parquet_stay_and_a_store_is_a_connector(ray_cluster: None, mon
     numbers = pa.table({"x": pa.array([1, None, 3], pa.int32()), "t": ["a", None, "c"]})
 
     write(ray.data.from_arrow(numbers), storage=store, name="numbers", format="parquet")
-    write(ray.data.from_arrow(numbers.drop_null()), storage=store, name="others", schema={"x": "i64", "t": "zstd(utf8)"})
+    write(
+        ray.data.from_arrow(numbers.drop_null()),
+        storage=store,
+        name="others",
+        schema={"x": "i64", "t": "zstd(utf8)"},
+    )
 
     assert column(store, "numbers", "x") == [1, None, 3]
     assert column(store, "others", "t") == ["a", "c"]
@@ -174,7 +204,10 @@ def _change(batch: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["records", "parquet"])
-@pytest.mark.parametrize(("function", "match"), [(_fail, "fifty"), (_change, "differ in their columns"), (None, "no rows")])
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [(_fail, "fifty"), (_change, "differ in their columns"), (None, "no rows")],
+)
 def test_a_dataset_that_cannot_be_written_leaves_nothing(
     ray_cluster: None, tmp_path: Path, kind: Any, function: Any, match: str
 ) -> None:
@@ -187,13 +220,17 @@ def test_a_dataset_that_cannot_be_written_leaves_nothing(
         write(numbers.map_batches(function or _fail), storage=tmp_path, name="numbers", format=kind)
 
     # A task that was not the one that failed removes its own when it ends; if Ray kills it, garbage collection does.
-    assert until(lambda: not FileStorageConnector(tmp_path).collect_garbage(0) and listing(tmp_path) == [])
+    assert until(
+        lambda: not FileStorageConnector(tmp_path).collect_garbage(0) and listing(tmp_path) == []
+    )
     for name in ("numbers", "no name", "scheme:of/none"):
         with pytest.raises(data_stack.DatasetNotFoundError):
             data_stack.load(name, storage=tmp_path)
 
 
-def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared_up(ray_cluster: None, tmp_path: Path) -> None:
+def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared_up(
+    ray_cluster: None, tmp_path: Path
+) -> None:
     import ray.data
     from data_stack_ray import write
     from data_stack_ray.writing import _Sink
@@ -206,20 +243,35 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
             os.kill(os.getpid(), signal.SIGKILL)
         return batch
 
-    with contextlib.suppress(KeyboardInterrupt), _Sink(store, "numbers", "records", None, None).begun():
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        _Sink(store, "numbers", "records", None, None).begun(),
+    ):
         with pytest.raises(StorageConflictError):
             write(ray.data.range(3), storage=store, name="numbers")
         mark = store.get_resource("numbers/_data_stack_progress/ray").read()
         raise KeyboardInterrupt
-    left = "_data_stack_progress/ray", "000001/spec.json", "_data_stack_attempts/1/spec.json"  # by one that was killed
+    left = (
+        "_data_stack_progress/ray",
+        "000001/spec.json",
+        "_data_stack_attempts/1/spec.json",
+    )  # by one that was killed
     for name in left:
         with store.create(f"numbers/{name}") as file:
             file.write(mark)
     with pytest.raises(data_stack.DataStackError):
         data_stack.load("numbers", storage=store)
 
-    write(ray.data.range(60, override_num_blocks=3).map_batches(die_once), storage=store, name="numbers")
+    write(
+        ray.data.range(60, override_num_blocks=3).map_batches(die_once),
+        storage=store,
+        name="numbers",
+    )
 
     assert died.exists()
     assert sorted(column(store, "numbers", "id")) == list(range(60))
-    assert {path.split("/")[1] for path in listing(tmp_path / "store") if "/" in path} == {"000000", "000001", "000002"}
+    assert {path.split("/")[1] for path in listing(tmp_path / "store") if "/" in path} == {
+        "000000",
+        "000001",
+        "000002",
+    }

@@ -25,7 +25,9 @@ def engine(ray_cluster: None) -> PreparationEngine:
 
 
 class TestRayEngineQuickly:
-    def test_a_run_that_is_closed_ends_its_tasks(self, engine: PreparationEngine, tmp_path: Path) -> None:
+    def test_a_run_that_is_closed_ends_its_tasks(
+        self, engine: PreparationEngine, tmp_path: Path
+    ) -> None:
         EngineContract().test_a_run_that_is_given_up_ends_its_tasks(engine, tmp_path, "closed")
 
 
@@ -41,7 +43,9 @@ class TestRayEngine(EngineContract):
 
     @pytest.fixture
     def kill_node(self, ray_nodes: Any) -> Callable[[int], None]:
-        return lambda driver: ray_nodes.remove_node(next(iter(ray_nodes.worker_nodes)), allow_graceful=False)
+        return lambda driver: ray_nodes.remove_node(
+            next(iter(ray_nodes.worker_nodes)), allow_graceful=False
+        )
 
 
 @pytest.mark.parametrize("n_deaths", [pytest.param(2, marks=pytest.mark.full), 99])
@@ -70,14 +74,20 @@ def test_of_a_group_whose_actor_dies_each_task_is_attempted_alone(
 def test_the_code_of_the_page_runs(ray_environment: str, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "ray.md").read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.S))
-    (tmp_path / "page.py").write_text(f"{program}\nassert (len(train), int(train[0]['image'].max())) == (1000, 1)\n")
+    (tmp_path / "page.py").write_text(
+        f"{program}\nassert (len(train), int(train[0]['image'].max())) == (1000, 1)\n"
+    )
 
-    done = subprocess.run([sys.executable, "-W", "ignore", "page.py"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "page.py"], cwd=tmp_path, capture_output=True, text=True
+    )
 
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_the_command_prepares_by_ray(ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prepares_by_ray(
+    ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from data_stack.cli.main import main
 
     prepare = ["--storage", str(tmp_path), "prepare", "digits"]
@@ -88,5 +98,9 @@ def test_the_command_prepares_by_ray(ray_cluster: None, tmp_path: Path, capsys: 
     assert main([*prepare, "--again", "--address", "10.0.0.1:6379"]) != 0
     said = capsys.readouterr()
     assert f"digits is ready in FileStorageConnector({str(tmp_path)!r})" in said.out
-    for problem in ("pass one of them", "--address --engine ray", "this process is connected to Ray"):
+    for problem in (
+        "pass one of them",
+        "--address --engine ray",
+        "this process is connected to Ray",
+    ):
         assert problem in said.err

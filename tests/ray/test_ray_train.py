@@ -35,7 +35,9 @@ def train(config: dict[str, Any]) -> None:
                 checkpoint = ray.train.Checkpoint.from_directory(folder)
                 ray.train.report({"step": step}, checkpoint=checkpoint if rank == 0 else None)
             ray.train.get_all_reported_checkpoints()  # returns when the controller has this one
-            (log / f"{config['run']}-{loader.tell()[1]}-{rank}").write_text(" ".join(map(str, batch["x"].tolist())))
+            (log / f"{config['run']}-{loader.tell()[1]}-{rank}").write_text(
+                " ".join(map(str, batch["x"].tolist()))
+            )
             while step == 1 and config["ends"] == "waits" and not log.with_name("lost").exists():
                 time.sleep(0.05)
             if step == 1 and config["ends"] == "stops":
@@ -49,20 +51,34 @@ def fit(n_workers: Any, folder: Path, *, n_cpus: float = 0.4, **config: Any) -> 
 
     trainer = DataParallelTrainer(
         train,
-        train_loop_config={"samples": data_stack.from_numpy({"x": np.arange(N_SAMPLES)}), "log": str(folder / "log"), **config},
+        train_loop_config={
+            "samples": data_stack.from_numpy({"x": np.arange(N_SAMPLES)}),
+            "log": str(folder / "log"),
+            **config,
+        },
         scaling_config=ScalingConfig(num_workers=n_workers, resources_per_worker={"CPU": n_cpus}),
-        run_config=RunConfig(name=config["run"], storage_path=str(folder), failure_config=FailureConfig(max_failures=1)),
+        run_config=RunConfig(
+            name=config["run"],
+            storage_path=str(folder),
+            failure_config=FailureConfig(max_failures=1),
+        ),
     )
     return trainer.fit()
 
 
 def samples_of_steps(folder: Path) -> dict[str, list[str]]:
     """What each worker has read in each step, by run, step and rank."""
-    return {path.name: path.read_text().split() for path in (folder / "log").iterdir() if "-" in path.name}
+    return {
+        path.name: path.read_text().split()
+        for path in (folder / "log").iterdir()
+        if "-" in path.name
+    }
 
 
 @pytest.mark.full
-def test_a_run_that_goes_on_with_more_workers_reads_each_sample_once(ray_cluster: None, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_with_more_workers_reads_each_sample_once(
+    ray_cluster: None, tmp_path: Path
+) -> None:
     (tmp_path / "log").mkdir()
 
     stopped = fit(1, tmp_path, run="first", ends="stops")
@@ -70,8 +86,14 @@ def test_a_run_that_goes_on_with_more_workers_reads_each_sample_once(ray_cluster
 
     steps = samples_of_steps(tmp_path)
     assert {name.rpartition("-")[2] for name in steps if name.startswith("second")} == {"0", "1"}
-    assert (stopped.error, done.error, sum(name.startswith("first") for name in steps)) == (None, None, 2)
-    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(range(N_SAMPLES))
+    assert (stopped.error, done.error, sum(name.startswith("first") for name in steps)) == (
+        None,
+        None,
+        2,
+    )
+    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(
+        range(N_SAMPLES)
+    )
 
 
 _PROGRAM = """
@@ -87,11 +109,15 @@ print(fit((1, 3), Path(sys.argv[2]), run="all", ends="waits", n_cpus=1).error)
 
 @pytest.mark.full
 @pytest.mark.timeout(900)  # Ray takes its time to find out, two minutes alone
-def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_once(ray_nodes: Any, tmp_path: Path) -> None:
+def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_once(
+    ray_nodes: Any, tmp_path: Path
+) -> None:
     (tmp_path / "log").mkdir()
     command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, ray_nodes.address, str(tmp_path)]
 
-    with subprocess.Popen(command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True) as driver:
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
+    ) as driver:
         while sum(map(bool, samples_of_steps(tmp_path).values())) < 2 * 3:  # steps of workers
             assert driver.poll() is None
             time.sleep(0.05)
@@ -102,10 +128,14 @@ def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_o
     steps = samples_of_steps(tmp_path)
     assert said.splitlines()[-1:] == ["None"]
     assert {*Counter(name.rpartition("-")[0] for name in steps).values()} == {3, 2}
-    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(range(N_SAMPLES))
+    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(
+        range(N_SAMPLES)
+    )
 
 
-def test_a_loader_outside_of_ray_train_and_a_checkpoint_without_state_are_refused(tmp_path: Path) -> None:
+def test_a_loader_outside_of_ray_train_and_a_checkpoint_without_state_are_refused(
+    tmp_path: Path,
+) -> None:
     from data_stack_ray import RayLoader
     from ray.train import Checkpoint
 

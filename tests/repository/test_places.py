@@ -16,7 +16,13 @@ from PIL import Image
 from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 
 import data_stack
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetNotFoundError, RecipeError, UnknownSplitError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    RecipeError,
+    UnknownSplitError,
+)
 from data_stack.formats import convert, write_hdf5, write_npy, write_npz
 from data_stack.formats.records import ShardedRecordWriter
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
@@ -68,13 +74,19 @@ def test_a_table_is_recognised_by_its_name_or_content(name: str, tmp_path: Path)
 
 def test_arrays_and_shards_are_recognised(tmp_path: Path) -> None:
     x = np.arange(12).reshape(4, 3)
-    with open(tmp_path / "x.npy", "wb") as npy, open(tmp_path / "x.npz", "wb") as npz, open(tmp_path / "x.h5", "wb+") as hdf5:
+    with (
+        open(tmp_path / "x.npy", "wb") as npy,
+        open(tmp_path / "x.npz", "wb") as npz,
+        open(tmp_path / "x.h5", "wb+") as hdf5,
+    ):
         write_npy(npy, x)
         write_npz(npz, {"x": x})
         write_hdf5(hdf5, {"x": x})
     (tmp_path / "shards").mkdir()
     converted(tmp_path / "shards" / "0.tar")
-    loaded: dict[str, Any] = {name: data_stack.load(str(tmp_path / name)) for name in ("x.npy", "x.npz", "x.h5", "shards")}
+    loaded: dict[str, Any] = {
+        name: data_stack.load(str(tmp_path / name)) for name in ("x.npy", "x.npz", "x.h5", "shards")
+    }
     assert loaded["x.npy"][1][0].tolist() == [3, 4, 5]
     assert loaded["x.npz"][1]["x"].tolist() == loaded["x.h5"][1]["x"].tolist() == [3, 4, 5]
     assert loaded["shards"][1]["name.txt"] == "b"
@@ -94,10 +106,18 @@ def test_bare_numbers_are_read_by_the_dtype_that_is_given(tmp_path: Path) -> Non
     assert len(plain) == 100
     assert plain[7] == (50_007,)
     assert windows[-1][0].tolist() == list(range(50_088, 50_096))
-    assert [source.read_column(0).tolist() for source in (with_header, big_endian)] == [tokens.tolist()] * 2
+    assert [source.read_column(0).tolist() for source in (with_header, big_endian)] == [
+        tokens.tolist()
+    ] * 2
     assert len({source.fingerprint() for source in (plain, with_header, big_endian, windows)}) == 4
     assert plain.fingerprint() == load(tmp_path / "tokens.bin", dtype="u2").fingerprint()
-    for wrong in ({}, {"dtype": None}, {"dtype": object}, {"dtype": "S"}, {"dtype": [("a", "u2"), ("b", "O")]}):
+    for wrong in (
+        {},
+        {"dtype": None},
+        {"dtype": object},
+        {"dtype": "S"},
+        {"dtype": [("a", "u2"), ("b", "O")]},
+    ):
         with pytest.raises(ConfigError, match=r"pass dtype=, e\.g\. dtype='uint16'"):
             load(tmp_path / "tokens.bin", **wrong)
     with pytest.raises(ConfigError, match="no dtype 'uint17'"):
@@ -107,7 +127,10 @@ def test_bare_numbers_are_read_by_the_dtype_that_is_given(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match=r"has no option 'header'.*header_bytes"):
         load(tmp_path / "tokens.bin", dtype="uint16", header=1024)
     for options, problem in (
-        ({"dtype": "f8", "header_bytes": 3}, "197 bytes after its header of 3, which is not a multiple of the 8 of float64"),
+        (
+            {"dtype": "f8", "header_bytes": 3},
+            "197 bytes after its header of 3, which is not a multiple of the 8 of float64",
+        ),
         ({"dtype": "u2", "header_bytes": 202}, "-2 bytes after its header of 202"),
     ):
         broken = load(tmp_path / "tokens.bin", **options)
@@ -120,7 +143,9 @@ def test_a_place_in_an_object_store_is_listed_once_and_each_file_is_asked_for_on
 ) -> None:
     bucket, asked, call = s3_server.new_bucket(), [], AioBaseClient._make_api_call
     store = FsspecStorageConnector(f"s3://{bucket}", **s3_server.options())
-    with ShardedRecordWriter(store, {"x": "i64", "text": "utf8"}, prefix="train", shardlen=2) as writer:
+    with ShardedRecordWriter(
+        store, {"x": "i64", "text": "utf8"}, prefix="train", shardlen=2
+    ) as writer:
         writer.extend({"x": [0, 1, 2, 3], "text": list("abcd")})
 
     def counted(self: Any, operation: str, given: dict[str, Any]) -> Any:
@@ -130,7 +155,9 @@ def test_a_place_in_an_object_store_is_listed_once_and_each_file_is_asked_for_on
     monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    rows: Any = data_stack.load(f"s3://{bucket}/train?endpointUrl={s3_server.endpoint_url}&region=us-east-1&cache={tmp_path}")
+    rows: Any = data_stack.load(
+        f"s3://{bucket}/train?endpointUrl={s3_server.endpoint_url}&region=us-east-1&cache={tmp_path}"
+    )
     assert rows.read_batch(range(4))["text"].tolist() == list("abcd")
     files = ["manifest.json~", "text.bag~", "text.idx~", "x.bag~"]
     assert sorted(asked[2:]) == [("GetObject", name) for name in files for _ in range(2)]
@@ -165,7 +192,9 @@ def test_folders_of_pictures_have_classes_and_splits(tmp_path: Path) -> None:
         data_stack.load(str(tmp_path / "one"), split="train")
 
 
-def test_a_file_for_each_split_and_what_was_guessed_can_be_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_for_each_split_and_what_was_guessed_can_be_corrected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("test.csv", "train.csv"):
         write_csv(tmp_path / name)
     monkeypatch.chdir(tmp_path)
@@ -185,9 +214,13 @@ def test_a_file_for_each_split_and_what_was_guessed_can_be_corrected(tmp_path: P
         data_stack.load(".")
 
 
-def test_places_are_no_names_and_names_no_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_are_no_names_and_names_no_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert all(map(is_place, ["./a", "../a", "/a", "~/a", ".", "s3://a/b", Path("a")]))
-    assert not any(map(is_place, ["digits", "digits@1.0.0", "pkg:digits", "hf:owner/name", "a.csv", None, 3]))
+    assert not any(
+        map(is_place, ["digits", "digits@1.0.0", "pkg:digits", "hf:owner/name", "a.csv", None, 3])
+    )
     monkeypatch.chdir(tmp_path)
     write_csv(tmp_path / "nothing-of-that-name")
     with pytest.raises(DatasetNotFoundError, match=r"\./nothing-of-that-name"):

@@ -23,7 +23,13 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
-from data_stack.exception import ConfigError, DatasetNotFoundError, LicenceDeniedError, LoaderStateError, RecipeError
+from data_stack.exception import (
+    ConfigError,
+    DatasetNotFoundError,
+    LicenceDeniedError,
+    LoaderStateError,
+    RecipeError,
+)
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import Loader
@@ -57,7 +63,9 @@ def repository() -> DatasetRepository:
     return DatasetRepository()
 
 
-def test_the_configuration_arrives_as_it_was_given_and_positionally(repository: DatasetRepository) -> None:
+def test_the_configuration_arrives_as_it_was_given_and_positionally(
+    repository: DatasetRepository,
+) -> None:
     repository.register(identifier="generator", dataset_factory=GeneratorFactory())  # type: ignore[arg-type]  # a duck
 
     returned: Any = repository.get(identifier="generator", config={"split": "train"})
@@ -65,7 +73,9 @@ def test_the_configuration_arrives_as_it_was_given_and_positionally(repository: 
     assert next(returned) == {"split": "train"}
 
 
-def test_a_taken_name_needs_replace_but_for_a_class_that_is_defined_again(repository: DatasetRepository) -> None:
+def test_a_taken_name_needs_replace_but_for_a_class_that_is_defined_again(
+    repository: DatasetRepository,
+) -> None:
     def cell() -> type[BaseDatasetFactory]:
         class WineFactory(BaseDatasetFactory):
             pass
@@ -83,7 +93,9 @@ def test_a_taken_name_needs_replace_but_for_a_class_that_is_defined_again(reposi
 
 
 @pytest.mark.parametrize("factory", [None, lambda: NumbersFactory(), int])
-def test_what_is_no_factory_is_refused_when_it_is_registered(repository: DatasetRepository, factory: Any) -> None:
+def test_what_is_no_factory_is_refused_when_it_is_registered(
+    repository: DatasetRepository, factory: Any
+) -> None:
     with pytest.raises(ConfigError, match="factory"):
         repository.register("numbers", factory)
 
@@ -101,7 +113,9 @@ class FlexibleFactory(NumbersFactory):
 
 
 @pytest.mark.parametrize("factory_class", [NumbersFactory, FlexibleFactory])
-def test_a_class_is_made_with_the_store_of_each_call(factory_class: type[BaseDatasetFactory]) -> None:
+def test_a_class_is_made_with_the_store_of_each_call(
+    factory_class: type[BaseDatasetFactory],
+) -> None:
     default, other = InMemoryStorageConnector(), InMemoryStorageConnector()
     repository = DatasetRepository(storage=default)
     repository.register("numbers", factory_class)
@@ -118,7 +132,9 @@ def test_an_instance_keeps_its_own_store(repository: DatasetRepository) -> None:
         repository.load("numbers", "train", storage="memory://")
 
 
-def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_already(repository: DatasetRepository) -> None:
+def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_already(
+    repository: DatasetRepository,
+) -> None:
     class Own(InformedDatasetIterator):
         def greet(self) -> str:
             return "hello"
@@ -148,23 +164,38 @@ def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
     np.save(tmp_path / "numbers.npy", np.arange(3))
     data_stack.publish("iris", tmp_path / "iris", InMemoryStorageConnector())
 
-    names = ["numbers", "iris", f"iris@{repository.describe('iris').version}", str(tmp_path / "numbers.npy")]
+    names = [
+        "numbers",
+        "iris",
+        f"iris@{repository.describe('iris').version}",
+        str(tmp_path / "numbers.npy"),
+    ]
     resolved = [repository.resolve(name) for name in [*names, str(tmp_path / "iris")]]
 
-    assert [type(each) for each in resolved] == [NamedDataset, NamedDataset, NamedDataset, Place, Published]
+    assert [type(each) for each in resolved] == [
+        NamedDataset,
+        NamedDataset,
+        NamedDataset,
+        Place,
+        Published,
+    ]
     assert [each.version is None for each in resolved] == [True, False, False, True, False]
     assert [each.describe().name for each in resolved] == [*names, names[2]]
     assert list(resolved[3].load()) == [(0,), (1,), (2,)]
 
 
 @pytest.mark.parametrize("progress", [True, False, None])
-def test_load_draws_bars_of_steps_where_they_are_wanted(capfd: pytest.CaptureFixture[str], progress: bool | None) -> None:
+def test_load_draws_bars_of_steps_where_they_are_wanted(
+    capfd: pytest.CaptureFixture[str], progress: bool | None
+) -> None:
     repository = DatasetRepository()
     repository.register("slow", Written)
 
     repository.load("slow", "all", InMemoryStorageConnector(), progress=progress)
 
-    assert ("written: preparing" in capfd.readouterr().err) == (progress is True)  # the standard error of tests is not a terminal
+    assert ("written: preparing" in capfd.readouterr().err) == (
+        progress is True
+    )  # the standard error of tests is not a terminal
 
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -180,22 +211,32 @@ def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
     datasets: dict[str, str] = {}
     for path in PLUGINS.glob("*/pyproject.toml"):
         entry_points = parse_toml(path.read_bytes())["project"].get("entry-points", {})
-        datasets.update(dict.fromkeys(entry_points.get("data_stack.datasets", ()), path.parent.name))
+        datasets.update(
+            dict.fromkeys(entry_points.get("data_stack.datasets", ()), path.parent.name)
+        )
     modules = {
-        scheme: type(each).__module__.partition(".")[0] for scheme, each in default_manager().provided("catalogues").items()
+        scheme: type(each).__module__.partition(".")[0]
+        for scheme, each in default_manager().provided("catalogues").items()
     }
 
     assert dict(FOLDERS) == datasets
     assert {scheme: f"data_stack_{folder}" for scheme, folder in SCHEME_FOLDERS.items()} == modules
 
 
-def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(tmp_path: Path) -> None:
+def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(
+    tmp_path: Path,
+) -> None:
     for found in Path(pluggy.__file__).parents[1].iterdir():
-        if not found.name.lower().startswith(("lazy_data_stack", "data_stack", "__")) and found.suffix != ".pth":
+        if (
+            not found.name.lower().startswith(("lazy_data_stack", "data_stack", "__"))
+            and found.suffix != ".pth"
+        ):
             (tmp_path / found.name).symlink_to(found)
     code = "import data_stack, sys\nfor name in sys.argv[1:]:\n  try: data_stack.load(name)\n  except LookupError as e: print(e)"
 
-    said, _ = run_python("-S", "-c", code, "cifar10", "hf:owner/name", PYTHONPATH=f"{tmp_path}:{PLUGINS.parent}")
+    said, _ = run_python(
+        "-S", "-c", code, "cifar10", "hf:owner/name", PYTHONPATH=f"{tmp_path}:{PLUGINS.parent}"
+    )
 
     for folder in ("classics", "huggingface"):
         how = f'which is not installed: `pip install "lazy-data-stack[{folder}]"`'
@@ -267,7 +308,9 @@ class Scaled(BaseDatasetFactory):
         return SequenceDatasetIterator([values]), IteratorMeta(0, 0, 0)
 
 
-def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_the_one_before() -> None:
+def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_the_one_before() -> (
+    None
+):
     repository, store = DatasetRepository(), InMemoryStorageConnector()
     repository.register("scaled", Scaled(2))
     old: Any = repository.load("scaled")
@@ -287,7 +330,9 @@ def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_
         from_recipe(recipe, repository=repository)
 
 
-def dataset_class(name: str, licence: str | None, citation: str | None = None, version: str = "1.0.0") -> type[DatasetFactory]:
+def dataset_class(
+    name: str, licence: str | None, citation: str | None = None, version: str = "1.0.0"
+) -> type[DatasetFactory]:
     """A dataset in a store whose first sample says its version."""
 
     class Numbers(Written):
@@ -302,8 +347,13 @@ def dataset_class(name: str, licence: str | None, citation: str | None = None, v
 def licensed() -> DatasetRepository:
     repository = DatasetRepository(storage=InMemoryStorageConnector())
     repository.register("open", dataset_class("open", "CC0-1.0", "A. Author: Numbers {1}. 2020"))
-    repository.register("shared", dataset_class("shared", "CC-BY-NC-SA-4.0", "@article{author20,\n  title={Numbers}\n}"))
-    repository.register("silent", dataset_class("silent", None, "@article{author20,\n  title={Others}\n}"))
+    repository.register(
+        "shared",
+        dataset_class("shared", "CC-BY-NC-SA-4.0", "@article{author20,\n  title={Numbers}\n}"),
+    )
+    repository.register(
+        "silent", dataset_class("silent", None, "@article{author20,\n  title={Others}\n}")
+    )
     repository.register("open@0.9.0", dataset_class("open", "CC0-1.0", version="0.9.0"))
     return repository
 
@@ -342,7 +392,9 @@ def test_a_mixed_stack_tells_the_licences_of_all_its_datasets(licensed: DatasetR
 
 
 def test_citations_are_bibtex_each_once(licensed: DatasetRepository) -> None:
-    stack = CombinedDatasetIterator([licensed.load(name, "train") for name in ("open", "shared", "open", "silent")])
+    stack = CombinedDatasetIterator(
+        [licensed.load(name, "train") for name in ("open", "shared", "open", "silent")]
+    )
 
     cited = stack.citation(with_data_stack=True)
 
@@ -353,7 +405,9 @@ def test_citations_are_bibtex_each_once(licensed: DatasetRepository) -> None:
     assert cited.split("\n\n")[-1].startswith("@software{data_stack")
 
 
-def test_provenance_is_plain_data_and_no_part_of_the_fingerprint(licensed: DatasetRepository) -> None:
+def test_provenance_is_plain_data_and_no_part_of_the_fingerprint(
+    licensed: DatasetRepository,
+) -> None:
     first, again = (licensed.load("open", "train", InMemoryStorageConnector()) for _ in range(2))
 
     (facts,) = first.take(2).provenance()
@@ -364,7 +418,9 @@ def test_provenance_is_plain_data_and_no_part_of_the_fingerprint(licensed: Datas
     assert first.fingerprint() == again.fingerprint()
 
 
-def test_a_policy_refuses_before_anything_is_stored(licensed: DatasetRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_refuses_before_anything_is_stored(
+    licensed: DatasetRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = InMemoryStorageConnector()
 
     with data_stack.policy(deny=["*-NC-*"]):

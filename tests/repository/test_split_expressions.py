@@ -76,12 +76,17 @@ TRAIN, TEST = list(range(37)), list(range(100, 112))
         ("all[-3:]", [302, 400, 401]),
     ],
 )
-def test_an_expression_is_slices_and_sums_of_splits(repository: DatasetRepository, split: str, expected: list[int]) -> None:
+def test_an_expression_is_slices_and_sums_of_splits(
+    repository: DatasetRepository, split: str, expected: list[int]
+) -> None:
     loaded = repository.load("numbers", split)
 
     assert numbers(loaded) == expected
     tag = split if split in LENGTHS else loaded.dataset_meta.dataset_tag
-    assert (loaded.dataset_meta.dataset_tag, loaded.dataset_meta.identifier) == (tag, f"numbers/{split}")
+    assert (loaded.dataset_meta.dataset_tag, loaded.dataset_meta.identifier) == (
+        tag,
+        f"numbers/{split}",
+    )
     assert loaded.column_names == ["number"]
 
 
@@ -92,26 +97,39 @@ def test_a_list_gives_a_list(repository: DatasetRepository) -> None:
     assert [len(each) for each in repository.load("numbers", ("train", "all"))] == [37, 59]
 
 
-@given(n=st.integers(0, 300), start=st.integers(-100, 100), stop=st.integers(-100, 100), unit=st.sampled_from(["", "%"]))
+@given(
+    n=st.integers(0, 300),
+    start=st.integers(-100, 100),
+    stop=st.integers(-100, 100),
+    unit=st.sampled_from(["", "%"]),
+)
 def test_slices_are_those_of_hugging_face(n: int, start: int, stop: int, unit: str) -> None:
     samples = SequenceDatasetIterator([np.arange(n)])
     text = f"train[{start}{unit}:{stop}{unit}]"
 
     (instruction,) = ReadInstruction.from_spec(text).to_absolute({"train": n})
     expected = list(range(n))[instruction.from_ : instruction.to]
-    if not any(bound < 0 and round(bound * n / 100) == 0 for bound in (start, stop)):  # where theirs are all, not none
+    if not any(
+        bound < 0 and round(bound * n / 100) == 0 for bound in (start, stop)
+    ):  # where theirs are all, not none
         assert numbers(load_expression(lambda name: samples, text, lambda: ("train",))) == expected
 
 
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ("trian[:10]", r"'trian' \(did you mean 'train'\?\) in 'trian\[:10\]'; the splits are: train, test"),
+        (
+            "trian[:10]",
+            r"'trian' \(did you mean 'train'\?\) in 'trian\[:10\]'; the splits are: train, test",
+        ),
         *(
             (split, "is malformed.* Write it as")
             for split in ("train[10]", "train[:10", "train++test", "train[a:b]", "train[:101%]")
         ),
-        *((split, "longer than 100") for split in ("train[:" + "1" * 2000 + "]", "+".join(["train"] * 101))),
+        *(
+            (split, "longer than 100")
+            for split in ("train[:" + "1" * 2000 + "]", "+".join(["train"] * 101))
+        ),
         (["train", 3], "a list of splits"),
         (["train", "trian"], "no split 'trian'"),
     ],
@@ -143,7 +161,9 @@ def test_a_factory_that_declares_no_splits_gets_its_names_as_they_are() -> None:
     assert list(repository.load("legacy", "x[1:3]")) == [("x", 1), ("x", 2)]
 
 
-def test_recipes_and_fingerprints_of_expressions_are_those_of_the_stacks(repository: DatasetRepository) -> None:
+def test_recipes_and_fingerprints_of_expressions_are_those_of_the_stacks(
+    repository: DatasetRepository,
+) -> None:
     loaded = repository.load("numbers", "train[5:25%]+test")
     by_hand = repository.load("numbers", "train")[5:9].combine(repository.load("numbers", "test"))
 
@@ -154,7 +174,9 @@ def test_recipes_and_fingerprints_of_expressions_are_those_of_the_stacks(reposit
     assert loaded.recipe()["reproducible"]
 
 
-def test_a_lock_file_knows_the_splits_of_an_expression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_file_knows_the_splits_of_an_expression(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock, store = tmp_path / "data_stack.lock", tmp_path / "store"
     wanted = data_stack.load("digits", split="test[:10%]+train[-5:]", storage=str(store))
     data_stack.lock(path=lock, storage=str(store), stack=wanted)
@@ -164,7 +186,10 @@ def test_a_lock_file_knows_the_splits_of_an_expression(tmp_path: Path, monkeypat
 
     assert loaded.fingerprint() == wanted.fingerprint()
     assert len(data_stack.load("digits", split="all", storage=str(store))) == 1797
-    assert [len(each) for each in data_stack.load("digits", split=["test", "train[:1]"], storage=str(store))] == [360, 1]
+    assert [
+        len(each)
+        for each in data_stack.load("digits", split=["test", "train[:1]"], storage=str(store))
+    ] == [360, 1]
     with pytest.raises(UnknownSplitError, match=r"'tset'.*the splits are: train, test"):
         data_stack.load("digits", split="tset[:5]", storage=str(store))
     assert data_stack.reproduce.lock.LockFile.read(lock).restore(str(store)) == []
@@ -179,7 +204,11 @@ def test_parts_by_counts_of_all_samples() -> None:
     assert (len(small), len(large), len(named["fit"]), len(named["check"])) == (100, 37, 130, 7)
     assert sorted(numbers(small) + numbers(large)) == list(range(137))
     assert sorted(np.bincount(named["check"].read_column(1))) == [2, 2, 3]
-    assert numbers(small) == numbers(iterator.split([100, 37], seed=3)[0]) != numbers(iterator.split([100, 37], seed=4)[0])
+    assert (
+        numbers(small)
+        == numbers(iterator.split([100, 37], seed=3)[0])
+        != numbers(iterator.split([100, 37], seed=4)[0])
+    )
     again: Any = data_stack.from_recipe(small.recipe())
     assert (numbers(again), again.fingerprint()) == (numbers(small), small.fingerprint())
     assert [len(part) for part in iterator.take(1).split([1, 0])] == [1, 0]
@@ -195,12 +224,23 @@ def test_a_shuffle_without_a_seed_draws_one_and_shows_it() -> None:
 
     shuffled = iterator.shuffle()
 
-    seed = next(node["arguments"]["seed"] for node in shuffled.recipe()["nodes"] if node["layer"] == "shuffled")
-    assert repr(shuffled).startswith(f"<InformedDatasetIterator: 360 samples shuffled with seed {seed} of 'digits/test'")
+    seed = next(
+        node["arguments"]["seed"]
+        for node in shuffled.recipe()["nodes"]
+        if node["layer"] == "shuffled"
+    )
+    assert repr(shuffled).startswith(
+        f"<InformedDatasetIterator: 360 samples shuffled with seed {seed} of 'digits/test'"
+    )
     assert f"seed={seed}" in str(shuffled.explain())
     assert (
-        shuffled.fingerprint() == iterator.shuffle(seed).fingerprint() == data_stack.from_recipe(shuffled.recipe()).fingerprint()
+        shuffled.fingerprint()
+        == iterator.shuffle(seed).fingerprint()
+        == data_stack.from_recipe(shuffled.recipe()).fingerprint()
     )
     assert len({repr(iterator.shuffle()) for _ in range(4)}) > 1
-    assert repr(SequenceDatasetIterator([[1, 2]]).shuffle(1000)) == "<ShuffledDatasetIterator: 2 samples shuffled with seed 1000>"
+    assert (
+        repr(SequenceDatasetIterator([[1, 2]]).shuffle(1000))
+        == "<ShuffledDatasetIterator: 2 samples shuffled with seed 1000>"
+    )
     assert len(iterator.shuffle(1000)) == 360

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 
 import data_stack
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError
 
@@ -21,7 +25,9 @@ def numbers(ids: Any, targets: Any = None) -> DatasetIteratorIF:
     """Samples of an id, a picture of it, and a target."""
     ids = np.asarray(list(ids), np.int64)
     pictures = np.repeat(ids, 4).reshape(-1, 2, 2)
-    return SequenceDatasetIterator([pictures, ids % 3 if targets is None else np.asarray(targets, np.int64), ids])
+    return SequenceDatasetIterator(
+        [pictures, ids % 3 if targets is None else np.asarray(targets, np.int64), ids]
+    )
 
 
 def with_meta(iterator: DatasetIteratorIF) -> DatasetIteratorIF:
@@ -31,7 +37,10 @@ def with_meta(iterator: DatasetIteratorIF) -> DatasetIteratorIF:
 
 def test_what_was_added_removed_moved_and_relabelled_is_told_with_its_places() -> None:
     first = {"train": with_meta(numbers([0, 1, 2, 3])), "test": with_meta(numbers([4, 5]))}
-    second = {"train": with_meta(numbers([0, 4, 3], [0, 1, 9])), "test": with_meta(numbers([5, 7, 5]))}
+    second = {
+        "train": with_meta(numbers([0, 4, 3], [0, 1, 9])),
+        "test": with_meta(numbers([5, 7, 5])),
+    }
 
     found = data_stack.diff(first, second)
 
@@ -40,12 +49,17 @@ def test_what_was_added_removed_moved_and_relabelled_is_told_with_its_places() -
     assert found.added.tolist() == [[1, 1], [1, 2]]
     assert [each.tolist() for each in found.moved] == [[[1, 0]], [[0, 1]]]
     assert [each.tolist() for each in found.relabelled] == [[[0, 3]], [[0, 2]]]
-    assert found.to_dict()["splits"] == {"train": {"first": 4, "second": 3}, "test": {"first": 2, "second": 3}}
+    assert found.to_dict()["splits"] == {
+        "train": {"first": 4, "second": 3},
+        "test": {"first": 2, "second": 3},
+    }
 
 
 def test_samples_of_one_key_are_changed_and_their_columns_named() -> None:
     first = [{"id": n, "text": f"t{n}", "size": n} for n in range(5)]
-    second = [{"id": n, "text": f"t{n}", "size": n * 2} for n in (4, 2, 1, 0)] + [{"id": 9, "text": "t9", "size": 1}]
+    second = [{"id": n, "text": f"t{n}", "size": n * 2} for n in (4, 2, 1, 0)] + [
+        {"id": 9, "text": "t9", "size": 1}
+    ]
 
     found = data_stack.diff(Samples(first), Samples(second), key="id")
 
@@ -81,7 +95,9 @@ def test_a_page_shows_samples_and_escapes_their_labels() -> None:
     assert "Removed" in page
 
 
-def test_the_command_says_whether_datasets_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_whether_datasets_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from data_stack.cli.main import main
 
     store = ["--storage", str(tmp_path / "store")]

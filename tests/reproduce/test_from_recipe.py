@@ -16,7 +16,12 @@ from layer_laws import Samples
 from written_dataset import Written
 
 from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
-from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import instability_reason
@@ -47,11 +52,16 @@ def at_least(limit: int, value: Any) -> bool:
 
 
 HALVED = named_function("recipes test halved")(lambda sample: sample[0] / 2)
-HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least)}
+HERE = {
+    f"{__name__}:{function.__qualname__}": function
+    for function in (doubled, jittered, is_even, at_least)
+}
 
 
 def source(n_samples: int = 12) -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([list(range(n_samples)), np.arange(n_samples) % 3, np.arange(2 * n_samples).reshape(-1, 2)])
+    return SequenceDatasetIterator(
+        [list(range(n_samples)), np.arange(n_samples) % 3, np.arange(2 * n_samples).reshape(-1, 2)]
+    )
 
 
 def informed() -> InformedDatasetIterator:
@@ -79,7 +89,9 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "mixed": lambda: source().mix(source(5), proportions=[3, 1], seed=5, epoch=1),
     "resampled": lambda: source().resample(20, seed=1, weights=np.arange(12.0)),
     "balanced": lambda: source()[:7].balance(seed=3),
-    "filtered": lambda: source().filter(functools.partial(at_least, 4), column=0).filter(is_even, column=1),
+    "filtered": lambda: (
+        source().filter(functools.partial(at_least, 4), column=0).filter(is_even, column=1)
+    ),
     "sorted": lambda: source().sort(1, descending=True),
     "deduplicated": lambda: source().deduplicate(1),
     "windowed": lambda: source().windows(3, stride=2, order_by=0, group_by=1, max_gap=4),
@@ -92,12 +104,16 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "tuples": lambda: source().as_dict("number", "class", "pair").as_tuple("pair", "number"),
     "zipped": lambda: source().zip(source()[::-1]),
     "batched": lambda: source().batch(5),
-    "encoded": lambda: source().encode({0: ContinuousEncoder(), 1: CategoricalEncoder()}, fit_on=source(6)),
+    "encoded": lambda: source().encode(
+        {0: ContinuousEncoder(), 1: CategoricalEncoder()}, fit_on=source(6)
+    ),
     "mapped_classes": lambda: informed().map_classes(ClassMapping({(0, 1): "low", 2: "high"})),
     "split": lambda: source().split({"train": 0.5, "test": 0.5}, seed=3, stratify=1)["test"],
     "fold": lambda: source().folds(3, seed=1, stratify=1)[1].train,
     # more of these layers
-    "tensors": lambda: SequenceDatasetIterator([torch.arange(3), torch.ones((3, 2), dtype=torch.bfloat16), torch.rand(3) > 2]),
+    "tensors": lambda: SequenceDatasetIterator(
+        [torch.arange(3), torch.ones((3, 2), dtype=torch.bfloat16), torch.rand(3) > 2]
+    ),
     "tagged": lambda: DatasetIteratorView(source(), [3, 1], {"fold": 1, "of": ("a", 5)}),
     "named": lambda: source().map(HALVED),
     "diamond": lambda: (lambda it: it[:4].combine(it[4:], it[:4].shuffle(1)))(source()),
@@ -122,7 +138,11 @@ def test_a_stack_is_rebuilt(name: str) -> None:
 
 
 def test_every_layer_is_among_them() -> None:
-    ours = {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")}
+    ours = {
+        name
+        for name, layer in import_layers().items()
+        if layer.__module__.startswith("data_stack.")
+    }
 
     assert ours - set(STACKS) == {"stored_cache", "table_file"}
 
@@ -136,7 +156,9 @@ def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
 
     assert_same_samples(rebuilt, stack)
     # the author of a recipe must not choose what is written
-    assert {resource.rpartition("/")[0] for resource in second.list_resources()} == {f"caches/{source().fingerprint()}.records"}
+    assert {resource.rpartition("/")[0] for resource in second.list_resources()} == {
+        f"caches/{source().fingerprint()}.records"
+    }
     assert rebuilt.recipe() == recipe
     assert rebuilt.fingerprint() == stack.fingerprint() == source().fingerprint()
 
@@ -225,7 +247,11 @@ def test_missing_ones_are_listed_and_only_the_topmost() -> None:
         from_recipe(stack.recipe())
 
     _, *lines = str(caught.value).splitlines()
-    assert [line.split(":")[0] for line in sorted(lines)] == ["  node 1 (mapped)", "  node 2", "  node 3 (sequence)"]
+    assert [line.split(":")[0] for line in sorted(lines)] == [
+        "  node 1 (mapped)",
+        "  node 2",
+        "  node 3 (sequence)",
+    ]
 
 
 def changed(path: str, value: Any) -> Any:
@@ -252,7 +278,10 @@ DAMAGED: list[Any] = [
         "data_stack_recipe": 2,
         "nodes": [
             {"layer": "sequence", "of": [], "arguments": {"dataset_sequences": [[1]]}},
-            *({"layer": "combined", "of": [number, number], "arguments": {}} for number in range(60)),
+            *(
+                {"layer": "combined", "of": [number, number], "arguments": {}}
+                for number in range(60)
+            ),
         ],
         "reproducible": True,
         "why_not": [],
@@ -280,7 +309,13 @@ _json = st.recursive(
 
 
 def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    items = (
+        data.items()
+        if isinstance(data, dict)
+        else enumerate(data)
+        if isinstance(data, list)
+        else ()
+    )
     return [path, *(place for key, item in items for place in _places(item, (*path, key)))]
 
 
@@ -294,7 +329,12 @@ def test_any_change_of_a_recipe_is_refused_or_followed(name: str, place: int, va
     parent[last] = value
 
     try:
-        rebuilt = from_recipe(recipe, functions=HERE, repository=DatasetRepository(), storage=InMemoryStorageConnector())
+        rebuilt = from_recipe(
+            recipe,
+            functions=HERE,
+            repository=DatasetRepository(),
+            storage=InMemoryStorageConnector(),
+        )
     except ConfigError:
         return
     rebuilt.recipe()

@@ -15,7 +15,11 @@ import data_stack
 from data_stack.exception import ConfigError, LockError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+)
 from data_stack.reproduce.lock import SAMPLES_VARIABLE, VARIABLE, LockFile
 
 READ: list[int] = []
@@ -86,7 +90,9 @@ def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_pat
     differences = LockFile.read(lock_path).restore(store)
     loaded = data_stack.load("numbers", "train", store, lock=lock_path)
 
-    assert [(each.what, "not prepared here" in each.message) for each in missing] == [("preparation", True)]
+    assert [(each.what, "not prepared here" in each.message) for each in missing] == [
+        ("preparation", True)
+    ]
     assert differences == []
     assert LockFile.read(lock_path).check(store) == []
     assert [int(number) for number, _, _ in loaded] == list(range(8))
@@ -98,7 +104,12 @@ def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_pat
     [
         ({"offset": 1}, ["samples", "stack"], False, "the samples of 'test', 'train' differ"),
         ({"note": b"!"}, ["preparation", "stack"], True, "all samples are equal"),
-        ({"version": "2.0.0"}, ["version", "stack"], False, "without version '1.0.0'; it offers: 2.0.0"),
+        (
+            {"version": "2.0.0"},
+            ["version", "stack"],
+            False,
+            "without version '1.0.0'; it offers: 2.0.0",
+        ),
     ],
 )
 def test_each_change_of_the_plugin_is_told_apart(
@@ -109,7 +120,9 @@ def test_each_change_of_the_plugin_is_told_apart(
 
     found = LockFile.read(lock_path).restore(store)
 
-    assert [(each.what, each.is_harmless) for each in found] == [(each, is_harmless) for each in what]
+    assert [(each.what, each.is_harmless) for each in found] == [
+        (each, is_harmless) for each in what
+    ]
     assert said in found[0].message
     if is_harmless:
         assert len(data_stack.load("numbers", "train", store, lock=lock_path)) == 8
@@ -124,7 +137,9 @@ def test_a_source_with_a_digest_names_its_mirrors_and_a_plugin_that_declares_ano
     def declare(sha256: str) -> type[DatasetFactory]:
         factory = numbers_class(source)
         gone = (tmp_path / "gone.txt").as_uri()
-        factory.sources = (ResourceDefinition("raw/numbers.txt", source.as_uri(), sha256=sha256, mirrors=(gone,)),)
+        factory.sources = (
+            ResourceDefinition("raw/numbers.txt", source.as_uri(), sha256=sha256, mirrors=(gone,)),
+        )
         register(factory)
         return factory
 
@@ -152,27 +167,50 @@ def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path)
     register(numbers_class(source, offset=1))
     (differing, *_) = locked.restore(InMemoryStorageConnector())
 
-    assert [each["config"] for each in locked.datasets["numbers"]["configurations"]] == [{}, {"factor": 2}]
+    assert [each["config"] for each in locked.datasets["numbers"]["configurations"]] == [
+        {},
+        {"factor": 2},
+    ]
     assert "'test', 'train', 'test' (factor=2), 'train' (factor=2)" in differing.message
     thrice = data_stack.load("numbers", "train", store, factor=3)
     data_stack.lock(
-        path=tmp_path / "two.lock", storage=store, by_2=data_stack.load("numbers", "train", store, factor=2), by_3=thrice
+        path=tmp_path / "two.lock",
+        storage=store,
+        by_2=data_stack.load("numbers", "train", store, factor=2),
+        by_3=thrice,
     )
-    assert len(data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock", factor=3)) == 8
-    with pytest.raises(LockError, match=r"2 configurations of dataset 'numbers': factor=2; factor=3. Load it with one"):
+    assert (
+        len(data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock", factor=3)) == 8
+    )
+    with pytest.raises(
+        LockError,
+        match=r"2 configurations of dataset 'numbers': factor=2; factor=3. Load it with one",
+    ):
         data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock")
 
 
-def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(
+    lock_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, str(lock_path))
 
     assert len(data_stack.load("numbers", "test", "memory://")) == 2
-    with pytest.raises(LockError, match=r"'digits' is not in the lock file.*it has numbers. Add it with"):
+    with pytest.raises(
+        LockError, match=r"'digits' is not in the lock file.*it has numbers. Add it with"
+    ):
         data_stack.load("digits")
 
 
 @pytest.mark.parametrize(
-    "text", ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "["]
+    "text",
+    [
+        "",
+        "format = 2",
+        "format = 1\ndatasets = 3",
+        "format = 1\n[datasets]\na = 1",
+        "format = 1\n[datasets.a]\n",
+        "[",
+    ],
 )
 def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "data_stack.lock"
@@ -184,10 +222,14 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
         LockFile.read(tmp_path / "other.lock")
 
 
-def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(tmp_path: Path, source: Path) -> None:
+def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(
+    tmp_path: Path, source: Path
+) -> None:
     repository = data_stack.default_repository()
     repository.register("numbers@0.9.0", numbers_class(source, version="0.9.0", offset=5))
-    old, new = (data_stack.load(name, "train", tmp_path / "store") for name in ("numbers@0.9.0", "numbers"))
+    old, new = (
+        data_stack.load(name, "train", tmp_path / "store") for name in ("numbers@0.9.0", "numbers")
+    )
     try:
         with pytest.raises(ConfigError, match="two files"):
             data_stack.lock(old=old, new=new, path=tmp_path / "lock", storage=tmp_path / "store")
@@ -198,7 +240,9 @@ def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(tmp_path: Path
         locked.write(tmp_path / "lock")
     with pytest.raises(ConfigError, match="a path or URL, which a lock file cannot name"):
         data_stack.lock(str(tmp_path), path=tmp_path / "lock")
-    with pytest.raises(ConfigError, match="stack 'new' cannot be locked, as its recipe cannot rebuild it: "):
+    with pytest.raises(
+        ConfigError, match="stack 'new' cannot be locked, as its recipe cannot rebuild it: "
+    ):
         data_stack.lock(new=new.map(lambda sample: sample), path=tmp_path / "lock")
     assert not (tmp_path / "lock").exists()
 
@@ -226,7 +270,9 @@ def test_a_file_below_the_lock_file_is_found_where_both_were_moved(
 
 
 @pytest.mark.parametrize("damage", ["another byte", "missing", "manifest"])
-def test_a_damaged_dataset_is_not_said_to_be_unprepared(lock_path: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_dataset_is_not_said_to_be_unprepared(
+    lock_path: Path, tmp_path: Path, damage: str
+) -> None:
     folder = tmp_path / "first" / "numbers" / "1.0.0"
     path = folder / ("manifest.json" if damage == "manifest" else "numbers.bin")
     data = path.read_bytes()
@@ -244,7 +290,11 @@ def test_a_damaged_dataset_is_not_said_to_be_unprepared(lock_path: Path, tmp_pat
 def test_a_lock_file_has_no_password_of_a_source(tmp_path: Path, source: Path) -> None:
     class Guarded(numbers_class(source)):  # type: ignore[misc]  # a class made here
         sources = (
-            ResourceDefinition("raw/numbers.txt", source.as_uri(), mirrors=("https://me:hunter2@example.org/x?token=abcdef",)),
+            ResourceDefinition(
+                "raw/numbers.txt",
+                source.as_uri(),
+                mirrors=("https://me:hunter2@example.org/x?token=abcdef",),
+            ),
         )
 
     register(Guarded)
@@ -270,17 +320,26 @@ def n_read(action: Callable[[], Any]) -> int:
     return len(READ)
 
 
-def test_a_changed_open_of_the_same_version_is_an_error(samples_lock: Path, source: Path, store: StorageConnector) -> None:
+def test_a_changed_open_of_the_same_version_is_an_error(
+    samples_lock: Path, source: Path, store: StorageConnector
+) -> None:
     same = data_stack.load("numbers", "train", store, lock=samples_lock)
     register(numbers_class(source, add=100))
 
-    with pytest.raises(LockError, match=r"samples of 'train' differ from those in the lock, although the prepared bytes are eq"):
+    with pytest.raises(
+        LockError,
+        match=r"samples of 'train' differ from those in the lock, although the prepared bytes are eq",
+    ):
         data_stack.load("numbers", "train", store, lock=samples_lock)
     (checked,) = LockFile.read(samples_lock).check(store)
     (restored,) = LockFile.read(samples_lock).restore(InMemoryStorageConnector())
 
     assert [number for number, _, _ in same] == list(range(8))
-    assert (checked.what, checked.is_harmless) == (restored.what, restored.is_harmless) == ("samples", False)
+    assert (
+        (checked.what, checked.is_harmless)
+        == (restored.what, restored.is_harmless)
+        == ("samples", False)
+    )
     assert "Register the dataset with its earlier code" in checked.message
 
 

@@ -86,7 +86,10 @@ def test_a_plan_knows_what_is_stored_and_earlier_runs(
 
 
 def test_a_plan_names_what_cannot_work(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ScriptedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("DATA_STACK_OFFLINE", raising=False)
     register(monkeypatch, server.url("/gone"), "package:no_such_package/file", size=1 << 60)

@@ -22,7 +22,9 @@ class Watched(Samples):
     """Columns are not samples."""
 
     def read_column(self, key: Any, indices: Any = None) -> Any:
-        return SequenceDatasetIterator(list(zip(*self.samples, strict=True))).read_column(key, indices)
+        return SequenceDatasetIterator(list(zip(*self.samples, strict=True))).read_column(
+            key, indices
+        )
 
 
 def colors_of(sheet: Image.Image) -> set[tuple[int, ...]]:
@@ -41,7 +43,10 @@ def test_classes_take_turns_and_a_small_one_leaves_its_places_to_the_others() ->
 @pytest.mark.parametrize(
     "items",
     [
-        [("a text", "yes"), ("another, which is rather longer than what a line has room for" * 3, "no")],
+        [
+            ("a text", "yes"),
+            ("another, which is rather longer than what a line has room for" * 3, "no"),
+        ],
         [(np.zeros((8, 8)), 1), ("no picture", 2)],
         [(None, None), (None, None)],
         [({"age": 3, "name": "Zoë"}, 0), ({"age": 4, "name": "李"}, 1)],
@@ -57,10 +62,14 @@ def test_samples_of_any_kind_can_be_drawn(items: list[Any]) -> None:
     assert min(map(min, colors_of(sheet))) < 128
 
 
-@pytest.mark.parametrize("others", [{"id": 7, "caption": "text"}, {"boxes": np.ones((2, 4)), "vector": np.ones(30)}, {}])
+@pytest.mark.parametrize(
+    "others", [{"id": 7, "caption": "text"}, {"boxes": np.ones((2, 4)), "vector": np.ones(30)}, {}]
+)
 def test_the_picture_of_dict_samples_is_found_wherever_it_stands(others: dict[str, Any]) -> None:
     samples = Samples([{**others, "frame": GREEN, "mask": np.ones((6, 5), bool), "label": 3}] * 2)
-    meta = MetaFactory.get_dataset_meta(iterator_meta=MetaFactory.get_iterator_meta("mask", "label", "label"))
+    meta = MetaFactory.get_dataset_meta(
+        iterator_meta=MetaFactory.get_iterator_meta("mask", "label", "label")
+    )
 
     found, by_meta = contact_sheet(samples), contact_sheet(InformedDatasetIterator(samples, meta))
 

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 from layer_laws import ClientWrapper
 
-from data_stack.dataset.iterator import CombinedDatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import DatasetMeta
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")
@@ -17,7 +21,9 @@ ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC
 
 
 def dataset(n_samples: int = 1000, **origin: Any) -> InformedDatasetIterator:
-    return InformedDatasetIterator(SequenceDatasetIterator([np.zeros((n_samples, 8, 8))]), META, origin=ORIGIN | origin)
+    return InformedDatasetIterator(
+        SequenceDatasetIterator([np.zeros((n_samples, 8, 8))]), META, origin=ORIGIN | origin
+    )
 
 
 class Client(ClientWrapper):
@@ -69,9 +75,13 @@ def test_shared_iterators_are_drawn_once() -> None:
     assert "   [4] sequence  10 samples, as above" in text
 
 
-def test_licences_of_parts_that_are_not_drawn_are_summed_up_in_html_in_which_nothing_can_run() -> None:
+def test_licences_of_parts_that_are_not_drawn_are_summed_up_in_html_in_which_nothing_can_run() -> (
+    None
+):
     parts = [dataset(2, name=f"d{i}", license="CC0-1.0" if i % 2 else None) for i in range(50)]
-    hostile = InformedDatasetIterator(SequenceDatasetIterator([[1]]), replace(META, dataset_name="<script>alert(1)</script>"))
+    hostile = InformedDatasetIterator(
+        SequenceDatasetIterator([[1]]), replace(META, dataset_name="<script>alert(1)</script>")
+    )
 
     explanation = CombinedDatasetIterator([*parts, hostile]).explain()
 

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator, blocks
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+    blocks,
+)
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 from data_stack.reproduce.difference import find_duplicates
@@ -42,7 +47,9 @@ def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(contents: list[
         report = find_duplicates(by_name, columns=0, max_positions=100)
 
     for found, content in zip(report.within, contents, strict=True):
-        assert found.positions == tuple((content.index(x), at) for at, x in enumerate(content) if x in content[:at])
+        assert found.positions == tuple(
+            (content.index(x), at) for at, x in enumerate(content) if x in content[:at]
+        )
         assert found.n_repeats == len(found.positions)
     pairs = [(a, b) for a in range(len(contents)) for b in range(a + 1, len(contents))]
     for pair, (a, b) in zip(report.between, pairs, strict=True):
@@ -50,7 +57,9 @@ def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(contents: list[
         assert (pair.first, pair.second) == (str(a), str(b))
         assert pair.n_in_first == sum(sample in shared for sample in contents[a])
         assert pair.n_in_second == sum(sample in shared for sample in contents[b])
-        assert set(pair.positions) == {(contents[a].index(sample), contents[b].index(sample)) for sample in shared}
+        assert set(pair.positions) == {
+            (contents[a].index(sample), contents[b].index(sample)) for sample in shared
+        }
         assert list(pair.positions) == sorted(pair.positions)
 
 

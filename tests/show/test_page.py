@@ -25,7 +25,14 @@ from data_stack.loader import Loader
 from data_stack.show.page import Splits
 
 PHOTOS = np.random.default_rng(0).integers(0, 256, (20, 40, 60, 3), np.uint8)
-META = DatasetMeta(IteratorMeta(), "photos/train", "photos", "train", class_names=("cat", "dog"), column_names=("photo", "label"))
+META = DatasetMeta(
+    IteratorMeta(),
+    "photos/train",
+    "photos",
+    "train",
+    class_names=("cat", "dog"),
+    column_names=("photo", "label"),
+)
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\u202egnp.exe\x1b[2J"]
 
 
@@ -38,7 +45,9 @@ class Client(Samples):
 
 
 def photos(**changes: Any) -> InformedDatasetIterator:
-    return InformedDatasetIterator(SequenceDatasetIterator([PHOTOS, np.arange(20) % 2]), replace(META, **changes))
+    return InformedDatasetIterator(
+        SequenceDatasetIterator([PHOTOS, np.arange(20) % 2]), replace(META, **changes)
+    )
 
 
 def shown(it: Any) -> str:
@@ -78,7 +87,12 @@ def test_an_iterator_shows_its_name_length_samples_columns_classes_and_stack() -
     ):
         assert part in html
     assert len(pictures_in(html)) == 8
-    evil = photos(dataset_name=EVIL[0], dataset_tag=EVIL[1], class_names=EVIL[:2], column_names=("photo", EVIL[1]))
+    evil = photos(
+        dataset_name=EVIL[0],
+        dataset_tag=EVIL[1],
+        class_names=EVIL[:2],
+        column_names=("photo", EVIL[1]),
+    )
     assert "&lt;script&gt;" in shown(evil)
 
 
@@ -87,10 +101,18 @@ def test_the_text_form_has_name_length_and_stack_and_reads_no_sample() -> None:
 
     text = str(InformedDatasetIterator(client, META).take(1))
 
-    for part in ("photos, train\n====", "1 sample", "view(indices=range(0, 1))", "Client  2 samples"):
+    for part in (
+        "photos, train\n====",
+        "1 sample",
+        "view(indices=range(0, 1))",
+        "Client  2 samples",
+    ):
         assert part in text
     assert client.read == []
-    assert repr(photos()) == "<InformedDatasetIterator: 20 samples of 'photos/train', columns photo, label>"
+    assert (
+        repr(photos())
+        == "<InformedDatasetIterator: 20 samples of 'photos/train', columns photo, label>"
+    )
 
 
 def test_eight_samples_and_no_other_are_read_of_a_client_s_iterator() -> None:
@@ -109,7 +131,9 @@ def test_targets_are_counted_where_that_reads_no_samples() -> None:
     assert "75.0 %" in shown(columns.shuffle(1).take(20))
     assert "2 classes" not in shown(columns.map(lambda sample: sample))
     assert "2 classes" in shown(photos().map(lambda sample: sample))  # by the meta
-    assert "classes" not in shown(SequenceDatasetIterator([range(300_000), np.zeros(300_000, np.int64)]))
+    assert "classes" not in shown(
+        SequenceDatasetIterator([range(300_000), np.zeros(300_000, np.int64)])
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +182,9 @@ def test_a_broken_iterator_still_shows(name: str) -> None:
     def fail(*arguments: Any) -> Any:
         raise RuntimeError("it is closed")
 
-    broken: Any = type("Broken", (Client,), {name: fail if name.startswith("__") else property(fail)})
+    broken: Any = type(
+        "Broken", (Client,), {name: fail if name.startswith("__") else property(fail)}
+    )
 
     assert "Broken" in shown(broken([1, 2]))
     assert "Broken" in str(broken([1, 2]))
@@ -177,7 +203,9 @@ def test_slow_samples_are_not_all_waited_for() -> None:
 def test_sound_plays_and_a_long_one_is_cut() -> None:
     meta = DatasetMeta(IteratorMeta("sound", "word", "-"), column_kinds=(("sound", "audio 16000"),))
     tone = np.sin(np.arange(16_000 * 30) / 5) * 20_000
-    sounds = SequenceDatasetIterator([[tone.astype(np.int16)] * 3, ["a", "b", "c"]]).as_dict("sound", "word")
+    sounds = SequenceDatasetIterator([[tone.astype(np.int16)] * 3, ["a", "b", "c"]]).as_dict(
+        "sound", "word"
+    )
 
     html = shown(InformedDatasetIterator(sounds, meta))
 
@@ -192,8 +220,14 @@ def test_sound_plays_and_a_long_one_is_cut() -> None:
 def test_boxes_and_masks_lie_over_the_picture_and_follow_new_names() -> None:
     plain = np.full((3, 50, 50), 90, np.uint8)
     boxes, masks = np.tile([[10, 10, 40, 40]], (3, 1, 1)), np.zeros((3, 50, 50), np.uint8)
-    meta = DatasetMeta(IteratorMeta(0, 3), column_names=("x", "b", "m", "y"), column_kinds=(("b", "boxes"), ("m", "mask")))
-    iterator = InformedDatasetIterator(SequenceDatasetIterator([plain, boxes, masks, [1, 2, 3]]), meta)
+    meta = DatasetMeta(
+        IteratorMeta(0, 3),
+        column_names=("x", "b", "m", "y"),
+        column_kinds=(("b", "boxes"), ("m", "mask")),
+    )
+    iterator = InformedDatasetIterator(
+        SequenceDatasetIterator([plain, boxes, masks, [1, 2, 3]]), meta
+    )
 
     stacks: list[Any] = [iterator, iterator.as_dict().rename({"b": "where"}).select("x", "where")]
     for stack in stacks:

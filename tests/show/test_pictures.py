@@ -57,13 +57,20 @@ def opened(png: bytes) -> np.ndarray[Any, Any]:
         (PHOTO, "nonsense", "image"),
     ],
 )
-def test_the_kind_of_a_value_is_that_of_its_hint_where_it_can_be_that(value: Any, hint: str | None, kind: str) -> None:
+def test_the_kind_of_a_value_is_that_of_its_hint_where_it_can_be_that(
+    value: Any, hint: str | None, kind: str
+) -> None:
     assert kind_of_value(value, hint) == kind
 
 
 @pytest.mark.parametrize(
     "picture",
-    [PHOTO, np.moveaxis(PHOTO, 2, 0), PHOTO.astype(np.float64) / 255, np.dstack([PHOTO, np.full((40, 60, 1), 255, np.uint8)])],
+    [
+        PHOTO,
+        np.moveaxis(PHOTO, 2, 0),
+        PHOTO.astype(np.float64) / 255,
+        np.dstack([PHOTO, np.full((40, 60, 1), 255, np.uint8)]),
+    ],
     ids=["hwc", "chw", "float", "rgba"],
 )
 def test_a_picture_of_any_layout_comes_back_from_png(picture: Any) -> None:
@@ -104,7 +111,11 @@ def test_boxes_and_masks_lie_over_an_enlarged_picture() -> None:
     picture, mask = np.full((10, 20), 200, np.uint8), np.zeros((20, 40), np.uint8)
     mask[10:] = 2
 
-    pixels = opened(as_png(picture, boxes=np.array([[0, 0, 9, 4], [np.nan, 0, 1, 1], [15, -50, 1e9, 5]]), mask=mask))
+    pixels = opened(
+        as_png(
+            picture, boxes=np.array([[0, 0, 9, 4], [np.nan, 0, 1, 1], [15, -50, 1e9, 5]]), mask=mask
+        )
+    )
 
     assert pixels.shape == (80, 160, 3)
     assert pixels[0, 0].tolist() == pixels[32, 72].tolist() == [240, 180, 40]

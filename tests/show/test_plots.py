@@ -14,7 +14,14 @@ from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDataset
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
 
-META = DatasetMeta(IteratorMeta(), "pets/train", "pets", "train", class_names=("cat", "dog"), column_names=("weight", "label"))
+META = DatasetMeta(
+    IteratorMeta(),
+    "pets/train",
+    "pets",
+    "train",
+    class_names=("cat", "dog"),
+    column_names=("weight", "label"),
+)
 RAMP = np.append(np.linspace(0, 9.9, 99), np.nan)
 
 
@@ -47,7 +54,9 @@ def test_many_numbers_are_a_histogram_without_missing_ones() -> None:
 
 
 @pytest.mark.parametrize("hole", [None, pd.NA, np.ma.masked])
-def test_numbers_and_times_with_missing_ones_are_a_histogram_and_the_number_missing(hole: Any) -> None:
+def test_numbers_and_times_with_missing_ones_are_a_histogram_and_the_number_missing(
+    hole: Any,
+) -> None:
     day = datetime.datetime(2026, 1, 1)
     columns: list[list[Any]] = [
         [number / 7 for number in range(100)],
@@ -63,7 +72,11 @@ def test_numbers_and_times_with_missing_ones_are_a_histogram_and_the_number_miss
 
         figure = SequenceDatasetIterator([values]).as_dict("x").plot("x", bins=12)
 
-        assert (len(heights(figure)), sum(heights(figure)), figure.axes[0].get_xlabel()) == (12, 90, "x (10 missing)")
+        assert (len(heights(figure)), sum(heights(figure)), figure.axes[0].get_xlabel()) == (
+            12,
+            90,
+            "x (10 missing)",
+        )
 
 
 def test_few_values_are_bars_with_one_of_the_missing_ones() -> None:
@@ -76,7 +89,9 @@ def test_few_values_are_bars_with_one_of_the_missing_ones() -> None:
     infinite = SequenceDatasetIterator([[None, float("inf"), *np.arange(40) / 3]]).plot(0)
     assert infinite.axes[0].get_xlabel() == "0 (1 missing, 1 infinite)"
     # numpy 2 refuses to divide them
-    assert len(heights(SequenceDatasetIterator([2**60 + np.arange(40)]).plot(0))) == (30 if np.__version__ < "2" else 40)
+    assert len(heights(SequenceDatasetIterator([2**60 + np.arange(40)]).plot(0))) == (
+        30 if np.__version__ < "2" else 40
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"column": "none"}, {"bins": 0}])

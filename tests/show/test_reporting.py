@@ -39,11 +39,15 @@ META = DatasetMeta(IteratorMeta(), "id", "digits", "train")
 
 
 def with_targets(targets: Any) -> InformedDatasetIterator:
-    return InformedDatasetIterator(SequenceDatasetIterator([list(range(len(targets))), targets]), META)
+    return InformedDatasetIterator(
+        SequenceDatasetIterator([list(range(len(targets))), targets]), META
+    )
 
 
 def distribution(targets: Any) -> dict[Any, int]:
-    result: dict[Any, int] = DatasetIteratorReportGenerator.generate_report(with_targets(targets)).target_dist
+    result: dict[Any, int] = DatasetIteratorReportGenerator.generate_report(
+        with_targets(targets)
+    ).target_dist
     return result
 
 
@@ -66,7 +70,9 @@ def test_without_a_schema_several_samples_tell_what_a_column_holds() -> None:
         4: ("NoneType", ()),
     }
     assert columns_in(report) == expected
-    assert columns_in(SequenceDatasetIterator([[np.zeros(3), np.zeros((3, 1))]]).report()) == {0: ("float64", None)}
+    assert columns_in(SequenceDatasetIterator([[np.zeros(3), np.zeros((3, 1))]]).report()) == {
+        0: ("float64", None)
+    }
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,9 @@ def test_without_a_schema_several_samples_tell_what_a_column_holds() -> None:
         ([], {}),
     ],
 )
-def test_targets_are_counted_as_plain_values_in_order(targets: Any, expected: dict[Any, int]) -> None:
+def test_targets_are_counted_as_plain_values_in_order(
+    targets: Any, expected: dict[Any, int]
+) -> None:
     counts = distribution(targets)
 
     assert list(counts.items()) == list(expected.items())
@@ -102,12 +110,36 @@ class Colour(str, Enum):
     RED = "red"
 
 
-HOSTILE = ["a|b", "<script>alert('x')</script>", "two\nlines", "", " ", "`*_[x](y)_*`", "\x00\x1b", "\u2028", "x" * 500]
+HOSTILE = [
+    "a|b",
+    "<script>alert('x')</script>",
+    "two\nlines",
+    "",
+    " ",
+    "`*_[x](y)_*`",
+    "\x00\x1b",
+    "\u2028",
+    "x" * 500,
+]
 EVERY_KIND = {
     "huge ints": [10**30, 2**63, -(10**400)],
     "floats": [0.5, -math.inf, math.nan, -0.0],
     "strings": HOSTILE,
-    "mixed": [1, "1", '"1"', 1.5, None, "None", b"1", True, (1, 2), "(1, 2)", [1, 2], {"a": 1}, (1, ("b", math.nan))],
+    "mixed": [
+        1,
+        "1",
+        '"1"',
+        1.5,
+        None,
+        "None",
+        b"1",
+        True,
+        (1, 2),
+        "(1, 2)",
+        [1, 2],
+        {"a": 1},
+        (1, ("b", math.nan)),
+    ],
     "tensors": [torch.tensor(1), torch.tensor([1, 2])],
     "subclasses": [Colour.RED, Colour.RED, signal.SIGINT],
     "times": [datetime(2020, 1, 2, 3), datetime(2020, 1, 2, 3, tzinfo=timezone.utc), pd.NaT],
@@ -120,11 +152,15 @@ EVERY_KIND = {
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
     targets: Any = EVERY_KIND[kind]
-    iterator = InformedDatasetIterator(DatasetIteratorView(with_targets(targets), range(len(targets))), META)
+    iterator = InformedDatasetIterator(
+        DatasetIteratorView(with_targets(targets), range(len(targets))), META
+    )
 
     report = iterator.report(statistics=True, measure_speed=True)
     as_dict = iterator.report("dict", statistics=True)
-    from_json = json.loads(iterator.report("json"), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    from_json = json.loads(
+        iterator.report("json"), parse_constant=lambda name: pytest.fail(f"{name} is no JSON")
+    )
     from_yaml = yaml.safe_load(iterator.report("yaml"))
 
     assert sum(as_dict["target_dist"].values()) == len(targets)
@@ -136,11 +172,19 @@ def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
         text.encode("utf-8")
         assert all(character.isprintable() or character == "\n" for character in text)
     assert "<script>" not in report.to_html()
-    ElementTree.fromstring(report.to_html().replace("<br>", "<br/>").replace("<style scoped>", "<style>"))
+    ElementTree.fromstring(
+        report.to_html().replace("<br>", "<br/>").replace("<style scoped>", "<style>")
+    )
 
 
 def test_a_report_has_the_fields_of_the_original_and_shows_the_meta() -> None:
-    meta = replace(META, target_kind="label", class_names=("cat", "dog"), feature_names=("a", "b"), provenance=("mapped", "view"))
+    meta = replace(
+        META,
+        target_kind="label",
+        class_names=("cat", "dog"),
+        feature_names=("a", "b"),
+        provenance=("mapped", "view"),
+    )
     iterator = InformedDatasetIterator(SequenceDatasetIterator([np.zeros((3, 2)), [1, 0, 1]]), meta)
 
     report = DatasetIteratorReportGenerator.generate_report(iterator, report_format=FORMATS.DICT)
@@ -168,9 +212,15 @@ def test_a_report_has_the_fields_of_the_original_and_shows_the_meta() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "names", "targets", "shown"),
-    [("label", ("cat", "dog"), ["dog"], None), ("one_hot", (3, 5, 8), np.eye(3)[[1]], "5"), ("label", ("a|b",), [0], "a|b")],
+    [
+        ("label", ("cat", "dog"), ["dog"], None),
+        ("one_hot", (3, 5, 8), np.eye(3)[[1]], "5"),
+        ("label", ("a|b",), [0], "a|b"),
+    ],
 )
-def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any, targets: Any, shown: str | None) -> None:
+def test_classes_are_named_where_targets_are_their_numbers(
+    kind: Any, names: Any, targets: Any, shown: str | None
+) -> None:
     iterator = InformedDatasetIterator(
         SequenceDatasetIterator([[0], targets]), replace(META, target_kind=kind, class_names=names)
     )
@@ -188,20 +238,37 @@ def test_a_shared_iterator_stands_once_in_json_and_is_referred_to_then() -> None
     as_object = pair.report()
     texts = [json.loads(pair.report("json")), yaml.safe_load(pair.report("yaml"))]
 
-    assert as_object.sub_reports[0] is as_object.sub_reports[1] is as_object.sub_reports[2].sub_reports[0]
+    assert (
+        as_object.sub_reports[0]
+        is as_object.sub_reports[1]
+        is as_object.sub_reports[2].sub_reports[0]
+    )
     assert pair.report("dict")["sub_reports"][0] is not None
     for report in texts:
         first, second, view = report["sub_reports"]
         assert (first["target_dist"], first["report_number"]) != ({}, None)
-        assert second == {"identifier": "id", "name": "digits", "tag": "train", "length": 2, "see_report": first["report_number"]}
+        assert second == {
+            "identifier": "id",
+            "name": "digits",
+            "tag": "train",
+            "length": 2,
+            "see_report": first["report_number"],
+        }
         assert view["sub_reports"] == [second]
 
 
 COLUMNS = st.sampled_from([np.uint8, np.int16, np.int64, np.float16, np.float64, np.bool_]).flatmap(
     lambda dtype: hnp.arrays(
         dtype,
-        st.one_of(st.tuples(st.integers(1, 30)), st.tuples(st.integers(1, 30), st.integers(1, 4)), st.just((7, 2, 3))),
-        elements=st.one_of(st.integers(-1000, 1000).map(lambda x: x / 8), st.sampled_from([math.nan, math.inf, -math.inf]))
+        st.one_of(
+            st.tuples(st.integers(1, 30)),
+            st.tuples(st.integers(1, 30), st.integers(1, 4)),
+            st.just((7, 2, 3)),
+        ),
+        elements=st.one_of(
+            st.integers(-1000, 1000).map(lambda x: x / 8),
+            st.sampled_from([math.nan, math.inf, -math.inf]),
+        )
         if np.dtype(dtype).kind == "f"
         else None,
     )
@@ -215,17 +282,26 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "_MAX_SAMPLES", 4)
-        found = InformedDatasetIterator(SequenceDatasetIterator([column]), META).report(statistics=True).columns[0].statistics
+        found = (
+            InformedDatasetIterator(SequenceDatasetIterator([column]), META)
+            .report(statistics=True)
+            .columns[0]
+            .statistics
+        )
 
     assert found.n_missing == np.isnan(values).sum()
     assert (found.n_numbers, found.n_infinite) == (len(numbers), len(numbers) - len(finite))
-    assert (found.min, found.max) == ((numbers.min(), numbers.max()) if len(numbers) else (None, None))
+    assert (found.min, found.max) == (
+        (numbers.min(), numbers.max()) if len(numbers) else (None, None)
+    )
     # Of equal large numbers numpy's own mean is off by a rounding, and so is its deviation.
     rounding = 1e-12 * float(np.abs(finite).max(initial=0))
     assert (found.mean, found.std) == (
         pytest.approx((finite.mean(), finite.std()), abs=rounding) if len(finite) else (None, None)
     )
-    assert found.n_distinct == (len(np.unique(column[~np.isnan(values)])) if column.ndim == 1 else None)
+    assert found.n_distinct == (
+        len(np.unique(column[~np.isnan(values)])) if column.ndim == 1 else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +310,14 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
         (["a", None, "b", "a"], 1, 0, None, None, 2),
         ([1, None, 3.0, math.nan], 2, 2, 1.0, 2.0, 2),
         ([10**400, 1, None], 1, 2, 1.0, 1.0, 2),
-        (object_column(pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), "x"), 4, 0, None, None, 1),
+        (
+            object_column(pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), "x"),
+            4,
+            0,
+            None,
+            None,
+            1,
+        ),
         (object_column(np.array([1.0, math.nan]), np.zeros(3), 5), 1, 5, 0.0, 1.2, None),
         (object_column(torch.tensor([1.0, 2.0]), torch.tensor(3)), 0, 3, 1.0, 2.0, None),
         (object_column(["a"], {"b": 1}), 0, 0, None, None, None),
@@ -244,9 +327,18 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
     ],
 )
 def test_missing_values_and_numbers_are_found_among_objects(
-    values: Any, n_missing: int, n_numbers: int, low: Any, mean: float | None, n_distinct: int | None
+    values: Any,
+    n_missing: int,
+    n_numbers: int,
+    low: Any,
+    mean: float | None,
+    n_distinct: int | None,
 ) -> None:
     found = SequenceDatasetIterator([values]).report(statistics=True).columns[0].statistics
 
-    assert (found.n_missing, found.n_numbers, found.n_distinct) == (n_missing, n_numbers, n_distinct)
+    assert (found.n_missing, found.n_numbers, found.n_distinct) == (
+        n_missing,
+        n_numbers,
+        n_distinct,
+    )
     assert (found.min, found.mean) == (low, None if mean is None else pytest.approx(mean))

@@ -38,9 +38,13 @@ def test_names_versions_and_words(tmp_path: Path) -> None:
         data_stack.load("sklearn:vine", split="all")
     from data_stack_sklearn import ScikitLearnCatalogue
 
-    assert [entry.name for entry in ScikitLearnCatalogue().search("chemical wine")] == ["sklearn:wine"]
+    assert [entry.name for entry in ScikitLearnCatalogue().search("chemical wine")] == [
+        "sklearn:wine"
+    ]
 
 
 def test_the_code_of_the_readme_runs() -> None:
-    page = (Path(__file__).parents[2] / "plugins" / "sklearn" / "README.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "plugins" / "sklearn" / "README.md").read_text(
+        encoding="utf-8"
+    )
     exec(page.split("```python\n")[1].split("```")[0], {})

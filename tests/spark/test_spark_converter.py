@@ -28,7 +28,9 @@ def cache(tmp_path: Path) -> Path:
 
 def numbers(spark: SparkSession, n: int = 100) -> DataFrame:
     """``id``, ``half`` (double) and ``pair`` (array of doubles) of ``n`` rows."""
-    return spark.range(0, n, 1, 1).selectExpr("id", "id / 2D as half", "array(id * 1D, id + 0.1D) as pair")
+    return spark.range(0, n, 1, 1).selectExpr(
+        "id", "id / 2D as half", "array(id * 1D, id + 0.1D) as pair"
+    )
 
 
 def folders(cache: Path) -> list[str]:
@@ -40,7 +42,14 @@ def folders(cache: Path) -> list[str]:
 
 def test_numbers_become_float32_and_vectors_become_arrays(spark: SparkSession, cache: Path) -> None:
     rows = [
-        (2.0, 1e300, [0.1, -1e39], Vectors.dense([1, 0.1]), Vectors.sparse(3, {1: 4.0}), OldVectors.dense([5.0])),
+        (
+            2.0,
+            1e300,
+            [0.1, -1e39],
+            Vectors.dense([1, 0.1]),
+            Vectors.sparse(3, {1: 4.0}),
+            OldVectors.dense([5.0]),
+        ),
         (1.5, None, None, Vectors.dense([2, 3]), Vectors.sparse(3, {}), OldVectors.dense([6.0])),
     ]
     frame = spark.createDataFrame(rows, ["single", "a", "b", "dense", "sparse", "old"]).coalesce(1)
@@ -63,21 +72,29 @@ def test_numbers_become_float32_and_vectors_become_arrays(spark: SparkSession, c
 # ------------------------------------------------------------------ once
 
 
-def test_a_process_writes_the_same_rows_with_the_same_options_once(spark: SparkSession, cache: Path) -> None:
+def test_a_process_writes_the_same_rows_with_the_same_options_once(
+    spark: SparkSession, cache: Path
+) -> None:
     frame = numbers(spark, 20_000)
     converter = make_spark_converter(numbers(spark), cache_dir=cache)
     other = make_spark_converter(frame, 100_000, "zstd", cache_dir=cache)
-    renamed = make_spark_converter(frame.withColumnRenamed("half", "whole"), 100_000, "zstd", cache_dir=cache)
+    renamed = make_spark_converter(
+        frame.withColumnRenamed("half", "whole"), 100_000, "zstd", cache_dir=cache
+    )
 
     assert make_spark_converter(numbers(spark), cache_dir=cache) == converter
     assert make_spark_converter(numbers(spark, 20_000), 100_000, "zstd", cache_dir=cache) == other
-    assert folders(cache) == sorted(each.cache_dir_url.rpartition("/")[2] for each in (converter, other, renamed))
+    assert folders(cache) == sorted(
+        each.cache_dir_url.rpartition("/")[2] for each in (converter, other, renamed)
+    )
     footer = pq.read_metadata(other.file_urls[0][len("file://") :])
     assert footer.num_row_groups > 2
     assert footer.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_files_that_have_changed_are_other_rows(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
+def test_files_that_have_changed_are_other_rows(
+    spark: SparkSession, cache: Path, tmp_path: Path
+) -> None:
     source = str(tmp_path / "source")
     spark.range(0, 5, 1, 1).write.parquet(source)
     before = make_spark_converter(spark.read.parquet(source), cache_dir=cache)
@@ -113,7 +130,9 @@ def test_delete_removes_what_was_written_and_nothing_else(spark: SparkSession, c
         replace(converter, cache_dir_url=cache.as_uri()).delete()
 
 
-def test_another_process_uses_and_deletes_a_converter_without_spark(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
+def test_another_process_uses_and_deletes_a_converter_without_spark(
+    spark: SparkSession, cache: Path, tmp_path: Path
+) -> None:
     converter = make_spark_converter(numbers(spark), cache_dir=cache)
     (tmp_path / "converter").write_bytes(pickle.dumps(converter))
     program = (
@@ -130,7 +149,9 @@ def test_another_process_uses_and_deletes_a_converter_without_spark(spark: Spark
     assert len(make_spark_converter(numbers(spark), cache_dir=cache).dataset()) == 100
 
 
-def test_folders_are_deleted_when_the_process_ends(spark: SparkSession, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_deleted_when_the_process_ends(
+    spark: SparkSession, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache_module, "_written", [])
     make_spark_converter(spark.range(3), cache_dir=cache)
 
@@ -141,7 +162,9 @@ def test_folders_are_deleted_when_the_process_ends(spark: SparkSession, cache: P
 
 def test_a_path_is_used_as_it_is_and_stays(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "mine"
-    spark.range(0, 9, 1, 1).selectExpr("id", "id % 2 as part").write.partitionBy("part").parquet(str(path))
+    spark.range(0, 9, 1, 1).selectExpr("id", "id % 2 as part").write.partitionBy("part").parquet(
+        str(path)
+    )
 
     converter = make_spark_converter(str(path))
     converter.delete()
@@ -167,7 +190,9 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, cache: Path) -> No
 def test_without_java_it_is_said_what_to_install() -> None:
     program = "from data_stack_spark.session import spark_session; spark_session()"
 
-    with start_python("-W", "ignore", "-c", program, PATH="/nowhere", JAVA_HOME="/nowhere") as process:
+    with start_python(
+        "-W", "ignore", "-c", program, PATH="/nowhere", JAVA_HOME="/nowhere"
+    ) as process:
         _, errors = process.communicate(timeout=60)
 
     assert re.search("ConfigError: .*Java 17 .*/nowhere", errors.splitlines()[-1]), errors
@@ -184,7 +209,12 @@ def test_urls_of_spark_are_read_without_it() -> None:
 def test_the_code_of_the_page_runs(spark: SparkSession, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     frame = spark.range(20).selectExpr("id", "array(id * 1D) as features", "id % 2 as label")
-    names = {"spark": spark, "url": str(tmp_path / "frames"), "cache_url": (tmp_path / "cache").as_uri(), "df": frame}
+    names = {
+        "spark": spark,
+        "url": str(tmp_path / "frames"),
+        "cache_url": (tmp_path / "cache").as_uri(),
+        "df": frame,
+    }
     code = re.findall(r"```python\n(.*?)```", page, flags=re.S)
 
     for block in code:

@@ -18,10 +18,14 @@ def engine(spark: SparkSession) -> PreparationEngine:
 
 
 class TestSparkEngineQuickly:
-    def test_shards_whose_processes_die_are_prepared(self, engine: PreparationEngine, tmp_path: Path) -> None:
+    def test_shards_whose_processes_die_are_prepared(
+        self, engine: PreparationEngine, tmp_path: Path
+    ) -> None:
         EngineContract().test_shards_are_prepared_as_in_one_process(engine, tmp_path, True)
 
-    def test_a_run_that_is_closed_ends_its_tasks(self, engine: PreparationEngine, tmp_path: Path) -> None:
+    def test_a_run_that_is_closed_ends_its_tasks(
+        self, engine: PreparationEngine, tmp_path: Path
+    ) -> None:
         EngineContract().test_a_run_that_is_given_up_ends_its_tasks(engine, tmp_path, "closed")
 
 

@@ -23,7 +23,9 @@ def check_rows(samples: list[Any], expected: list[dict[str, Any]]) -> None:
     assert_same(sorted(samples, key=lambda each: each["id"]), expected)
 
 
-def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raises(spark: SparkSession, tmp_path: Path) -> None:
+def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raises(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("parquet.block.size", "777")
     spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
@@ -31,11 +33,17 @@ def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raise
 
     with pytest.raises(ZeroDivisionError):
         with materialize_dataset(spark, url, SCHEMA, row_group_size_mb=3):
-            inside = hadoop.get("parquet.block.size"), spark.conf.get("spark.sql.parquet.outputTimestampType")
+            inside = (
+                hadoop.get("parquet.block.size"),
+                spark.conf.get("spark.sql.parquet.outputTimestampType"),
+            )
             encode_rows([row(0)], SCHEMA, spark).coalesce(1).write.parquet(url)
             _ = 1 // 0
 
-    after = hadoop.get("parquet.block.size"), spark.conf.get("spark.sql.parquet.outputTimestampType")
+    after = (
+        hadoop.get("parquet.block.size"),
+        spark.conf.get("spark.sql.parquet.outputTimestampType"),
+    )
     hadoop.unset("parquet.block.size")
     spark.conf.unset("spark.sql.parquet.outputTimestampType")
     assert inside == (str(3 << 20), "TIMESTAMP_MICROS")
@@ -45,7 +53,14 @@ def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raise
 
 
 def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> None:
-    schema = Schema("parts", [Field("id", np.int64), Field("part", np.int32), Field("vector", np.float32, (2,), NdarrayCodec())])
+    schema = Schema(
+        "parts",
+        [
+            Field("id", np.int64),
+            Field("part", np.int32),
+            Field("vector", np.float32, (2,), NdarrayCodec()),
+        ],
+    )
     rows = [{"id": i, "part": i % 2, "vector": np.full(2, i, np.float32)} for i in range(6)]
     url = str(tmp_path / "t")
 
@@ -64,7 +79,9 @@ def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> No
         ({"nmae": 1}, "'nmae'.*did you mean 'name'"),
     ],
 )
-def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(change: dict[str, Any], reason: str) -> None:
+def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(
+    change: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(ConfigError, match=reason):
         list(encode_partition(SCHEMA, [{**row(1), **change}]))
 
@@ -75,7 +92,9 @@ def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(change: dict[s
 def test_an_rdd_gives_decoded_named_tuples(spark: SparkSession, tmp_path: Path) -> None:
     written = tmp_path / "frames"
     with materialize_dataset(spark, written.as_uri(), SCHEMA):  # in two files
-        encode_rows(spark.sparkContext.parallelize(range(40), 2).map(row), SCHEMA).write.parquet(written.as_uri())
+        encode_rows(spark.sparkContext.parallelize(range(40), 2).map(row), SCHEMA).write.parquet(
+            written.as_uri()
+        )
 
     rdd = dataset_as_rdd(written.as_uri(), spark)
 

@@ -13,7 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 from writing import append_all
 
-from data_stack.formats.parquet import Field, ListCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
+from data_stack.formats.parquet import (
+    Field,
+    ListCodec,
+    NestedCodec,
+    ParquetDataset,
+    ScalarCodec,
+    Schema,
+)
 from data_stack.formats.parquet.writer import ParquetWriter
 
 _SCALARS = (
@@ -26,10 +33,26 @@ _ROWS: list[tuple[Any, ...]] = [
     (
         *(True, -128, -(2**15), -(2**31), -(2**63), 1.5, 0.1),
         *(Decimal("1234567.891"), Decimal("12345678901234567890.5"), "ü", b"\0\xff"),
-        *(dt.date(1969, 12, 31), dt.datetime(2024, 5, 6, 7, 8, 9, 123456, _UTC), dt.datetime(1999, 1, 2, 3, 4, 5, 6)),
+        *(
+            dt.date(1969, 12, 31),
+            dt.datetime(2024, 5, 6, 7, 8, 9, 123456, _UTC),
+            dt.datetime(1999, 1, 2, 3, 4, 5, 6),
+        ),
     ),
     (
-        *(False, 127, 2**15 - 1, 2**31 - 1, 2**63 - 1, float("inf"), -0.0, Decimal("-0.001"), Decimal("-0.5"), "", b""),
+        *(
+            False,
+            127,
+            2**15 - 1,
+            2**31 - 1,
+            2**63 - 1,
+            float("inf"),
+            -0.0,
+            Decimal("-0.001"),
+            Decimal("-0.5"),
+            "",
+            b"",
+        ),
         *(dt.date(2024, 2, 29), dt.datetime(1900, 1, 1, 0, 0, 0, 1, _UTC), dt.datetime(2100, 1, 2)),
     ),
 ]
@@ -45,8 +68,12 @@ def as_read(row: tuple[Any, ...]) -> list[Any]:
     return [times[type(value)](value) if type(value) in times else value for value in row]
 
 
-@pytest.mark.parametrize("timestamps", ["INT96", pytest.param("TIMESTAMP_MICROS", marks=pytest.mark.full)])
-def test_every_scalar_that_spark_writes_is_read_equal(spark: SparkSession, tmp_path: Path, timestamps: str) -> None:
+@pytest.mark.parametrize(
+    "timestamps", ["INT96", pytest.param("TIMESTAMP_MICROS", marks=pytest.mark.full)]
+)
+def test_every_scalar_that_spark_writes_is_read_equal(
+    spark: SparkSession, tmp_path: Path, timestamps: str
+) -> None:
     rows = [*_ROWS, _NULLS]
     spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
     try:
@@ -63,10 +90,17 @@ def test_every_scalar_that_spark_writes_is_read_equal(spark: SparkSession, tmp_p
     assert dataset.schema["a_decimal"].dtype is Decimal
 
 
-@pytest.mark.parametrize("is_legacy", [False, pytest.param(True, marks=pytest.mark.full)], ids=["standard", "legacy lists"])
-def test_lists_structs_and_maps_of_spark_are_read_equal(spark: SparkSession, tmp_path: Path, is_legacy: bool) -> None:
+@pytest.mark.parametrize(
+    "is_legacy",
+    [False, pytest.param(True, marks=pytest.mark.full)],
+    ids=["standard", "legacy lists"],
+)
+def test_lists_structs_and_maps_of_spark_are_read_equal(
+    spark: SparkSession, tmp_path: Path, is_legacy: bool
+) -> None:
     columns = (
-        "a array<float>, b array<array<int>>, c struct<x:int,y:array<string>>, d map<string,bigint>, e array<struct<u:double>>"
+        "a array<float>, b array<array<int>>, c struct<x:int,y:array<string>>, "
+        "d map<string,bigint>, e array<struct<u:double>>"
     )
     rows = [
         ([1.0, 2.5], [[1], [], [2, 3]], (7, ["p", "q"]), {"k": 1}, [(0.5,)]),
@@ -83,14 +117,25 @@ def test_lists_structs_and_maps_of_spark_are_read_equal(spark: SparkSession, tmp
 
     assert [list(sample["a"]) for sample in samples] == [[1.0, 2.5], [], [1.0, None]]
     assert [sample["b"] for sample in samples] == [[[1], [], [2, 3]], None, [None]]
-    assert [sample["c"] for sample in samples] == [{"x": 7, "y": ["p", "q"]}, {"x": None, "y": None}, None]
-    assert [sample["d"] and [tuple(pair) for pair in sample["d"]] for sample in samples] == [[("k", 1)], [], None]
+    assert [sample["c"] for sample in samples] == [
+        {"x": 7, "y": ["p", "q"]},
+        {"x": None, "y": None},
+        None,
+    ]
+    assert [sample["d"] and [tuple(pair) for pair in sample["d"]] for sample in samples] == [
+        [("k", 1)],
+        [],
+        None,
+    ]
     assert [sample["e"] for sample in samples] == [[{"u": 0.5}], [], None]
 
 
 def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> None:
     nested = NestedCodec({"struct": {"x": "int", "ys": {"list": "string"}}})
-    microsecond, last = np.datetime64("2024-01-01T00:00:00.000001"), np.datetime64("1999-12-31T23:59:59")
+    microsecond, last = (
+        np.datetime64("2024-01-01T00:00:00.000001"),
+        np.datetime64("1999-12-31T23:59:59"),
+    )
     columns: list[tuple[Field, Callable[[int], Any]]] = [
         (Field("flag", bool), lambda i: i % 2 == 0),
         (Field("byte", np.int8), lambda i: np.int8(i - 5)),
@@ -99,12 +144,27 @@ def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> N
         (Field("text", str, nullable=True), lambda i: None if i == 3 else f"t{i}"),
         (Field("data", bytes), lambda i: bytes([i])),
         (Field("day", "datetime64[D]"), lambda i: np.datetime64("2024-02-25") + i),
-        (Field("time", "datetime64[us]", (), ScalarCodec("timestamp")), lambda i: microsecond + np.timedelta64(i, "h")),
-        (Field("clock", "datetime64[us]", (), ScalarCodec("timestamp_ntz")), lambda i: last + np.timedelta64(i, "s")),
-        (Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), True), lambda i: None if i == 2 else Decimal(i) / 8),
+        (
+            Field("time", "datetime64[us]", (), ScalarCodec("timestamp")),
+            lambda i: microsecond + np.timedelta64(i, "h"),
+        ),
+        (
+            Field("clock", "datetime64[us]", (), ScalarCodec("timestamp_ntz")),
+            lambda i: last + np.timedelta64(i, "s"),
+        ),
+        (
+            Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), True),
+            lambda i: None if i == 2 else Decimal(i) / 8,
+        ),
         (Field("vector", np.float32, (3,)), lambda i: np.arange(i, i + 3, dtype=np.float32)),
-        (Field("ragged", np.int32, (None,), ListCodec()), lambda i: np.arange(i % 3, dtype=np.int32)),
-        (Field("nested", object, (), nested, True), lambda i: None if i == 1 else {"x": i, "ys": ["a", None]}),
+        (
+            Field("ragged", np.int32, (None,), ListCodec()),
+            lambda i: np.arange(i % 3, dtype=np.int32),
+        ),
+        (
+            Field("nested", object, (), nested, True),
+            lambda i: None if i == 1 else {"x": i, "ys": ["a", None]},
+        ),
         (Field("part", str, nullable=True), lambda i: [None, "a=b/c", "ü d"][i % 3]),
     ]
     fields = [field for field, _ in columns]
@@ -119,7 +179,9 @@ def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> N
             assert plain[name] == expected[name], name
         assert bytes(plain["data"]) == expected["data"]
         assert np.datetime64(plain["day"]) == expected["day"]
-        assert np.datetime64(plain["time"].astimezone(_UTC).replace(tzinfo=None)) == expected["time"]
+        assert (
+            np.datetime64(plain["time"].astimezone(_UTC).replace(tzinfo=None)) == expected["time"]
+        )
         assert np.datetime64(plain["clock"]) == expected["clock"]
         assert plain["vector"] == expected["vector"].tolist()
         assert plain["ragged"] == expected["ragged"].tolist()

@@ -16,11 +16,19 @@ from unittest.mock import Mock, call
 import numpy as np
 import pytest
 from data_stack_petastorm import make_reader
-from data_stack_petastorm.codecs import CompressedImageCodec, DataframeColumnCodec, NdarrayCodec, ScalarCodec
+from data_stack_petastorm.codecs import (
+    CompressedImageCodec,
+    DataframeColumnCodec,
+    NdarrayCodec,
+    ScalarCodec,
+)
 from data_stack_petastorm.etl.dataset_metadata import get_schema, materialize_dataset
 from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
 from data_stack_petastorm.spark_utils import dataset_as_rdd
-from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arguments, configure_spark
+from data_stack_petastorm.tools.spark_session_cli import (
+    add_configure_spark_arguments,
+    configure_spark,
+)
 from data_stack_petastorm.unischema import Unischema, UnischemaField, dict_to_spark_row
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import FloatType, StringType
@@ -36,7 +44,11 @@ def frame(spark: SparkSession, tmp_path: Path) -> Iterator[DataFrame]:
     """40 rows of all kinds of numbers, in one file; the session names the folder of converters."""
     spark.conf.set(SETTING, f"file://{tmp_path}/cache")
     yield spark.range(0, 40, 1, 1).selectExpr(
-        "id", "id % 2 = 0 as even", "cast(id as byte) as small", "id / 8D as part", "array(id * 1D, 1D) as pair"
+        "id",
+        "id % 2 = 0 as even",
+        "cast(id as byte) as small",
+        "id / 8D as part",
+        "array(id * 1D, 1D) as pair",
     )
     spark.conf.unset(SETTING)
 
@@ -51,7 +63,9 @@ def test_defaults_are_petastorms(frame: DataFrame) -> None:
         batches = list(loader)
     with converter.make_torch_dataloader() as endless:
         assert endless.reader.num_epochs is None
-        assert sum(len(batch["id"]) for batch, _ in zip(endless, range(5), strict=False)) > len(converter)
+        assert sum(len(batch["id"]) for batch, _ in zip(endless, range(5), strict=False)) > len(
+            converter
+        )
 
     assert isinstance(endless, DataLoader)
     assert {name: column.dtype for name, column in batches[0].items()} == {
@@ -69,7 +83,9 @@ def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
     import torch
     from data_stack_petastorm.pytorch import BatchedDataLoader
 
-    converter: SparkDatasetConverter = pickle.loads(pickle.dumps(make_spark_converter(frame, dtype=None)))  # ours
+    converter: SparkDatasetConverter = pickle.loads(
+        pickle.dumps(make_spark_converter(frame, dtype=None))
+    )  # ours
 
     with (
         pytest.warns(UserWarning, match="shard_seed"),
@@ -79,22 +95,35 @@ def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
         ) as loader,
     ):  # fmt: skip
         batch = next(iter(loader))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"), converter.make_torch_dataloader(xyz=1):
+    with (
+        pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"),
+        converter.make_torch_dataloader(xyz=1),
+    ):
         pass
 
     assert isinstance(loader, BatchedDataLoader)
-    assert (list(batch), batch["part"].dtype, loader.reader.stopped) == (["id", "part"], torch.float64, True)
+    assert (list(batch), batch["part"].dtype, loader.reader.stopped) == (
+        ["id", "part"],
+        torch.float64,
+        True,
+    )
 
 
 def test_folders_that_cannot_be_used_are_refused(spark: SparkSession, frame: DataFrame) -> None:
-    for url, message in ((None, "Please set the spark config"), ("/tmp/cache", "/tmp/cache")):  # not written to
+    for url, message in (
+        (None, "Please set the spark config"),
+        ("/tmp/cache", "/tmp/cache"),
+    ):  # not written to
         spark.conf.unset(SETTING) if url is None else spark.conf.set(SETTING, url)
         with pytest.raises(ValueError, match=message):
             make_spark_converter(frame)
 
 
 def test_what_petastorm_warns_of_is_logged(
-    spark: SparkSession, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    frame: DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "14.3")
     monkeypatch.setenv("HOROVOD_RANK", "1")
@@ -117,9 +146,16 @@ def test_a_command_line_configures_the_session() -> None:
     with pytest.raises(RuntimeError, match="add_configure_spark_arguments"):
         configure_spark(builder, parser.parse_args([]))
     add_configure_spark_arguments(parser)
-    returned = configure_spark(builder, parser.parse_args(["--master", "local[1]", "--spark-session-config", "a=1", "b=x=2"]))
+    returned = configure_spark(
+        builder,
+        parser.parse_args(["--master", "local[1]", "--spark-session-config", "a=1", "b=x=2"]),
+    )
 
-    assert builder.mock_calls == [call.config("a", "1"), call.config("b", "x=2"), call.master("local[1]")]
+    assert builder.mock_calls == [
+        call.config("a", "1"),
+        call.config("b", "x=2"),
+        call.master("local[1]"),
+    ]
     assert returned is builder
     with pytest.raises(ValueError, match="key=value"):
         configure_spark(builder, parser.parse_args(["--spark-session-config", "wrong"]))
@@ -173,7 +209,9 @@ def row(i: int) -> dict[str, Any]:
     }
 
 
-def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     from data_stack_petastorm.pytorch import DataLoader
 
     url = f"file://{tmp_path}/frames"
@@ -183,18 +221,31 @@ def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(spark: Spa
 
     dataset = ParquetDataset(tmp_path / "frames")
 
-    numbers = {"id": np.int64(4), "small": np.uint8(4), "half": np.float16(2), "speed": np.float32(0.4), "text": b"text 4"}
+    numbers = {
+        "id": np.int64(4),
+        "small": np.uint8(4),
+        "half": np.float16(2),
+        "speed": np.float32(0.4),
+        "text": b"text 4",
+    }
     others = {"time": np.datetime64("2024-01-01T00:00:00.000004", "ns"), "price": Decimal(4)}
-    assert_same(dataset[4], {**numbers, **others, **{name: row(4)[name] for name in ("image", "words", "hex")}})
+    assert_same(
+        dataset[4],
+        {**numbers, **others, **{name: row(4)[name] for name in ("image", "words", "hex")}},
+    )
     assert (dataset[3]["small"], get_schema(tmp_path / "frames")) == (None, Frames)
     with DataLoader(make_reader(url, ["id", "image"])) as loader:
         assert all((batch["image"] == batch["id"]).all() for batch in loader)
     rdd = dataset_as_rdd(url, spark, [Frames.id, Frames.image])
     assert (rdd.first()._fields, rdd.count()) == (("id", "image"), 10)
-    assert spark.sql(f"select count(id) from parquet.`{url}`").collect()[0][0] == 10  # a path of ours
+    assert (
+        spark.sql(f"select count(id) from parquet.`{url}`").collect()[0][0] == 10
+    )  # a path of ours
 
 
-@pytest.mark.parametrize(("name", "value"), [("id", 1.5), ("small", 256), ("image", None), ("more", 1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("id", 1.5), ("small", 256), ("image", None), ("more", 1)]
+)
 def test_values_that_would_change_are_refused(name: str, value: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
         dict_to_spark_row(Frames, {**row(1), name: value})

@@ -8,17 +8,23 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-tf = pytest.importorskip("tensorflow", reason="tensorflow is not installed: `make test-all` brings it")
+tf = pytest.importorskip(
+    "tensorflow", reason="tensorflow is not installed: `make test-all` brings it"
+)
 
 
 def test_a_dataframe_becomes_batches_of_named_tuples(spark: SparkSession, tmp_path: Path) -> None:
     from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
 
     spark.conf.set(SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF, tmp_path.as_uri())
-    frame = spark.range(50).selectExpr("id", "array(id / 2D, 1D) as pair", "concat('t', id) as text")
+    frame = spark.range(50).selectExpr(
+        "id", "array(id / 2D, 1D) as pair", "concat('t', id) as text"
+    )
     converter = make_spark_converter(frame)
 
-    with converter.make_tf_dataset(batch_size=16, num_epochs=2, shuffle_row_groups=False, workers_count=1) as dataset:
+    with converter.make_tf_dataset(
+        batch_size=16, num_epochs=2, shuffle_row_groups=False, workers_count=1
+    ) as dataset:
         batches = list(dataset)
         pairs = [pair for pair, _ in dataset.map(lambda row: (row.pair, row.id))]
 

@@ -72,7 +72,9 @@ def published(store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 def serve(server: ScriptedServer, folder: Path, **faults: Any) -> str:
     for file in folder.rglob("*"):
         if file.is_file():
-            server.serve(f"/rows/{file.relative_to(folder)}", file.read_bytes(), **{"ranges": True, **faults})
+            server.serve(
+                f"/rows/{file.relative_to(folder)}", file.read_bytes(), **{"ranges": True, **faults}
+            )
     return f"{server.origin}/rows"
 
 
@@ -84,15 +86,27 @@ def test_a_sample_moves_little_and_what_is_read_is_what_was_published(
     train: Any = data_stack.load(f"{url}#{pin}", split="train")
     assert len(train) == N_ROWS
     assert train[1_000][0][0] == 1_000
-    asked = [seen.headers["range"].removeprefix("bytes=").split("-") for seen in server.requests if seen.path.endswith(".npy")]
-    n_moved = sum(int(stop) - int(start) + 1 for start, stop in asked) + (folder / "data_stack.json").stat().st_size
+    asked = [
+        seen.headers["range"].removeprefix("bytes=").split("-")
+        for seen in server.requests
+        if seen.path.endswith(".npy")
+    ]
+    n_moved = (
+        sum(int(stop) - int(start) + 1 for start, stop in asked)
+        + (folder / "data_stack.json").stat().st_size
+    )
     assert n_moved <= 600_000
     assert pickle.loads(pickle.dumps(train))[N_ROWS - 1][0][0] == N_ROWS - 1
-    assert data_stack.from_recipe(train.recipe(), storage=folder.parent.parent / "elsewhere")[5][0][0] == 5
+    assert (
+        data_stack.from_recipe(train.recipe(), storage=folder.parent.parent / "elsewhere")[5][0][0]
+        == 5
+    )
     assert data_stack.describe(url).license == "CC-BY-4.0"
 
 
-def test_what_a_cache_keeps_is_not_asked_for_again(published: tuple[Path, str], server: ScriptedServer, tmp_path: Path) -> None:
+def test_what_a_cache_keeps_is_not_asked_for_again(
+    published: tuple[Path, str], server: ScriptedServer, tmp_path: Path
+) -> None:
     url = f"{serve(server, published[0])}?cache={tmp_path / 'cache'}#{published[1]}"
     asked = []
     for _ in range(2):
@@ -103,13 +117,21 @@ def test_what_a_cache_keeps_is_not_asked_for_again(published: tuple[Path, str], 
     fresh = url.replace("#", "&cacheFresh=1000#").partition("#")[0]
     for place, n_descriptions in ((url, 1), (fresh, 2), (fresh, 2)):  # a pinned one stays as it is
         assert len(data_stack.load(place, split="train")) == N_ROWS
-        assert sum(seen.path.endswith("data_stack.json") for seen in server.requests) == n_descriptions
-    for wrong in (url.replace("?cache=", "?cacheBytes="), fresh.replace("1000", "soon"), fresh.replace("1000", "-1")):
+        assert (
+            sum(seen.path.endswith("data_stack.json") for seen in server.requests) == n_descriptions
+        )
+    for wrong in (
+        url.replace("?cache=", "?cacheBytes="),
+        fresh.replace("1000", "soon"),
+        fresh.replace("1000", "-1"),
+    ):
         with pytest.raises(ConfigError, match="cache of a http:// URL"):
             data_stack.load(wrong, split="train")
 
 
-def test_it_is_read_from_folders_and_stores_too(published: tuple[Path, str], tmp_path: Path) -> None:
+def test_it_is_read_from_folders_and_stores_too(
+    published: tuple[Path, str], tmp_path: Path
+) -> None:
     splits = data_stack.load(str(published[0]))
     assert {name: len(split) for name, split in splits.items()} == {"train": N_ROWS, "test": 3}
     assert json.loads((published[0] / "croissant.json").read_text())["name"] == "rows"
@@ -117,7 +139,11 @@ def test_it_is_read_from_folders_and_stores_too(published: tuple[Path, str], tmp
 
 
 def test_publishing_again_is_nothing_and_an_interrupted_one_goes_on(
-    published: tuple[Path, str], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    published: tuple[Path, str],
+    store: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, pin = published
     times = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
@@ -151,7 +177,9 @@ def test_names_that_published_datasets_use_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "www").exists()
 
 
-def test_what_is_not_as_it_was_published_is_an_error(published: tuple[Path, str], server: ScriptedServer, tmp_path: Path) -> None:
+def test_what_is_not_as_it_was_published_is_an_error(
+    published: tuple[Path, str], server: ScriptedServer, tmp_path: Path
+) -> None:
     folder = published[0]
     url = serve(server, folder)
     with pytest.raises(ChecksumMismatchError):
@@ -170,7 +198,10 @@ def test_what_is_not_as_it_was_published_is_an_error(published: tuple[Path, str]
     serve(server, folder, ranges=False)
     with pytest.raises(StorageError, match="ranges"):
         data_stack.load(url, split="train")
-    server.url("/rows/data_stack.json", Answer(status=302, headers={"Location": f"{server.origin}/rows/data_stack.json"}))
+    server.url(
+        "/rows/data_stack.json",
+        Answer(status=302, headers={"Location": f"{server.origin}/rows/data_stack.json"}),
+    )
     with pytest.raises(StorageError, match="redirects"):
         data_stack.load(url, split="train")
 
@@ -182,7 +213,10 @@ def test_a_redirect_away_from_https_is_not_followed(
     with ScriptedServer(tls) as secure:
         url = serve(secure, published[0])
         assert len(data_stack.load(url, split="test")) == 3
-        secure.url("/rows/data_stack.json", Answer(status=302, headers={"Location": f"{plain}/data_stack.json"}))
+        secure.url(
+            "/rows/data_stack.json",
+            Answer(status=302, headers={"Location": f"{plain}/data_stack.json"}),
+        )
         with pytest.raises(StorageError, match="not encrypted"):
             data_stack.load(url, split="test")
     assert server.requests == []
@@ -190,7 +224,10 @@ def test_a_redirect_away_from_https_is_not_followed(
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"sources": [ResourceDefinition("raw/x", "x")]}, "other sources"), ({"preprocess": None}, "opens no prepared")],
+    [
+        ({"sources": [ResourceDefinition("raw/x", "x")]}, "other sources"),
+        ({"preprocess": None}, "opens no prepared"),
+    ],
 )
 def test_a_plugin_that_cannot_read_what_was_published_prepares_nothing(
     published: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], why: str
@@ -208,9 +245,13 @@ def test_hostile_descriptions_are_refused(published: tuple[Path, str], tmp_path:
     del fields["digest"]
     manifest = json.loads(fields["manifest"])
     del manifest["digest"]
-    escaping = seal_json({**manifest, "prepared": [{**manifest["prepared"][0], "identifier": "../../secret"}]}).decode()
+    escaping = seal_json(
+        {**manifest, "prepared": [{**manifest["prepared"][0], "identifier": "../../secret"}]}
+    ).decode()
     renamed = seal_json({**manifest, "name": "../x"}).decode()
-    larger = seal_json({**manifest, "prepared": [{**manifest["prepared"][0], "size": 1 << 40}]}).decode()
+    larger = seal_json(
+        {**manifest, "prepared": [{**manifest["prepared"][0], "size": 1 << 40}]}
+    ).decode()
     wrong: list[dict[str, Any]] = [{"format": 9}, {"blocks": {}}, {"more": 1}]
     wrong += [{"manifest": each} for each in (escaping, renamed, larger)]
     for changes in wrong:

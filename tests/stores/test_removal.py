@@ -11,10 +11,19 @@ from plain_connector import PlainConnector
 from written_dataset import Written
 
 import data_stack
-from data_stack.exception import ConfigError, DatasetNotFoundError, StorageConflictError, UnsupportedStorageOperationError
+from data_stack.exception import (
+    ConfigError,
+    DatasetNotFoundError,
+    StorageConflictError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.manifest import Journal
-from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import (
+    CachedStorageConnector,
+    FileStorageConnector,
+    StorageConnector,
+)
 from data_stack.stores.upkeep import StorageVerification, remove_dataset, verify_storage
 from data_stack.testing.storage import content
 
@@ -39,7 +48,9 @@ class Neighbour(Letters):
 
 
 @pytest.fixture(params=["file", "cached", "mongodb"])
-def any_store(request: pytest.FixtureRequest, store: FileStorageConnector, tmp_path: Path) -> StorageConnector:
+def any_store(
+    request: pytest.FixtureRequest, store: FileStorageConnector, tmp_path: Path
+) -> StorageConnector:
     if request.param == "mongodb":
         return data_stack.storage_connector_from_url(request.getfixturevalue("mongodb_uri"))
     return CachedStorageConnector(store, tmp_path / "cache") if request.param == "cached" else store
@@ -60,7 +71,9 @@ def test_a_version_goes_with_its_bytes_and_all_else_stays(any_store: StorageConn
     assert [kind(any_store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
 
 
-def test_of_several_versions_one_has_to_be_named_and_of_one_none(store: FileStorageConnector) -> None:
+def test_of_several_versions_one_has_to_be_named_and_of_one_none(
+    store: FileStorageConnector,
+) -> None:
     for kind in (Letters, Newer):
         kind(store).prepare()
 
@@ -79,14 +92,20 @@ def test_of_several_versions_one_has_to_be_named_and_of_one_none(store: FileStor
         remove_dataset("letters", store)
 
 
-def test_all_versions_go_with_what_belongs_to_none_and_what_the_original_left(store: FileStorageConnector) -> None:
+def test_all_versions_go_with_what_belongs_to_none_and_what_the_original_left(
+    store: FileStorageConnector,
+) -> None:
     for kind in (Letters, Newer):
         kind(store).prepare()
     store.set_resource("letters/notes.txt", b"abc")
 
     report = remove_dataset("letters", store, all_versions=True)
 
-    assert [(each.version, each.n_resources) for each in report.removed] == [("1.0", 3), ("2.0", 3), (None, 1)]
+    assert [(each.version, each.n_resources) for each in report.removed] == [
+        ("1.0", 3),
+        ("2.0", 3),
+        (None, 1),
+    ]
     assert (report.n_resources, report.removed[2].n_bytes, store.list_resources()) == (7, 3, [])
     store.set_resource("letters/a", b"a")
     assert remove_dataset("letters", store).n_resources == 1
@@ -140,7 +159,10 @@ def test_a_store_that_cannot_delete_says_so_before_anything_is_changed(tmp_path:
     store = PlainConnector(tmp_path)
     Letters(store).prepare()
 
-    with pytest.raises(UnsupportedStorageOperationError, match="cannot delete resources; remove those below 'letters/'"):
+    with pytest.raises(
+        UnsupportedStorageOperationError,
+        match="cannot delete resources; remove those below 'letters/'",
+    ):
         remove_dataset("letters", store)
 
     assert Letters(store).is_ready()
@@ -153,7 +175,9 @@ class LeavingConnector(FileStorageConnector):
         raise data_stack.exception.StorageUnavailableError("gone")
 
 
-def test_a_store_is_verified_whole_and_one_that_is_not_there_or_goes_away_is_an_error(store: FileStorageConnector) -> None:
+def test_a_store_is_verified_whole_and_one_that_is_not_there_or_goes_away_is_an_error(
+    store: FileStorageConnector,
+) -> None:
     with pytest.raises(data_stack.exception.StorageError, match="does not exist"):
         verify_storage(store)
     Letters(store).prepare()
@@ -163,7 +187,9 @@ def test_a_store_is_verified_whole_and_one_that_is_not_there_or_goes_away_is_an_
 
     report = verify_storage(store)
 
-    assert replace(report, seconds=0.0) == StorageVerification(repr(store), "ok", 5, size, 1, (), 0.0)
+    assert replace(report, seconds=0.0) == StorageVerification(
+        repr(store), "ok", 5, size, 1, (), 0.0
+    )
     with pytest.raises(data_stack.exception.StorageUnavailableError, match="gone"):
         verify_storage(LeavingConnector(store.root_path))
 
@@ -179,5 +205,7 @@ def test_versions_and_bytes_are_told_and_what_belongs_to_none(tmp_path: Path) ->
     assert inventory.loose == ["loose/notes.txt"]
     rows = {row.name: row for row in usage.datasets}
     assert (rows["letters"].version, rows["letters"].preprocessed) == ("1.0", 6000)
-    assert usage.unique + 3000 == usage.total == sum(row.total for row in usage.datasets)  # two files are equal
+    assert (
+        usage.unique + 3000 == usage.total == sum(row.total for row in usage.datasets)
+    )  # two files are equal
     assert (rows["loose"].version, rows["loose"].other) == (None, 3)

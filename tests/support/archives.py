@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 
-def tar_of(files: Mapping[str, bytes], mode: Literal["w", "w:gz"] = "w:gz", layout: int = tarfile.PAX_FORMAT) -> bytes:
+def tar_of(
+    files: Mapping[str, bytes],
+    mode: Literal["w", "w:gz"] = "w:gz",
+    layout: int = tarfile.PAX_FORMAT,
+) -> bytes:
     """A tar of files by their names."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode=mode, format=layout) as tar:

@@ -58,17 +58,25 @@ class Served:
             connection.putheader(name, value)
         connection.endheaders()
         answer = connection.getresponse()
-        found = Answer(answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()})
+        found = Answer(
+            answer.status,
+            answer.read(),
+            {name.lower(): value for name, value in answer.getheaders()},
+        )
         connection.close()
         return found
 
     def get(self, path: str, **parameters: Any) -> Answer:
         """Ask with the token in a header."""
-        return self.ask(f"{path}?{urllib.parse.urlencode(parameters)}", {"Authorization": f"Bearer {TOKEN}"})
+        return self.ask(
+            f"{path}?{urllib.parse.urlencode(parameters)}", {"Authorization": f"Bearer {TOKEN}"}
+        )
 
     def samples(self, *where: Any, split: int = 0, start: int = 0, count: int = 60) -> Any:
         """The samples that fulfil all conditions."""
-        return self.get("/api/samples", split=split, where=json.dumps(where), start=start, count=count).json
+        return self.get(
+            "/api/samples", split=split, where=json.dumps(where), start=start, count=count
+        ).json
 
     def positions(self, *where: Any, split: int = 0) -> list[int]:
         """Where the samples are that fulfil all conditions."""
@@ -79,7 +87,9 @@ Serve = Callable[..., Served]
 
 
 @contextlib.contextmanager
-def serving(splits: Mapping[str, DatasetIteratorIF], title: str = "test", idle_seconds: int = 5) -> Iterator[Served]:
+def serving(
+    splits: Mapping[str, DatasetIteratorIF], title: str = "test", idle_seconds: int = 5
+) -> Iterator[Served]:
     """Serve until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = Server(Browser(title, splits), TOKEN, idle_seconds)
@@ -102,7 +112,12 @@ def labelled(n_samples: int) -> DatasetIteratorIF:
     images = [np.full((12, 10), number % 200, dtype=np.uint8) for number in range(n_samples)]
     labels = [number % 3 for number in range(n_samples)]
     tags = [f"tag {number}" for number in range(n_samples)]
-    meta = DatasetMeta(dataset_name="labelled", target_kind="label", class_names=CLASSES, column_names=("image", "label", "tag"))
+    meta = DatasetMeta(
+        dataset_name="labelled",
+        target_kind="label",
+        class_names=CLASSES,
+        column_names=("image", "label", "tag"),
+    )
     return InformedDatasetIterator(SequenceDatasetIterator([images, labels, tags]), meta)
 
 

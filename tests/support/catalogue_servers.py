@@ -9,7 +9,9 @@ from typing import Any
 from web_server import Answer, ScriptedServer
 
 
-def describe(server: ScriptedServer, number: int, text: str, features: list[dict[str, Any]], **changes: Any) -> None:
+def describe(
+    server: ScriptedServer, number: int, text: str, features: list[dict[str, Any]], **changes: Any
+) -> None:
     url = server.serve(f"/data/{number}.arff", text.encode())
     description = {
         "id": str(number),
@@ -25,7 +27,10 @@ def describe(server: ScriptedServer, number: int, text: str, features: list[dict
         **changes,
     }
     server.serve(f"/json/data/{number}", json.dumps({"data_set_description": description}).encode())
-    server.serve(f"/json/data/features/{number}", json.dumps({"data_features": {"feature": features}}).encode())
+    server.serve(
+        f"/json/data/features/{number}",
+        json.dumps({"data_features": {"feature": features}}).encode(),
+    )
 
 
 def feature(name: str, *nominal: str, data_type: str = "numeric") -> dict[str, Any]:

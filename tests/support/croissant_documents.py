@@ -21,7 +21,12 @@ CSV = b"id,weight,code,day\n1,0.5,007,2024-01-02\n2,1.25,x8,2024-03-04\n"
 
 
 def file_object(name: str, data: bytes, kind: str, **more: Any) -> dict[str, Any]:
-    facts = {"contentUrl": name, "contentSize": f"{len(data)} B", "sha256": hashlib.sha256(data).hexdigest(), **more}
+    facts = {
+        "contentUrl": name,
+        "contentSize": f"{len(data)} B",
+        "sha256": hashlib.sha256(data).hexdigest(),
+        **more,
+    }
     return {"@type": "cr:FileObject", "@id": name, "name": name, "encodingFormat": kind, **facts}
 
 
@@ -32,7 +37,14 @@ def file_set(name: str, container: str, includes: str, kind: str) -> dict[str, A
 
 def folder_files(includes: Any, kind: str, **more: Any) -> dict[str, Any]:
     """A FileSet that is in nothing."""
-    return {"@type": "cr:FileSet", "@id": "files", "name": "files", "includes": includes, "encodingFormat": kind, **more}
+    return {
+        "@type": "cr:FileSet",
+        "@id": "files",
+        "name": "files",
+        "includes": includes,
+        "encodingFormat": kind,
+        **more,
+    }
 
 
 def fields(record_set: str, source: dict[str, str], **columns: Any) -> list[dict[str, Any]]:
@@ -40,30 +52,62 @@ def fields(record_set: str, source: dict[str, str], **columns: Any) -> list[dict
     made = []
     for name, facts in columns.items():
         about = facts if isinstance(facts, dict) else {"dataType": facts}
-        taken = {"source": {next(iter(source)): {"@id": next(iter(source.values()))}, "extract": {"column": name}}}
-        made.append({"@type": "cr:Field", "@id": f"{record_set}/{name}", "name": name, **taken, **about})
+        taken = {
+            "source": {
+                next(iter(source)): {"@id": next(iter(source.values()))},
+                "extract": {"column": name},
+            }
+        }
+        made.append(
+            {"@type": "cr:Field", "@id": f"{record_set}/{name}", "name": name, **taken, **about}
+        )
     return made
 
 
 def from_file(source: str, what: str, kind: str, **transform: str) -> dict[str, Any]:
     """A field of a property of the files of a set."""
     taken: dict[str, Any] = {"fileSet": {"@id": source}, "extract": {"fileProperty": what}}
-    return {"dataType": kind, "source": {**taken, **({"transform": transform} if transform else {})}}
+    return {
+        "dataType": kind,
+        "source": {**taken, **({"transform": transform} if transform else {})},
+    }
 
 
 def document(files: list[Any], **record_sets: Any) -> dict[str, Any]:
     made = [
-        {"@type": "cr:RecordSet", "@id": name, "name": name, **(facts if isinstance(facts, dict) else {"field": facts})}
+        {
+            "@type": "cr:RecordSet",
+            "@id": name,
+            "name": name,
+            **(facts if isinstance(facts, dict) else {"field": facts}),
+        }
         for name, facts in record_sets.items()
     ]
-    about = {"name": "things", "version": "1.0.0", "citeAs": "Me", "license": "https://creativecommons.org/licenses/by/4.0/"}
-    head = {"@context": json.loads(json.dumps(CONTEXT)), "@type": "sc:Dataset", "conformsTo": CONFORMS_TO, **about}
+    about = {
+        "name": "things",
+        "version": "1.0.0",
+        "citeAs": "Me",
+        "license": "https://creativecommons.org/licenses/by/4.0/",
+    }
+    head = {
+        "@context": json.loads(json.dumps(CONTEXT)),
+        "@type": "sc:Dataset",
+        "conformsTo": CONFORMS_TO,
+        **about,
+    }
     return {**head, "distribution": files, "recordSet": made}
 
 
 def table(**more: Any) -> dict[str, Any]:
     """A document of one CSV file."""
-    columns = fields("rows", {"fileObject": "a.csv"}, id="sc:Integer", weight="cr:Float32", code="sc:Text", day="sc:Date")
+    columns = fields(
+        "rows",
+        {"fileObject": "a.csv"},
+        id="sc:Integer",
+        weight="cr:Float32",
+        code="sc:Text",
+        day="sc:Date",
+    )
     return document([file_object("a.csv", CSV, "text/csv", **more)], rows=columns)
 
 
@@ -104,4 +148,9 @@ def png(shade: int, size: int = 3) -> bytes:
 
 
 def zipped(**members: bytes) -> bytes:
-    return zip_of({name.replace("__", "/") + (".png" if data[1:4] == b"PNG" else ""): data for name, data in members.items()})
+    return zip_of(
+        {
+            name.replace("__", "/") + (".png" if data[1:4] == b"PNG" else ""): data
+            for name, data in members.items()
+        }
+    )

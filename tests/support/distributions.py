@@ -8,7 +8,11 @@ from textwrap import dedent
 
 
 def write_distribution(
-    site: Path, name: str, entry_points: str = "", modules: Mapping[str, str] | None = None, version: str = "1.0"
+    site: Path,
+    name: str,
+    entry_points: str = "",
+    modules: Mapping[str, str] | None = None,
+    version: str = "1.0",
 ) -> None:
     """Write the metadata of a distribution into a folder of ``sys.path``, and its modules by their names."""
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from data_stack.io.byte_source import ByteSource
-from data_stack.io.resources import StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import (
+    StreamedResource,
+    StreamedTextResource,
+    SupportedStreamedResourceTypes,
+)
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.connector import BINARY
@@ -32,7 +36,9 @@ class Claimed(ByteSource):
 class CountedBlocks(Blocks):
     """Blocks of a resource of another store; remembers which were fetched, request by request."""
 
-    def __init__(self, resource: StreamedResource, requests: list[list[int]], block_bytes: int) -> None:
+    def __init__(
+        self, resource: StreamedResource, requests: list[list[int]], block_bytes: int
+    ) -> None:
         self.size, self.block_bytes, self.sha256 = resource.size, block_bytes, resource.sha256
         self._resource, self._requests, self._lock = resource, requests, threading.Lock()
 
@@ -42,7 +48,10 @@ class CountedBlocks(Blocks):
         assert 0 <= numbers[0] <= numbers[-1] * self.block_bytes < self.size
         with self._lock:
             self._requests.append(list(numbers))
-        return [self._resource.read_at(number * self.block_bytes, self.block_bytes) for number in numbers]
+        return [
+            self._resource.read_at(number * self.block_bytes, self.block_bytes)
+            for number in numbers
+        ]
 
     def close(self) -> None:
         self._resource.close()
@@ -60,8 +69,12 @@ class FarStorageConnector(FileStorageConnector):
         self.block_bytes = block_bytes
         self.requests: list[list[int]] = []
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        source = BlockedSource(CountedBlocks(super().get_resource(identifier), self.requests, self.block_bytes))
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
+        source = BlockedSource(
+            CountedBlocks(super().get_resource(identifier), self.requests, self.block_bytes)
+        )
         resource = StreamedResource.from_source(identifier, source, self)
         if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
             text: Any = StreamedTextResource.from_streamed_resource(resource)

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 
-def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_processes: int) -> None:
+def run_in_forks(
+    session: pytest.Session, groups: Sequence[Sequence[int]], n_processes: int
+) -> None:
     """Run the tests of a session; a process that dies is a failure of its test. Each fork returns from here too.
 
     Args:
@@ -34,11 +36,15 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
                 for each in (*running, fork):
                     each.told.close()  # so that whoever tells this process ends with it
                 read = iter(partial(os.read, numbers, 4), b"")
-                groups_read = itertools.chain.from_iterable(groups[int.from_bytes(number, "little")] for number in read)
+                groups_read = itertools.chain.from_iterable(
+                    groups[int.from_bytes(number, "little")] for number in read
+                )
                 return _work(session, itertools.chain(tests, groups_read), fork.telling)
             running.append(fork)
         begun = []
-        wait([fork.told for fork in running if not fork.told.closed], 0.1)  # its children may hold the pipe of one that died
+        wait(
+            [fork.told for fork in running if not fork.told.closed], 0.1
+        )  # its children may hold the pipe of one that died
         for fork in list(running):
             status = fork.status()  # if it has ended, all that it told is there
             for test, reports in fork.reports():
@@ -50,7 +56,9 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
                     test, following = fork.at
                     _log_death(session, test, status)
                     n_told += 1
-                    begun += [group[group.index(following) :] for group in groups if following in group]
+                    begun += [
+                        group[group.index(following) :] for group in groups if following in group
+                    ]
                 elif status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
                     raise RuntimeError(f"a process ended behind its tests with status {status}")
         if session.shouldfail:
@@ -59,7 +67,9 @@ def run_in_forks(session: pytest.Session, groups: Sequence[Sequence[int]], n_pro
                 os.waitpid(fork.pid, 0)
             raise session.Failed(session.shouldfail)
     if n_told < len(session.items):
-        raise RuntimeError(f"{len(session.items) - n_told} tests were lost: a process ended between them")
+        raise RuntimeError(
+            f"{len(session.items) - n_told} tests were lost: a process ended between them"
+        )
     return None
 
 
@@ -107,7 +117,11 @@ def _log(session: pytest.Session, test: int, reports: Sequence[Any]) -> None:
 def _log_death(session: pytest.Session, test: int, status: int) -> None:
     item, text = session.items[test], f"the process of this test ended with status {status}"
     report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
-    _log(session, test, [session.config.hook.pytest_report_to_serializable(config=session.config, report=report)])
+    _log(
+        session,
+        test,
+        [session.config.hook.pytest_report_to_serializable(config=session.config, report=report)],
+    )
 
 
 def _work(session: pytest.Session, tests: Iterator[int], telling: Connection[Any, Any]) -> None:
@@ -139,7 +153,9 @@ class _Teller:
         self._config, self._telling = config, telling
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        self.reports.append(
+            self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        )
 
     def pytest_internalerror(self, excrepr: object) -> None:
         self._telling.send(str(excrepr))

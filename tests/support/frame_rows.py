@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.formats.parquet import CompressedNdarrayCodec, Field, NdarrayCodec, PngCodec, ScalarCodec, Schema
+from data_stack.formats.parquet import (
+    CompressedNdarrayCodec,
+    Field,
+    NdarrayCodec,
+    PngCodec,
+    ScalarCodec,
+    Schema,
+)
 
 SCHEMA = Schema(
     "frames",

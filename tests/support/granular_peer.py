@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 OLD_GRANULAR = Path(sys.prefix) / "granular-0.21"
-INSTALL = f"{sys.executable} -m pip install --no-deps --upgrade --target {OLD_GRANULAR} granular==0.21.2"
+INSTALL = (
+    f"{sys.executable} -m pip install --no-deps --upgrade --target {OLD_GRANULAR} granular==0.21.2"
+)
 
 _READ = """
 import pickle, sys
@@ -35,6 +37,8 @@ def read_by_old_granular(*folders: Path) -> list[list[dict[str, Any]]]:
         raise FileNotFoundError(
             f"these tests read by Granular 0.21.2 what data_stack wrote. It is installed by make, or by: {INSTALL}"
         )
-    done = subprocess.run([sys.executable, "-c", _READ, OLD_GRANULAR, *folders], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _READ, OLD_GRANULAR, *folders], stdout=subprocess.PIPE, check=True
+    )
     answer: list[list[dict[str, Any]]] = pickle.loads(done.stdout)  # of our own process
     return answer

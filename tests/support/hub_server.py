@@ -37,7 +37,9 @@ class Repo:
 
     def commit(self, files: Mapping[str, bytes], ref: str = "main") -> str:
         """Add a commit, and have a branch name it."""
-        sha = hashlib.sha1(repr((ref, sorted(files.items()))).encode(), usedforsecurity=False).hexdigest()
+        sha = hashlib.sha1(
+            repr((ref, sorted(files.items()))).encode(), usedforsecurity=False
+        ).hexdigest()
         self.commits[sha], self.refs[ref] = dict(files), sha
         return sha
 
@@ -78,22 +80,38 @@ class HubServer(WebServer):
         if path == "/api/datasets":
             word = parse_qs(parts.query)["search"][0]
             limit = int(parse_qs(parts.query)["limit"][0])
-            found = [_listed(name, repo) for name, repo in self.repos.items() if word in name][:limit]
+            found = [_listed(name, repo) for name, repo in self.repos.items() if word in name][
+                :limit
+            ]
             return 200, {}, json.dumps(found).encode()
         if match := re.fullmatch(r"/cdn/(.*)", path):
-            files = [file for repo in self.repos.values() for each in repo.commits.values() for file in each.values()]
+            files = [
+                file
+                for repo in self.repos.values()
+                for each in repo.commits.values()
+                for file in each.values()
+            ]
             data = next(file for file in files if hashlib.sha256(file).hexdigest() == match[1])
             return self._part(data, '"of the content network"', headers)
         # Names of revisions are quoted: refs%2Fconvert%2Fparquet.
-        match = re.fullmatch(r"/(api/)?datasets/([^/]+/[^/]+)/(revision|resolve|refs)(?:/([^/]+)(?:/(.*))?)?", parts.path)
+        match = re.fullmatch(
+            r"/(api/)?datasets/([^/]+/[^/]+)/(revision|resolve|refs)(?:/([^/]+)(?:/(.*))?)?",
+            parts.path,
+        )
         repo = self.repos.get(match[2]) if match else None
-        if match is None or repo is None or (repo.token and self.tokens[path] != f"Bearer {repo.token}"):
+        if (
+            match is None
+            or repo is None
+            or (repo.token and self.tokens[path] != f"Bearer {repo.token}")
+        ):
             return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
         if repo.error is not None:
             return repo.error[0], {"X-Error-Code": repo.error[1]}, b"{}"
         if match[3] == "refs":
             converts = [
-                {"name": "parquet", "ref": name, "targetCommit": sha} for name, sha in repo.refs.items() if "convert" in name
+                {"name": "parquet", "ref": name, "targetCommit": sha}
+                for name, sha in repo.refs.items()
+                if "convert" in name
             ]
             return 200, {}, json.dumps({"branches": [], "tags": [], "converts": converts}).encode()
         sha, file = repo.refs.get(unquote(match[4]), match[4]), unquote(match[5] or "")
@@ -101,7 +119,11 @@ class HubServer(WebServer):
             return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
         if match[3] == "revision":
             siblings = [_sibling(name, data) for name, data in repo.commits[sha].items()]
-            return 200, {}, json.dumps({**_listed(match[2], repo), "sha": sha, "siblings": siblings}).encode()
+            return (
+                200,
+                {},
+                json.dumps({**_listed(match[2], repo), "sha": sha, "siblings": siblings}).encode(),
+            )
         if file not in repo.commits[sha]:
             return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
         data = repo.commits[sha][file]
@@ -110,15 +132,24 @@ class HubServer(WebServer):
         digest = hashlib.sha256(data).hexdigest()
         return (
             302,
-            {"Location": f"http://localhost:{self.port}/cdn/{digest}?Signature=hidden", "X-Linked-Etag": f'"{digest}"'},
+            {
+                "Location": f"http://localhost:{self.port}/cdn/{digest}?Signature=hidden",
+                "X-Linked-Etag": f'"{digest}"',
+            },
             b"",
         )
 
-    def _part(self, data: bytes, etag: str, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
+    def _part(
+        self, data: bytes, etag: str, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
         start, stop = map(int, headers["range"].removeprefix("bytes=").split("-"))
         part = data[start : stop + 1]
         self.sent += len(part)
-        return 206, {"ETag": etag, "Content-Range": f"bytes {start}-{start + len(part) - 1}/{len(data)}"}, part
+        return (
+            206,
+            {"ETag": etag, "Content-Range": f"bytes {start}-{start + len(part) - 1}/{len(data)}"},
+            part,
+        )
 
 
 def _blob(data: bytes) -> str:
@@ -126,19 +157,38 @@ def _blob(data: bytes) -> str:
 
 
 def _listed(name: str, repo: Repo) -> dict[str, Any]:
-    return {"id": name, "cardData": repo.card or None, "description": f"About {name}.", "mainSize": 1234, "tags": []}
+    return {
+        "id": name,
+        "cardData": repo.card or None,
+        "description": f"About {name}.",
+        "mainSize": 1234,
+        "tags": [],
+    }
 
 
 def _sibling(name: str, data: bytes) -> dict[str, Any]:
-    lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130} if len(data) >= _LFS_BYTES else None
-    return {"rfilename": name, "size": len(data), "blobId": _blob(data), **({"lfs": lfs} if lfs else {})}
+    lfs = (
+        {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+        if len(data) >= _LFS_BYTES
+        else None
+    )
+    return {
+        "rfilename": name,
+        "size": len(data),
+        "blobId": _blob(data),
+        **({"lfs": lfs} if lfs else {}),
+    }
 
 
-def parquet_of(rows: dict[str, Any], features: Any = None, row_group_size: int | None = None) -> bytes:
+def parquet_of(
+    rows: dict[str, Any], features: Any = None, row_group_size: int | None = None
+) -> bytes:
     """A Parquet file of such rows, as ``datasets`` writes it."""
     import datasets  # takes a second
 
     file = io.BytesIO()
     table = datasets.Dataset.from_dict(rows, features).data.table
-    pq.write_table(table, file, row_group_size=row_group_size, compression="none", use_dictionary=False)
+    pq.write_table(
+        table, file, row_group_size=row_group_size, compression="none", use_dictionary=False
+    )
     return file.getvalue()

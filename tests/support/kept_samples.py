@@ -56,7 +56,9 @@ VALUES: dict[str, Callable[[int], Any]] = {
     "float, later int": lambda i: float(i) if i < 5 else i,
     "int, later huge": lambda i: i if i < 5 else 2**70,
     "array, later longer": lambda i: np.zeros(2 if i < 5 else 3),
-    "tensor, later another dtype": lambda i: torch.zeros(2, dtype=torch.float32 if i < 5 else torch.float64),
+    "tensor, later another dtype": lambda i: torch.zeros(
+        2, dtype=torch.float32 if i < 5 else torch.float64
+    ),
     "str, later none": lambda i: "a" if i < 5 else None,
     "none, later str": lambda i: None if i < 5 else "a",
 }
@@ -95,6 +97,10 @@ def check_equal_to_list(iterator: DatasetIterator, samples: list[Any], indices: 
     assert exact(iterator.read_batch([])) == exact(listed.read_batch([]))
     if not samples or not isinstance(samples[0], (tuple, list, dict)):
         return
-    for key in samples[0] if isinstance(samples[0], dict) else range(-len(samples[0]), len(samples[0])):
+    for key in (
+        samples[0] if isinstance(samples[0], dict) else range(-len(samples[0]), len(samples[0]))
+    ):
         for some in (None, indices, [], np.arange(len(samples)) % 2 == 0, slice(None, None, -2)):
-            assert outcome(iterator.read_column, key, some) == outcome(listed.read_column, key, some)
+            assert outcome(iterator.read_column, key, some) == outcome(
+                listed.read_column, key, some
+            )

@@ -93,7 +93,11 @@ def exact(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return type(value), sorted(map(repr, value))
     if hasattr(value, "dtype"):
-        items = [exact(item) for item in value.ravel().tolist()] if value.dtype == object else repr(value.tolist())
+        items = (
+            [exact(item) for item in value.ravel().tolist()]
+            if value.dtype == object
+            else repr(value.tolist())
+        )
         return type(value), value.dtype, tuple(value.shape), items
     return type(value), repr(value)
 
@@ -107,25 +111,52 @@ def form(batch: Any) -> Any:
     return batch.dtype, batch.shape if len(batch) else batch.ndim
 
 
-def check_all_ways_agree(iterator: DatasetIteratorIF, expected: list[Any], data: st.DataObject) -> None:
+def check_all_ways_agree(
+    iterator: DatasetIteratorIF, expected: list[Any], data: st.DataObject
+) -> None:
     n = len(expected)
     assert len(iterator) == n
-    assert as_plain([iterator[i] for i in range(n)]) == as_plain(list(iterator)) == as_plain(expected)
+    assert (
+        as_plain([iterator[i] for i in range(n)]) == as_plain(list(iterator)) == as_plain(expected)
+    )
     indices = data.draw(st.lists(st.integers(-n, n - 1), max_size=8)) if n else []
     mask = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
-    given: list[Any] = [indices, np.array(indices, dtype=np.int8), slice(None, None, -2), np.array(mask, dtype=bool), range(n)]
+    given: list[Any] = [
+        indices,
+        np.array(indices, dtype=np.int8),
+        slice(None, None, -2),
+        np.array(mask, dtype=bool),
+        range(n),
+    ]
     for index in given:
-        wanted = [expected[i] for i in np.arange(n)[np.asarray(index, dtype=np.intp) if index is indices else index]]
+        wanted = [
+            expected[i]
+            for i in np.arange(n)[np.asarray(index, dtype=np.intp) if index is indices else index]
+        ]
         assert as_plain(iterator.__getitems__(index)) == as_plain(wanted)
-        stacked = stack_samples(wanted) if wanted or not n else empty_like(stack_samples(expected[:1]))
+        stacked = (
+            stack_samples(wanted) if wanted or not n else empty_like(stack_samples(expected[:1]))
+        )
         batch = iterator.read_batch(index)
         if n == 0:  # there may be columns, but nothing is in them
             assert not any(map(len, batch.values() if isinstance(batch, dict) else batch))
             continue
         assert (as_plain(batch), form(batch)) == (as_plain(stacked), form(stacked))
-        columns = range(len(stacked)) if isinstance(stacked, tuple) else stacked if isinstance(stacked, dict) else []
+        columns = (
+            range(len(stacked))
+            if isinstance(stacked, tuple)
+            else stacked
+            if isinstance(stacked, dict)
+            else []
+        )
         for key in columns:
             column = iterator.read_column(key, index)
             assert (as_plain(column), form(column)) == (as_plain(stacked[key]), form(stacked[key]))  # type: ignore[index]
-    for key in [*expected[0]] if n and isinstance(expected[0], dict) else range(len(expected[0])) if n else []:
+    for key in (
+        [*expected[0]]
+        if n and isinstance(expected[0], dict)
+        else range(len(expected[0]))
+        if n
+        else []
+    ):
         assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])

@@ -74,7 +74,11 @@ class SentCommands:
 
     def of(self, name: str, collection_suffix: str = "") -> list[Mapping[str, Any]]:
         """Those of this name, e.g. ``"find"``, to collections whose name ends so, e.g. ``".chunks"``."""
-        return [command for command in self.all if _name(command) == name and str(command[name]).endswith(collection_suffix)]
+        return [
+            command
+            for command in self.all
+            if _name(command) == name and str(command[name]).endswith(collection_suffix)
+        ]
 
     @property
     def names(self) -> list[str]:
@@ -87,7 +91,8 @@ class SentCommands:
         return [
             _name(command)
             for command in self.all
-            if _name(command) in WRITING or any({"$out", "$merge"} & set(stage) for stage in command.get("pipeline", ()))
+            if _name(command) in WRITING
+            or any({"$out", "$merge"} & set(stage) for stage in command.get("pipeline", ()))
         ]
 
     def _hear(self, moment: str, database: str, command: Mapping[str, Any]) -> None:
@@ -120,7 +125,12 @@ def meanwhile(moment: str, command: str, work: Callable[[], object]) -> Iterator
     waiting = [work]
 
     def hear(now: str, database: str, sent: Mapping[str, Any]) -> None:
-        if waiting and now == moment and name == _name(sent) and str(sent[name]).endswith(collection):
+        if (
+            waiting
+            and now == moment
+            and name == _name(sent)
+            and str(sent[name]).endswith(collection)
+        ):
             waiting.pop()()
 
     with hearing(hear):

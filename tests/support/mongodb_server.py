@@ -28,7 +28,9 @@ _ROOM_IN_MEMORY_BYTES = 4 << 30
 
 # Told a process id a line; when the line is cut because whoever wrote it is dead (also by kill -9), it kills that process and
 # removes the folder. PR_SET_PDEATHSIG would end mongod with the thread that started it, and leave the folder.
-_WATCHDOG = 'while read -r line; do pid=$line; done; [ "$pid" = none ] || kill -9 "$pid"; rm -rf -- "$0"'
+_WATCHDOG = (
+    'while read -r line; do pid=$line; done; [ "$pid" = none ] || kill -9 "$pid"; rm -rf -- "$0"'
+)
 
 
 def mongod_binary() -> str:
@@ -53,7 +55,9 @@ def folder_in_memory() -> str | None:
     if not os.access(folder, os.W_OK):
         return None
     space = os.statvfs(folder)
-    has_room = space.f_bavail * space.f_frsize >= _ROOM_IN_MEMORY_BYTES and not space.f_flag & os.ST_NOEXEC
+    has_room = (
+        space.f_bavail * space.f_frsize >= _ROOM_IN_MEMORY_BYTES and not space.f_flag & os.ST_NOEXEC
+    )
     return folder if has_room else None
 
 
@@ -103,7 +107,9 @@ class MongoDBServer:
 
     # ------------------------------------------------------------------ addresses
 
-    def uri(self, database: str = "", *, login: bool = True, host: str = "127.0.0.1", **options: object) -> str:
+    def uri(
+        self, database: str = "", *, login: bool = True, host: str = "127.0.0.1", **options: object
+    ) -> str:
         """The URI of this server.
 
         Args:
@@ -119,7 +125,9 @@ class MongoDBServer:
         if self._auth and login:
             credentials = f"{self.user}:{quote(self.password, safe='')}@"
             ours |= {"authSource": "admin"}
-        query = urlencode({name: value for name, value in (ours | options).items() if value is not None})
+        query = urlencode(
+            {name: value for name, value in (ours | options).items() if value is not None}
+        )
         return f"mongodb://{credentials}{host}:{self.port}/{database}?{query}"
 
     def client(self, *, login: bool = True, **options: Any) -> pymongo.MongoClient[Any]:
@@ -135,7 +143,11 @@ class MongoDBServer:
     def log(self, n_lines: int = 20) -> str:
         """The last lines that mongod logged."""
         file = Path(self._folder, "log")
-        return "\n".join(file.read_text(errors="replace").splitlines()[-n_lines:]) if file.exists() else ""
+        return (
+            "\n".join(file.read_text(errors="replace").splitlines()[-n_lines:])
+            if file.exists()
+            else ""
+        )
 
     # ------------------------------------------------------------------ life
 
@@ -143,7 +155,10 @@ class MongoDBServer:
         """Start it for the first time; returns when it accepts writes."""
         self._folder = tempfile.mkdtemp(prefix="data_stack-mongod-", dir=self._in)
         self._watchdog = subprocess.Popen(
-            ["sh", "-c", _WATCHDOG, self._folder], stdin=subprocess.PIPE, start_new_session=True, cwd="/"
+            ["sh", "-c", _WATCHDOG, self._folder],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            cwd="/",
         )
         try:
             Path(self._folder, "data").mkdir()
@@ -169,18 +184,33 @@ class MongoDBServer:
             "--nounixsocket", "--wiredTigerCacheSizeGB", str(self._cache_gb), "--oplogSize", "128", "--quiet",
             "--logpath", f"{self._folder}/log", "--logappend", *self._arguments,
         ]  # fmt: skip
-        for parameter in ("diagnosticDataCollectionEnabled=false", "enableTestCommands=1", "ttlMonitorSleepSecs=1"):
+        for parameter in (
+            "diagnosticDataCollectionEnabled=false",
+            "enableTestCommands=1",
+            "ttlMonitorSleepSecs=1",
+        ):
             command += ["--setParameter", parameter]
         if self._replica_set:
             command += ["--replSet", "rs0"]
         if self._auth:
-            command += ["--auth"] + (["--keyFile", f"{self._folder}/key"] if self._replica_set else [])
+            command += ["--auth"] + (
+                ["--keyFile", f"{self._folder}/key"] if self._replica_set else []
+            )
         if self._tls:
-            command += ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", f"{self._folder}/server.pem"]
+            command += [
+                "--tlsMode",
+                "requireTLS",
+                "--tlsCertificateKeyFile",
+                f"{self._folder}/server.pem",
+            ]
             command += ["--tlsCAFile", self.ca_file, "--tlsAllowConnectionsWithoutCertificates"]
         # A session of its own: an interrupt from the keyboard is for pytest, which then stops mongod.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         self._tell_watchdog(str(self._process.pid))
         self._wait_until_up()
@@ -217,7 +247,12 @@ class MongoDBServer:
         """
         with self.client() as client:
             mode = {"times": times} if times else "off"
-            client.admin.command("configureFailPoint", "failCommand", mode=mode, data={"failCommands": list(commands), **data})
+            client.admin.command(
+                "configureFailPoint",
+                "failCommand",
+                mode=mode,
+                data={"failCommands": list(commands), **data},
+            )
 
     # ------------------------------------------------------------------ inside
 
@@ -242,7 +277,10 @@ class MongoDBServer:
             if not _listens(self.port):
                 time.sleep(0.02)
                 continue
-            with contextlib.suppress(PyMongoError), self.client(login=False, serverSelectionTimeoutMS=1000) as client:
+            with (
+                contextlib.suppress(PyMongoError),
+                self.client(login=False, serverSelectionTimeoutMS=1000) as client,
+            ):
                 hello = client.admin.command("hello")
                 if hello.get("isWritablePrimary"):
                     return

@@ -37,6 +37,10 @@ def write_layout(folder: Path, layout: str) -> Path:
     for first, last in ((0, 9), (9, N_ROWS)):
         with ParquetWriter(folder, SCHEMA, **LAYOUTS[layout]) as writer:
             for number in range(first, last):
-                row = {"id": number, "text": str(number) if number % 2 else None, "image": np.zeros((2, 2, 3), np.uint8)}
+                row = {
+                    "id": number,
+                    "text": str(number) if number % 2 else None,
+                    "image": np.zeros((2, 2, 3), np.uint8),
+                }
                 writer.append({**row, "day": f"2024-01-{3 - number // 5:02d}", "lane": number % 2})
     return folder

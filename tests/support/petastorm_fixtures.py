@@ -26,10 +26,14 @@ def expected_timeseries() -> dict[str, list[Any]]:
     lengths, is_null = found.pop("events_len"), found.pop("events_is_null")
     events = np.split(found.pop("events_flat"), np.cumsum(np.maximum(lengths, 0))[:-1])
     expected = {name: list(values) for name, values in found.items()}
-    expected["events"] = [None if missing else value for value, missing in zip(events, is_null, strict=True)]
+    expected["events"] = [
+        None if missing else value for value, missing in zip(events, is_null, strict=True)
+    ]
     expected["vehicle"] = list(map(str, expected["vehicle"]))
     expected["price"] = [Decimal(str(text)) for text in expected["price"]]
-    expected["temperature"] = [None if row % 7 == 0 else value for row, value in enumerate(expected["temperature"])]
+    expected["temperature"] = [
+        None if row % 7 == 0 else value for row, value in enumerate(expected["temperature"])
+    ]
     return expected
 
 
@@ -73,5 +77,12 @@ class Unpickler(pickle.Unpickler):
     """Lets through what Petastorm's own unpickler does, with its classes as :class:`Found`."""
 
     def find_class(self, module: str, name: str) -> Any:
-        assert module.split(".")[0] in {"petastorm", "collections", "numpy", "pyspark", "decimal", "builtins"}
+        assert module.split(".")[0] in {
+            "petastorm",
+            "collections",
+            "numpy",
+            "pyspark",
+            "decimal",
+            "builtins",
+        }
         return Found if module.startswith("petastorm") else super().find_class(module, name)

@@ -8,7 +8,12 @@ from typing import Any, cast
 
 from data_stack.exception import ResourceNotFoundError, StorageError
 from data_stack.io.identifiers import check_identifier
-from data_stack.io.resources import ResourceFactory, Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import (
+    ResourceFactory,
+    Storable,
+    StreamedResource,
+    SupportedStreamedResourceTypes,
+)
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
 
@@ -19,10 +24,14 @@ class PlainConnector(StorageConnector):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> Any:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> Any:
         if not self.has_resource(identifier):
             raise ResourceNotFoundError(f"no {identifier}")
-        return ResourceFactory.get_resource(identifier, self.opened(self.folder / identifier), resource_type=resource_type)
+        return ResourceFactory.get_resource(
+            identifier, self.opened(self.folder / identifier), resource_type=resource_type
+        )
 
     def opened(self, path: Path) -> Any:
         return io.BytesIO(path.read_bytes())
@@ -56,11 +65,16 @@ class MinimalConnector(StorageConnector):
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         if not self.has_resource(identifier):
             raise ResourceNotFoundError(identifier, "a dict")
         buffer = io.BytesIO(self.stored[identifier])
-        return cast(StreamedResource, ResourceFactory.get_resource(identifier, buffer, resource_type=resource_type))
+        return cast(
+            StreamedResource,
+            ResourceFactory.get_resource(identifier, buffer, resource_type=resource_type),
+        )
 
     def set_resource(self, identifier: str, resource: Storable) -> Any:
         check_identifier(identifier)

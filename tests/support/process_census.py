@@ -21,7 +21,12 @@ def children(pid: int | None = None) -> list[int]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                fields = (
+                    (folder / "stat")
+                    .read_text(encoding="utf-8", errors="replace")
+                    .rpartition(")")[2]
+                    .split()
+                )
             except OSError:
                 continue
             if fields[1] in parents and folder.name not in servers:
@@ -51,8 +56,15 @@ def census() -> Census:
     """What this process has now, a fork server included."""
     fork_server.hold([])
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    threads = sorted(thread.name for thread in threading.enumerate() if not thread.name.startswith(_STAYING))
-    return Census(children(), threads, descriptors(), [line for line in maps if "/dev/shm" in line or "batches" in line])
+    threads = sorted(
+        thread.name for thread in threading.enumerate() if not thread.name.startswith(_STAYING)
+    )
+    return Census(
+        children(),
+        threads,
+        descriptors(),
+        [line for line in maps if "/dev/shm" in line or "batches" in line],
+    )
 
 
 def left_since(before: Census) -> list[str]:
@@ -69,5 +81,9 @@ def own_bytes(pids: list[int]) -> int:
     total = 0
     for pid in pids:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
-        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
+        total += sum(
+            int(line.split()[1])
+            for line in text.splitlines()
+            if line.startswith(("Pss_Anon:", "Pss_Shmem:"))
+        )
     return total * 1024

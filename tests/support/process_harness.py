@@ -69,7 +69,9 @@ class Fault:
         library = ctypes.CDLL(None)
         library.cp_shift_clock(ctypes.c_long(self.clock_seconds))
         numbers = self.error, int(self.sticky), int(self.looking), int(self.sockets)
-        library.cp_arm(os.fsencode(self.folder), ctypes.c_long(self.at), self.action.encode(), *numbers)
+        library.cp_arm(
+            os.fsencode(self.folder), ctypes.c_long(self.at), self.action.encode(), *numbers
+        )
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,11 @@ class Process:
             self._answer.seek(0)
             self._output.seek(0)
             answer = self._answer.read()
-            return Outcome(status, **json.loads(answer or b"{}"), output=self._output.read().decode(errors="replace"))
+            return Outcome(
+                status,
+                **json.loads(answer or b"{}"),
+                output=self._output.read().decode(errors="replace"),
+            )
 
 
 class Harness(contextlib.AbstractContextManager["Harness"]):
@@ -139,16 +145,33 @@ class Harness(contextlib.AbstractContextManager["Harness"]):
     def __init__(self, folder: Path, *modules: str, **environment: str) -> None:
         library = str(folder / "crashpoint.so")
         source = str(Path(__file__).with_name("crashpoint.c"))
-        compile_it = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"]
+        compile_it = [
+            os.environ.get("CC", "cc"),
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-o",
+            library,
+            source,
+            "-ldl",
+        ]
         subprocess.run(compile_it, check=True, capture_output=True)
         # A fork takes no threads along.
         environment = {**environment, "LD_PRELOAD": library, "OPENBLAS_NUM_THREADS": "1"}
-        with mock.patch.dict(os.environ, environment), mock.patch.object(fork_server, "_server", None):
+        with (
+            mock.patch.dict(os.environ, environment),
+            mock.patch.object(fork_server, "_server", None),
+        ):
             fork_server.hold(["process_harness", *modules])
             server = cast("Any", fork_server._server)
         # Its processes keep these, and what libraries read at import; other threads may read our variables from now on.
-        kept, changes = re.compile("|".join([fork_server._READ_AT_IMPORT.pattern, *environment])), server.changes
-        server.changes = lambda: {name: value for name, value in changes().items() if not kept.fullmatch(name)}
+        kept, changes = (
+            re.compile("|".join([fork_server._READ_AT_IMPORT.pattern, *environment])),
+            server.changes,
+        )
+        server.changes = lambda: {
+            name: value for name, value in changes().items() if not kept.fullmatch(name)
+        }
         self._lock, self._server = threading.Lock(), server
 
     def __exit__(self, *error: object) -> None:
@@ -173,7 +196,10 @@ class Harness(contextlib.AbstractContextManager["Harness"]):
             look_for_left: wait for the threads that it leaves behind to end, half a second for those of pymongo.
             environment: environment variables.
         """
-        answer, output = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # Process.wait closes them
+        answer, output = (
+            tempfile.TemporaryFile(),
+            tempfile.TemporaryFile(),
+        )  # Process.wait closes them
         facts = {"user": user, "environment": environment, "look_for_left": look_for_left}
         request = {"function": function, "arguments": arguments, "fault": asdict(fault), **facts}
         with self._lock, mock.patch.object(fork_server, "_server", self._server):
@@ -181,7 +207,13 @@ class Harness(contextlib.AbstractContextManager["Harness"]):
             assert fork_server._server is self._server, "its fork server has ended"
         return Process(forked, answer, output)
 
-    def run(self, function: str, *arguments: Any, timeout_seconds: float = PATIENCE_SECONDS, **options: Any) -> Outcome:
+    def run(
+        self,
+        function: str,
+        *arguments: Any,
+        timeout_seconds: float = PATIENCE_SECONDS,
+        **options: Any,
+    ) -> Outcome:
         """As :meth:`start`, and wait for its end."""
         return self.start(function, *arguments, **options).wait(timeout_seconds)
 
@@ -202,7 +234,11 @@ def _run(descriptor: int, request: dict[str, Any]) -> None:
     try:
         answer["value"] = function(*request["arguments"])
     except BaseException as error:
-        answer = {"error": type(error).__name__, "own": isinstance(error, DataStackError), "message": traceback.format_exc()}
+        answer = {
+            "error": type(error).__name__,
+            "own": isinstance(error, DataStackError),
+            "message": traceback.format_exc(),
+        }
     answer["hits"] = int(ctypes.CDLL(None).cp_count())
     Fault().arm()
     if request["look_for_left"]:
@@ -229,7 +265,9 @@ def open_handles() -> dict[str, str]:
 def _left_behind(handles: dict[str, str]) -> list[str]:
     gc.collect()
     left = [f"{number}: {what}" for number, what in open_handles().items() if number not in handles]
-    return left + [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    return left + [
+        thread.name for thread in threading.enumerate() if thread is not threading.main_thread()
+    ]
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -272,7 +310,9 @@ def start_python(*arguments: object, **environment: str) -> subprocess.Popen[str
     )
 
 
-def run_python(*arguments: object, timeout_seconds: float = PATIENCE_SECONDS, **environment: str) -> tuple[str, str]:
+def run_python(
+    *arguments: object, timeout_seconds: float = PATIENCE_SECONDS, **environment: str
+) -> tuple[str, str]:
     """What such a Python writes to standard output and error; it must end well."""
     with start_python(*arguments, **environment) as process:
         try:
@@ -296,7 +336,9 @@ class ServerProcess:
 
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         command = [sys.executable, *arguments]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
         assert self._process.stdout is not None
         self.pid, self.said = self._process.pid, self._process.stdout.readline().decode().split()
         if not self.said:
@@ -322,7 +364,14 @@ def frozen(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
     states = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
     # A busy machine stops its threads one after the other.
-    until(lambda: all(state.read_text().rpartition(")")[2].split()[0] in "TtZ" for state in states if state.exists()), 30)
+    until(
+        lambda: all(
+            state.read_text().rpartition(")")[2].split()[0] in "TtZ"
+            for state in states
+            if state.exists()
+        ),
+        30,
+    )
     try:
         yield
     finally:

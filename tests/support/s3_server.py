@@ -41,7 +41,9 @@ class S3Server(ServerProcess):
     """
 
     def __init__(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("AWS_")
+        }
         super().__init__("-c", _PROGRAM, environment=environment)
         self.port = int(self.said[0])
         self.endpoint_url = f"http://127.0.0.1:{self.port}"

@@ -46,7 +46,11 @@ class SFTPServer(ServerProcess):
 
 class _Login(paramiko.ServerInterface):  # type: ignore[misc]  # paramiko has no types
     def check_auth_password(self, username: str, password: str) -> int:
-        return int(paramiko.AUTH_SUCCESSFUL if (username, password) == (USER, PASSWORD) else paramiko.AUTH_FAILED)
+        return int(
+            paramiko.AUTH_SUCCESSFUL
+            if (username, password) == (USER, PASSWORD)
+            else paramiko.AUTH_FAILED
+        )
 
     def get_allowed_auths(self, username: str) -> str:
         return "password"
@@ -69,7 +73,10 @@ class _Folder(paramiko.SFTPServerInterface):  # type: ignore[misc]  # likewise
     def list_folder(self, path: str) -> Any:
         def scan(folder: str) -> Any:
             with os.scandir(folder) as entries:
-                return [paramiko.SFTPAttributes.from_stat(entry.stat(follow_symlinks=False), entry.name) for entry in entries]
+                return [
+                    paramiko.SFTPAttributes.from_stat(entry.stat(follow_symlinks=False), entry.name)
+                    for entry in entries
+                ]
 
         return self._try(scan, path)
 
@@ -82,7 +89,11 @@ class _Folder(paramiko.SFTPServerInterface):  # type: ignore[misc]  # likewise
     def open(self, path: str, flags: int, attr: Any) -> Any:
         def open_file(real: str) -> Any:
             handle = _Handle(flags)
-            file = os.fdopen(os.open(real, flags, 0o644), "wb" if flags & (os.O_WRONLY | os.O_RDWR) else "rb", buffering=0)
+            file = os.fdopen(
+                os.open(real, flags, 0o644),
+                "wb" if flags & (os.O_WRONLY | os.O_RDWR) else "rb",
+                buffering=0,
+            )
             handle.readfile = handle.writefile = file
             return handle
 

@@ -22,7 +22,12 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import (
+    DatasetCard,
+    DatasetFactory,
+    PreparedResources,
+    Resources,
+)
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 
 N_SHARDS = 12
@@ -45,7 +50,10 @@ class Sharded(DatasetFactory):
         with prepared.create(f"parts/{part}/samples.npy") as file:
             np.save(file, np.arange(100) + 1000 * part)
         time.sleep(float(os.environ.get("SHARDED_PAUSE", "0")))
-        with prepared.create(f"parts/{part}/targets.json") as file, prepared[f"parts/{part}/samples.npy"] as samples:
+        with (
+            prepared.create(f"parts/{part}/targets.json") as file,
+            prepared[f"parts/{part}/samples.npy"] as samples,
+        ):
             file.write(json.dumps(np.load(samples).tolist()).encode())
 
     def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None:
@@ -76,7 +84,10 @@ class Random(Sharded):
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         attempts = []
         for part in range(N_SHARDS):
-            with prepared[f"parts/{part}/a.txt"] as first, prepared[f"parts/{part}/b.txt"] as second:
+            with (
+                prepared[f"parts/{part}/a.txt"] as first,
+                prepared[f"parts/{part}/b.txt"] as second,
+            ):
                 attempts.append((first.read(), second.read()))
         return SequenceDatasetIterator([attempts])
 
@@ -90,6 +101,8 @@ def _log(line: str) -> None:
 def main(folder: str, engine: str) -> None:
     factory = Sharded(FileStorageConnector(folder))
     if engine == "unleased":
-        factory = Random(type("Unleased", (FileStorageConnector,), {"lease": StorageConnector.lease})(folder))
+        factory = Random(
+            type("Unleased", (FileStorageConnector,), {"lease": StorageConnector.lease})(folder)
+        )
     report = factory.prepare(progress=False)
     print("ready" if report.already_ready else "prepared")

@@ -23,7 +23,13 @@ EXAMPLES = int(os.environ.get("DATA_STACK_EXAMPLES") or sized(5, 120))
 def compared(test: _Test) -> _Test:
     """A differential test: a few examples, always the same, in ``make test``; as many as wanted in ``make test-full``."""
     phases, checks = set(Phase) - {Phase.explain}, list(HealthCheck)
-    sizes = settings(max_examples=EXAMPLES, derandomize=not FULL, deadline=None, suppress_health_check=checks, phases=phases)
+    sizes = settings(
+        max_examples=EXAMPLES,
+        derandomize=not FULL,
+        deadline=None,
+        suppress_health_check=checks,
+        phases=phases,
+    )
     return cast(_Test, pytest.mark.timeout(300 + EXAMPLES)(sizes(test)))
 
 
@@ -31,7 +37,10 @@ NAMES = ["x", "a.b", "ü", 'o\'d: "name"', "select", "日本 語", "x_is_nul", "
 """Names of columns; those of libraries without upper and lower case differ, too."""
 
 _DAY, _LONG = 86_400, "ab" * 60
-_FIRST, _LAST = -719_162 * _DAY, 2_932_897 * _DAY - 1  # the seconds of the years 1 to 9999, which Python's times have
+_FIRST, _LAST = (
+    -719_162 * _DAY,
+    2_932_897 * _DAY - 1,
+)  # the seconds of the years 1 to 9999, which Python's times have
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -49,18 +58,26 @@ def _times(unit: str, inside: int = 0) -> st.SearchStrategy[int]:
     """Ticks since 1970: of the years 1 to 9999, those of nanoseconds from 1677 to 2262, but for some seconds at both ends."""
     factor, edge = _UNITS[unit], inside * _UNITS[unit]
     # not the first nanoseconds, whose full second is out of range: pyarrow cannot read their text
-    lowest, highest = max(_FIRST * factor, 10**9 - 2**63) + edge, min((_LAST + 1) * factor - 1, 2**63 - 1) - edge
-    return st.sampled_from([0, -1, 1, 1_582_934_400 * factor, lowest, highest]) | st.integers(lowest, highest)
+    lowest, highest = (
+        max(_FIRST * factor, 10**9 - 2**63) + edge,
+        min((_LAST + 1) * factor - 1, 2**63 - 1) - edge,
+    )
+    return st.sampled_from([0, -1, 1, 1_582_934_400 * factor, lowest, highest]) | st.integers(
+        lowest, highest
+    )
 
 
-TEXT = st.sampled_from(["", "a", "b", "é", "e\u0301", "nan", "NULL", "None", "0", _LONG, _LONG + "c"]) | st.text(
-    st.characters(exclude_categories=["Cs"]), max_size=5
-)
+TEXT = st.sampled_from(
+    ["", "a", "b", "é", "e\u0301", "nan", "NULL", "None", "0", _LONG, _LONG + "c"]
+) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
 INTEGERS: dict[Any, st.SearchStrategy[Any]] = {
     type_: _integers(-(2 ** (type_.bit_width - 1)), 2 ** (type_.bit_width - 1) - 1)
     for type_ in (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-} | {type_: _integers(0, 2**type_.bit_width - 1) for type_ in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())}
+} | {
+    type_: _integers(0, 2**type_.bit_width - 1)
+    for type_ in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+}
 FLOATS: dict[Any, st.SearchStrategy[Any]] = {pa.float32(): _floats(32), pa.float64(): _floats(64)}
 TEXTS: dict[Any, st.SearchStrategy[Any]] = {
     pa.string(): TEXT,
@@ -72,13 +89,18 @@ TIMES: dict[Any, st.SearchStrategy[Any]] = {
     pa.date32(): st.sampled_from([0, -1, 18_321]) | st.integers(_FIRST // _DAY, _LAST // _DAY),
     **{pa.timestamp(unit): _times(unit) for unit in _UNITS},
     pa.timestamp("us", "UTC"): _times("us"),
-    pa.timestamp("ns", "Asia/Kathmandu"): _times("ns", _DAY),  # pandas also has the local time, of the same range
+    pa.timestamp("ns", "Asia/Kathmandu"): _times(
+        "ns", _DAY
+    ),  # pandas also has the local time, of the same range
     pa.timestamp("ms", "Europe/Rome"): _times("ms", _DAY),
     pa.timestamp("s", "-07:30"): _times("s", _DAY),
 }
 SPANS: dict[Any, st.SearchStrategy[Any]] = {
     # polars has milliseconds instead of seconds, and takes other values where they do not fit
-    **{pa.duration(unit): _integers(-most, most) for unit, most in (dict.fromkeys(_UNITS, 2**63 - 1) | {"s": 2**53}).items()},
+    **{
+        pa.duration(unit): _integers(-most, most)
+        for unit, most in (dict.fromkeys(_UNITS, 2**63 - 1) | {"s": 2**53}).items()
+    },
     pa.time32("s"): st.integers(0, _DAY - 1),
     pa.time32("ms"): st.integers(0, _DAY * 10**3 - 1),
     pa.time64("us"): st.integers(0, _DAY * 10**6 - 1),
@@ -102,7 +124,9 @@ def _lists(values: st.SearchStrategy[Any], **sizes: int) -> st.SearchStrategy[li
     return st.lists(values, **(sizes or {"max_size": 3}))  # type: ignore[arg-type]  # sizes
 
 
-_POINT = pa.struct([("x", pa.int32()), ("when", pa.timestamp("us")), ("tags", pa.list_(pa.string()))])
+_POINT = pa.struct(
+    [("x", pa.int32()), ("when", pa.timestamp("us")), ("tags", pa.list_(pa.string()))]
+)
 _MOMENTS = st.integers(0, 2**50)
 LISTS: dict[Any, st.SearchStrategy[Any]] = {
     pa.list_(pa.int16()): _lists(INTEGERS[pa.int16()]),
@@ -110,15 +134,25 @@ LISTS: dict[Any, st.SearchStrategy[Any]] = {
     pa.large_list(pa.string()): _lists(_or_none(TEXT)),
     pa.list_(pa.bool_(), 3): _lists(st.booleans(), min_size=3, max_size=3),
     pa.list_(pa.float32(), 2): _lists(_floats(32), min_size=2, max_size=2),
-    pa.list_(pa.list_(pa.uint8(), 3), 2): _lists(_lists(st.integers(0, 255), min_size=3, max_size=3), min_size=2, max_size=2),
+    pa.list_(pa.list_(pa.uint8(), 3), 2): _lists(
+        _lists(st.integers(0, 255), min_size=3, max_size=3), min_size=2, max_size=2
+    ),
     pa.list_(pa.timestamp("us")): _lists(_MOMENTS),
     pa.list_(pa.list_(pa.string())): _lists(_or_none(_lists(TEXT))),
 }
 STRUCTS: dict[Any, st.SearchStrategy[Any]] = {
     _POINT: st.fixed_dictionaries(
-        {"x": _or_none(INTEGERS[pa.int32()]), "when": _or_none(_MOMENTS), "tags": _or_none(_lists(TEXT))}
+        {
+            "x": _or_none(INTEGERS[pa.int32()]),
+            "when": _or_none(_MOMENTS),
+            "tags": _or_none(_lists(TEXT)),
+        }
     ),
-    pa.list_(_POINT): _lists(st.fixed_dictionaries({"x": st.integers(0, 9), "when": st.none(), "tags": _or_none(_lists(TEXT))})),
+    pa.list_(_POINT): _lists(
+        st.fixed_dictionaries(
+            {"x": st.integers(0, 9), "when": st.none(), "tags": _or_none(_lists(TEXT))}
+        )
+    ),
     pa.struct([("only", pa.struct([("b", pa.bool_())]))]): st.fixed_dictionaries(
         {"only": _or_none(st.fixed_dictionaries({"b": _or_none(st.booleans())}))}
     ),
@@ -142,9 +176,9 @@ RARE: dict[Any, st.SearchStrategy[Any]] = {
     pa.binary(3): st.binary(min_size=3, max_size=3),
     pa.dictionary(pa.int32(), pa.int64()): INTEGERS[pa.int64()],
     pa.dictionary(pa.uint8(), pa.large_string(), ordered=True): TEXT,
-    pa.map_(pa.string(), pa.int64()): st.dictionaries(TEXT, _or_none(INTEGERS[pa.int64()]), max_size=2).map(
-        lambda it: list(it.items())
-    ),
+    pa.map_(pa.string(), pa.int64()): st.dictionaries(
+        TEXT, _or_none(INTEGERS[pa.int64()]), max_size=2
+    ).map(lambda it: list(it.items())),
     pa.null(): st.none(),
 }
 ALL = {**SCALARS, **LISTS, **STRUCTS, **RARE}
@@ -181,10 +215,16 @@ def tables(
     chosen = draw(st.lists(st.sampled_from(list(types)), min_size=1, max_size=max_columns))
     columns = {}
     for name, type_ in zip(names, chosen, strict=False):
-        values = ALL[type_] if with_nan or not pa.types.is_floating(type_) else ALL[type_].filter(lambda value: value == value)
+        values = (
+            ALL[type_]
+            if with_nan or not pa.types.is_floating(type_)
+            else ALL[type_].filter(lambda value: value == value)
+        )
         pool = draw(st.lists(values, min_size=1, max_size=4))
         pool = [*pool, None] if with_nulls and draw(st.booleans()) else pool
-        columns[name] = cells(draw(st.lists(st.sampled_from(pool), min_size=n_rows, max_size=n_rows)), type_)
+        columns[name] = cells(
+            draw(st.lists(st.sampled_from(pool), min_size=n_rows, max_size=n_rows)), type_
+        )
     table = pa.table(columns)
     cut = draw(st.integers(0, n_rows))
     return pa.concat_tables([table.slice(0, cut), table.slice(cut)])

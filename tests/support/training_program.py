@@ -26,7 +26,14 @@ def loader() -> Loader:
     return Loader(samples, BATCH, shuffle=True, seed=7, worker_kind="inline").torch()
 
 
-def note(folder: Path, rank: int, samples: torch.Tensor, place: tuple[int, int, int], step_of_death: int, step: int) -> None:
+def note(
+    folder: Path,
+    rank: int,
+    samples: torch.Tensor,
+    place: tuple[int, int, int],
+    step_of_death: int,
+    step: int,
+) -> None:
     """Write down what a rank trains, and where all ranks are behind it; or die before that."""
     if step == step_of_death and rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -83,14 +90,21 @@ def run_by_lightning(folder: Path, world: int, step_of_death: int) -> None:
     class OtherWorld(lightning.Callback):
         """Lightning counts the batches of a rank, of which another number of ranks has another number."""
 
-        def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-            progress, position = trainer.fit_loop.epoch_loop.batch_progress.current, batches.tell()[1]
+        def on_train_start(
+            self, trainer: lightning.Trainer, module: lightning.LightningModule
+        ) -> None:
+            progress, position = (
+                trainer.fit_loop.epoch_loop.batch_progress.current,
+                batches.tell()[1],
+            )
             if position:
                 shift = len(batches) - batches.plan.n_steps(position) - progress.ready
                 for name in ("ready", "started", "processed", "completed"):
                     setattr(progress, name, getattr(progress, name) + shift)
 
-    saving = ModelCheckpoint(folder, "checkpoint-{step:06d}", every_n_train_steps=STEPS_PER_CHECKPOINT, save_top_k=-1)
+    saving = ModelCheckpoint(
+        folder, "checkpoint-{step:06d}", every_n_train_steps=STEPS_PER_CHECKPOINT, save_top_k=-1
+    )
     trainer = lightning.Trainer(
         accelerator="cpu",
         strategy="ddp",
@@ -125,7 +139,12 @@ def run_by_accelerate(folder: Path, step_of_death: int) -> None:
 
 
 if __name__ == "__main__":
-    kind, place, world_size, death = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    kind, place, world_size, death = (
+        sys.argv[1],
+        Path(sys.argv[2]),
+        int(sys.argv[3]),
+        int(sys.argv[4]),
+    )
     if kind == "lightning":
         run_by_lightning(place, world_size, death)
     else:

@@ -83,7 +83,9 @@ class WebServer:
                 super().setup()
 
             def do_GET(self) -> None:
-                seen = Seen(self.path, {name.lower(): value for name, value in self.headers.items()})
+                seen = Seen(
+                    self.path, {name.lower(): value for name, value in self.headers.items()}
+                )
                 answer = outer.answer(seen)
                 outer._send(self.connection, answer, seen.headers, is_head=self.command == "HEAD")
                 self.close_connection = answer.is_last
@@ -107,7 +109,9 @@ class WebServer:
         self._server = Server(("127.0.0.1", 0), Handler)
         self.port = self._server.server_port
         self.origin = f"http{'s' if context else ''}://{host}:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -127,10 +131,16 @@ class WebServer:
         self._server.server_close()
         self._thread.join()
 
-    def _send(self, connection: socket.socket, answer: Answer, asked: dict[str, str], *, is_head: bool) -> None:
+    def _send(
+        self, connection: socket.socket, answer: Answer, asked: dict[str, str], *, is_head: bool
+    ) -> None:
         status, headers, body = answer.status, dict(answer.headers), answer.body
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked.get("range", ""))
-        if answer.ranges and match and asked.get("if-range", headers.get("ETag")) == headers.get("ETag"):
+        if (
+            answer.ranges
+            and match
+            and asked.get("if-range", headers.get("ETag")) == headers.get("ETag")
+        ):
             status, start = 206, int(match[1])
             stop = min(len(body), int(match[2] or len(body)) + 1)
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(body)}"
@@ -138,11 +148,20 @@ class WebServer:
         sent = body[: answer.cut_at if answer.hang_at is None else answer.hang_at]
         if answer.announced == "chunked":
             headers["Transfer-Encoding"] = "chunked"
-            sent = b"".join(b"%x\r\n%s\r\n" % (len(sent[i : i + 1000]), sent[i : i + 1000]) for i in range(0, len(sent), 1000))
+            sent = b"".join(
+                b"%x\r\n%s\r\n" % (len(sent[i : i + 1000]), sent[i : i + 1000])
+                for i in range(0, len(sent), 1000)
+            )
             sent += b"0\r\n\r\n" if answer.cut_at is None else b""
         elif answer.announced is not None:
-            headers["Content-Length"] = str(len(body) if answer.announced == -1 else answer.announced)
-        head = f"HTTP/1.1 {status} Said\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
+            headers["Content-Length"] = str(
+                len(body) if answer.announced == -1 else answer.announced
+            )
+        head = (
+            f"HTTP/1.1 {status} Said\r\n"
+            + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            + "\r\n"
+        )
         if answer.drip_header:
             self._drip(connection, b"HTTP/1.1 200 OK\r\nX-Drip: " + b"x" * 10_000, 0.05)
         connection.sendall(head.encode("latin-1"))

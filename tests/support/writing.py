@@ -33,7 +33,9 @@ def bytes_of(write: Callable[..., Any], *arguments: Any, **options: Any) -> byte
 
 def image_bytes(image: Any, kind: str = "PNG", **options: Any) -> bytes:
     """A file with an image of Pillow, or with pixels."""
-    return bytes_of((image if isinstance(image, Image.Image) else Image.fromarray(image)).save, kind, **options)
+    return bytes_of(
+        (image if isinstance(image, Image.Image) else Image.fromarray(image)).save, kind, **options
+    )
 
 
 def resource_of(data: bytes, name: str = "resource") -> Any:

@@ -61,7 +61,11 @@ def failing_tests(suite: Any, **fixtures: Callable[[], Any]) -> set[str]:
     failed = set()
     for name, test in inspect.getmembers(suite, inspect.ismethod):
         parameters = set(inspect.signature(test).parameters)
-        if name.startswith("test_") and parameters <= set(fixtures) and "another_process" not in name:
+        if (
+            name.startswith("test_")
+            and parameters <= set(fixtures)
+            and "another_process" not in name
+        ):
             try:
                 test(**{parameter: fixtures[parameter]() for parameter in parameters})
             except (Exception, pytest.fail.Exception):
@@ -74,7 +78,9 @@ def failing_tests(suite: Any, **fixtures: Callable[[], Any]) -> set[str]:
 def test_a_naive_connector_fails_where_it_is_naive(tmp_path: Path) -> None:
     numbers = iter(range(1000))
 
-    failed = failing_tests(StorageConnectorContract(), connector=lambda: NaiveConnector(tmp_path / str(next(numbers))))
+    failed = failing_tests(
+        StorageConnectorContract(), connector=lambda: NaiveConnector(tmp_path / str(next(numbers)))
+    )
 
     assert failed >= {
         "test_nothing_is_seen_of_what_is_being_stored_or_was_broken_off",
@@ -89,7 +95,10 @@ def test_a_wrong_iterator_fails_where_it_is_wrong() -> None:
     iterator: Callable[[], DatasetIteratorIF] = ShiftedIterator
 
     failed = failing_tests(
-        DatasetIteratorContract(), iterator=iterator, indexable=iterator, expected=lambda: [(i, i) for i in range(5)]
+        DatasetIteratorContract(),
+        iterator=iterator,
+        indexable=iterator,
+        expected=lambda: [(i, i) for i in range(5)],
     )
 
     assert failed >= {
@@ -108,11 +117,21 @@ class NaiveEngine(PreparationEngine):
     def run(self, work: Any, tasks: Any, *, title: str) -> Generator[tuple[str, Any], None, None]:
         with ThreadPoolExecutor(2) as pool:
             results = {name: pool.submit(work, task) for name, task in tasks.items()}
-            yield from ((name, result.result()) for name, result in results.items() if result.exception() is None)
+            yield from (
+                (name, result.result())
+                for name, result in results.items()
+                if result.exception() is None
+            )
 
 
-def test_a_naive_engine_fails_where_it_is_naive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fixtures: Any = {"engine": NaiveEngine, "tmp_path": lambda: tmp_path, "monkeypatch": lambda: monkeypatch}
+def test_a_naive_engine_fails_where_it_is_naive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixtures: Any = {
+        "engine": NaiveEngine,
+        "tmp_path": lambda: tmp_path,
+        "monkeypatch": lambda: monkeypatch,
+    }
 
     failed = failing_tests(EngineContract(), **fixtures)
 

@@ -34,10 +34,19 @@ def test_what_fails_or_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None
     (tmp_path / "conftest.py").write_text(LOOP)
     (tmp_path / "test_all.py").write_text(TESTS)
 
-    with start_python("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", tmp_path) as running:
+    with start_python(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", tmp_path
+    ) as running:
         output, errors = running.communicate()
 
     assert (running.returncode, errors) == (1, "")
     assert "3 failed, 3 passed, 1 error" in output
-    for told in ("test_dies", "status -9", "status 0", "looked", "assert 1 == 2", "RuntimeError: it does not stop"):
+    for told in (
+        "test_dies",
+        "status -9",
+        "status 0",
+        "looked",
+        "assert 1 == 2",
+        "RuntimeError: it does not stop",
+    ):
         assert told in output, output

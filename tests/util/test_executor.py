@@ -16,12 +16,23 @@ from worker_subjects import Numbers
 
 from data_stack.loader import Loader
 from data_stack.util.byte_cache import ByteCache
-from data_stack.util.executor import Executor, computing, n_processors, n_threads, n_threads_here, waiting
+from data_stack.util.executor import (
+    Executor,
+    computing,
+    n_processors,
+    n_threads,
+    n_threads_here,
+    waiting,
+)
 from data_stack.util.forks import call_in_forks, fork_lock
 
 
-@pytest.mark.parametrize(("most", "expected"), [(lambda: 2, 2), (None, 5)], ids=["two at most", "as many as wait"])
-def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | None, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("most", "expected"), [(lambda: 2, 2), (None, 5)], ids=["two at most", "as many as wait"]
+)
+def test_an_executor_has_no_more_threads_than_it_may(
+    most: Callable[[], int] | None, expected: int
+) -> None:
     pool, go = Executor("test-executor", most, grace_seconds=1.0), threading.Event()
     running: set[str] = set()
 
@@ -61,7 +72,9 @@ def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
     go = threading.Event()
     busy = waiting.submit(go.wait, 30)
 
-    status = in_fork(lambda: waiting.submit(lambda: 7).result(30) + computing.submit(lambda: 1).result(30))
+    status = in_fork(
+        lambda: waiting.submit(lambda: 7).result(30) + computing.submit(lambda: 1).result(30)
+    )
     go.set()
 
     assert status == 8
@@ -153,7 +166,13 @@ def test_a_process_by_itself_has_all_processors_that_it_may_run_on() -> None:
 
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_worker_threads_share_them(n_workers: int) -> None:
-    with Loader(Numbers(8), 4, worker_kind="threads", workers=n_workers, transform=lambda batch: n_threads_here()) as loader:
+    with Loader(
+        Numbers(8),
+        4,
+        worker_kind="threads",
+        workers=n_workers,
+        transform=lambda batch: n_threads_here(),
+    ) as loader:
         found = set(loader)
 
     assert found == {max(1, n_processors() // n_workers)}

@@ -55,7 +55,9 @@ def test_modules_and_what_needs_a_package_are_not_for_star_imports(package: Modu
     assert package.parts.light == 2
 
 
-def test_a_name_that_is_not_there_and_one_that_cannot_be_imported_are_errors(package: ModuleType) -> None:
+def test_a_name_that_is_not_there_and_one_that_cannot_be_imported_are_errors(
+    package: ModuleType,
+) -> None:
     with pytest.raises(AttributeError, match="module 'lazy_example' has no attribute 'other'"):
         getattr(package, "other")  # noqa: B009
     with pytest.raises(ImportError, match="install it"):

@@ -11,7 +11,10 @@ from data_stack.util.stretches import Stretches
 LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([1000, 5000]), max_size=40)
 
 
-@given(lengths=LENGTHS | st.tuples(st.integers(1, 50), st.integers(1, 20)).map(lambda pair: [pair[0]] * pair[1]))
+@given(
+    lengths=LENGTHS
+    | st.tuples(st.integers(1, 50), st.integers(1, 20)).map(lambda pair: [pair[0]] * pair[1])
+)
 def test_each_position_is_in_the_stretch_that_a_search_finds(lengths: list[int]) -> None:
     expected = np.repeat(np.arange(len(lengths)), lengths)
 

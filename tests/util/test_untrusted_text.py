@@ -36,7 +36,9 @@ def test_every_document_comes_back(value: Any, indent: int | None) -> None:
 
 
 @given(st.lists(TEXTS, max_size=8), st.booleans())
-def test_brackets_in_strings_do_not_count_and_those_behind_them_do(texts: list[str], is_object: bool) -> None:
+def test_brackets_in_strings_do_not_count_and_those_behind_them_do(
+    texts: list[str], is_object: bool
+) -> None:
     opening, closing = ('{"":', "}") if is_object else ("[", "]")
     start = ", ".join(map(json.dumps, [*texts, "[" * 1000, '\\"']))
     for depth in (MAX_JSON_DEPTH - 1, MAX_JSON_DEPTH):
@@ -48,7 +50,9 @@ def test_brackets_in_strings_do_not_count_and_those_behind_them_do(texts: list[s
                 parse_json(text)
 
 
-@pytest.mark.parametrize("text", ["[" * 10**6, '{"a":' * 10**6, '["' + "[" * 10**6, '[1, "a", ' * 10**5])
+@pytest.mark.parametrize(
+    "text", ["[" * 10**6, '{"a":' * 10**6, '["' + "[" * 10**6, '[1, "a", ' * 10**5]
+)
 def test_a_million_brackets_are_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"nested|Unterminated"):
         parse_json(text)
@@ -80,7 +84,11 @@ def test_depth_of_toml_is_refused_however_it_is_written(text: str) -> None:
 
 
 def test_lists_of_many_numbers_and_texts_with_dots_are_not_deep() -> None:
-    value = {"numbers": [index + 0.5 for index in range(500)], "text": "a." * 500 + "[" * 500, "tables": [{"a": 0.5}] * 300}
+    value = {
+        "numbers": [index + 0.5 for index in range(500)],
+        "text": "a." * 500 + "[" * 500,
+        "tables": [{"a": 0.5}] * 300,
+    }
 
     assert parse_toml(tomli_w.dumps(value).encode()) == value
     assert parse_toml(b"x = [" + b"1.5, " * 500 + b"] # " + b"." * 500) == {"x": [1.5] * 500}
@@ -108,12 +116,18 @@ class Textless:
         ("Lable", ["Label", 3, ("a", "b"), None], "Label"),
         ("x", ["train"], None),
         ("train", [], None),
-        ("a" * 10_000_000, (f"{'b' * 200}{number}" for number in range(10**9)), None),  # takes no time
+        (
+            "a" * 10_000_000,
+            (f"{'b' * 200}{number}" for number in range(10**9)),
+            None,
+        ),  # takes no time
         (np.int64(3), [1, 2], None),
         (Textless(), ["train"], None),
     ],
 )
-def test_the_nearest_name_is_suggested(wrong: object, known: Iterable[object], near: str | None) -> None:
+def test_the_nearest_name_is_suggested(
+    wrong: object, known: Iterable[object], near: str | None
+) -> None:
     assert did_you_mean(wrong, known) == ("" if near is None else f" (did you mean {near!r}?)")
 
 
@@ -127,7 +141,10 @@ TUPLES = SequenceDatasetIterator([[1], [2]])
     [
         (lambda: data_stack.load("digit"), "digits"),
         (lambda: data_stack.load("digits", "Train", storage="memory://"), "train"),
-        (lambda: data_stack.load("digits", "test", storage="memory://").read_column("lable"), "label"),
+        (
+            lambda: data_stack.load("digits", "test", storage="memory://").read_column("lable"),
+            "label",
+        ),
         (lambda: data_stack.load("digits", storage="memroy://x"), "memory"),
         (lambda: ROWS.read_column("lable"), "label"),
         (lambda: TUPLES.encode({1: data_stack.encoder("categorcal")}), "categorical"),

@@ -29,15 +29,23 @@ def test_a_column_of_several_units_of_which_the_finest_holds_not_all_is_of_objec
 
 
 @pytest.mark.parametrize("late", [EXACT, WHOLE])
-@pytest.mark.parametrize(("descending", "expected"), [(False, [5, 2, 3, 0, 1, 4]), (True, [0, 3, 2, 5, 1, 4])])
-def test_samples_are_sorted_by_instant_whatever_the_units(late: Any, descending: bool, expected: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("descending", "expected"), [(False, [5, 2, 3, 0, 1, 4]), (True, [0, 3, 2, 5, 1, 4])]
+)
+def test_samples_are_sorted_by_instant_whatever_the_units(
+    late: Any, descending: bool, expected: list[int]
+) -> None:
     ordered: Any = combined(FAR, late).sort(0, descending=descending)
 
     assert list(ordered.indices) == expected
 
 
-@pytest.mark.parametrize("times", [np.array(["1700-01-01", "2250-01-01"], "M8[ns]"), [FAR[0], EXACT[0]]])
-@pytest.mark.parametrize("gap", [np.timedelta64(1, "D"), timedelta(days=1), np.timedelta64(1, "ns")])
+@pytest.mark.parametrize(
+    "times", [np.array(["1700-01-01", "2250-01-01"], "M8[ns]"), [FAR[0], EXACT[0]]]
+)
+@pytest.mark.parametrize(
+    "gap", [np.timedelta64(1, "D"), timedelta(days=1), np.timedelta64(1, "ns")]
+)
 def test_a_window_spans_no_gap_that_is_too_long_for_the_unit(times: Any, gap: Any) -> None:
     iterator = SequenceDatasetIterator([times])
 
@@ -47,4 +55,6 @@ def test_a_window_spans_no_gap_that_is_too_long_for_the_unit(times: Any, gap: An
 
 def test_a_gap_in_months_of_a_column_in_days_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot be compared"):
-        SequenceDatasetIterator([FAR[[0, 2]]]).windows(2, order_by=0, max_gap=np.timedelta64(1, "M"))
+        SequenceDatasetIterator([FAR[[0, 2]]]).windows(
+            2, order_by=0, max_gap=np.timedelta64(1, "M")
+        )

@@ -12,7 +12,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.encoder import Column, Encoder, Learner, as_column, check_choice, first_place, register_encoder
+from data_stack.dataset.encoders.encoder import (
+    Column,
+    Encoder,
+    Learner,
+    as_column,
+    check_choice,
+    first_place,
+    register_encoder,
+)
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import objects
@@ -30,7 +38,9 @@ def category(value: Any) -> Any:
     Raises:
         TypeError: the value is not a bool, number, string, bytes, None, or tuple of these.
     """
-    if isinstance(value, np.generic) or (getattr(value, "ndim", None) == 0 and hasattr(value, "item")):
+    if isinstance(value, np.generic) or (
+        getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+    ):
         value = float(value) if isinstance(value, np.longdouble) else value.item()
     kinds: tuple[Any, ...] = (bool, str, int, float, bytes)
     for kind in kinds:
@@ -38,7 +48,9 @@ def category(value: Any) -> Any:
             return NAN if value != value else kind(value)
     if value is None or isinstance(value, tuple):
         return value if value is None else tuple(category(item) for item in value)
-    raise TypeError(f"a {type(value).__name__} is not a category: use numbers, bools, strings, bytes, None, or tuples of them")
+    raise TypeError(
+        f"a {type(value).__name__} is not a category: use numbers, bools, strings, bytes, None, or tuples of them"
+    )
 
 
 class Categories:
@@ -53,7 +65,9 @@ class Categories:
         ConfigError: two values are equal, or have an unsupported type.
     """
 
-    def __init__(self, values: Iterable[Any], what: str = "category", *, numbered: bool = False) -> None:
+    def __init__(
+        self, values: Iterable[Any], what: str = "category", *, numbered: bool = False
+    ) -> None:
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise ConfigError(f"the {what} list must be a list of values, got {values!r:.80}")
         codes: dict[Any, int] = {}
@@ -63,7 +77,9 @@ class Categories:
             except TypeError as error:
                 raise ConfigError(f"{what} number {position}: {error}") from None
             if plain in codes:
-                raise ConfigError(f"the {what} {value!r:.80} is there twice, at {codes[plain]} and at {position}")
+                raise ConfigError(
+                    f"the {what} {value!r:.80} is there twice, at {codes[plain]} and at {position}"
+                )
             codes[plain] = position
         self.values = tuple(codes)
         self._what, self._is_numbered = what, numbered
@@ -86,33 +102,52 @@ class Categories:
         """
         if column.dtype.kind not in "OUSbiuf":
             raise _dtype_error(column)
-        if column.dtype.kind in "biu" and column.size and column.min() >= 0 and column.max() < len(self._small):
+        if (
+            column.dtype.kind in "biu"
+            and column.size
+            and column.min() >= 0
+            and column.max() < len(self._small)
+        ):
             return self._small[column.astype(np.intp)]
         values = column.ravel().tolist()
         try:
-            codes = np.fromiter(map(self._codes.get, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))
+            codes = np.fromiter(
+                map(self._codes.get, values, itertools.repeat(-1)), dtype=np.intp, count=len(values)
+            )
         except TypeError:  # not hashable: reported below
             codes = np.full(len(values), -1, dtype=np.intp)
-        for position in np.flatnonzero(codes < 0).tolist():  # numpy's scalars, NaN, or in fact unknown
+        for position in np.flatnonzero(
+            codes < 0
+        ).tolist():  # numpy's scalars, NaN, or in fact unknown
             try:
                 codes[position] = self._codes.get(category(values[position]), -1)
             except TypeError as error:
-                raise EncodingError(f"{values[position]!r:.80}: {error}", position // _values_in_row(column)) from None
+                raise EncodingError(
+                    f"{values[position]!r:.80}: {error}", position // _values_in_row(column)
+                ) from None
         return codes.reshape(column.shape)
 
     @functools.cached_property
     def _small(self) -> Codes:
         """The codes of the integers from 0 on, some more than there are categories."""
-        return np.array([self._codes.get(number, -1) for number in range(2 * len(self) + 8)], dtype=np.intp)
+        return np.array(
+            [self._codes.get(number, -1) for number in range(2 * len(self) + 8)], dtype=np.intp
+        )
 
     def shorten(self) -> str:
         """The first of them, for messages."""
         more = f" and {len(self) - 8} more" if len(self) > 8 else ""
-        return f"known are {', '.join(f'{value!r:.40}' for value in self.values[:8]) or 'none'}{more}"
+        return (
+            f"known are {', '.join(f'{value!r:.40}' for value in self.values[:8]) or 'none'}{more}"
+        )
 
     def values_of(self, codes: Codes) -> Column:
         """The categories of these numbers; None for -1."""
-        return (objects([*self.values, None]) if codes.size and codes.min() < 0 else _values_column(self.values))[codes]
+        return (
+            objects([*self.values, None])
+            if codes.size and codes.min() < 0
+            else _values_column(self.values)
+        )[codes]
 
 
 class CategoriesLearner(Learner):
@@ -134,7 +169,9 @@ class CategoriesLearner(Learner):
                 self._seen.setdefault(category(value))
             except TypeError as error:
                 place = next(place for place, item in enumerate(values) if item is value)
-                raise EncodingError(f"{value!r:.80}: {error}", first + place // _values_in_row(block)) from None
+                raise EncodingError(
+                    f"{value!r:.80}: {error}", first + place // _values_in_row(block)
+                ) from None
 
     def finish(self) -> dict[str, Any]:
         """``categories``: sorted, numbers first, then strings, then the rest."""
@@ -144,13 +181,19 @@ class CategoriesLearner(Learner):
 def _values_column(values: Sequence[Any]) -> Column:
     """Values as an array: of numbers if all are of one type that numpy has; otherwise of objects."""
     types = set(map(type, values))
-    if types == {bool} or types == {float} or (types == {int} and all(value in range(-(2**63), 2**63) for value in values)):
+    if (
+        types == {bool}
+        or types == {float}
+        or (types == {int} and all(value in range(-(2**63), 2**63) for value in values))
+    ):
         return np.array(values)
     return objects(values)
 
 
 def _dtype_error(column: Column) -> ConfigError:
-    return ConfigError(f"values of dtype {column.dtype} cannot be categories; numbers, strings and bytes can")
+    return ConfigError(
+        f"values of dtype {column.dtype} cannot be categories; numbers, strings and bytes can"
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -195,9 +238,13 @@ class ClassMapping(Encoder):
     target_kind = "label"
     _keeps_shape = True
 
-    def __init__(self, mapping: Mapping[Any, Any], *, unmapped: Literal["keep", "error", "drop"] = "keep") -> None:
+    def __init__(
+        self, mapping: Mapping[Any, Any], *, unmapped: Literal["keep", "error", "drop"] = "keep"
+    ) -> None:
         if not isinstance(mapping, Mapping):
-            raise ConfigError(f"a class mapping must be a dict of new classes by old ones, got {mapping!r:.80}")
+            raise ConfigError(
+                f"a class mapping must be a dict of new classes by old ones, got {mapping!r:.80}"
+            )
         self.unmapped: str = check_choice("unmapped", unmapped, ("keep", "error", "drop"))
         self._given = dict(mapping)
         self._new_by_old = pairs = dict[Any, Any]()
@@ -208,11 +255,15 @@ class ClassMapping(Encoder):
             for old in old_labels if isinstance(old_labels, tuple) else (old_labels,):
                 label = _label(old, "a label")
                 if label in pairs:
-                    raise ConfigError(f"the label {old!r:.80} is in two entries of the class mapping; name it once")
+                    raise ConfigError(
+                        f"the label {old!r:.80} is in two entries of the class mapping; name it once"
+                    )
                 pairs[label] = new_class
         self._old = Categories(pairs, "label")
         new_classes = list(dict.fromkeys(pairs.values()))
-        self.classes = tuple(sorted(new_classes) if all(map(_is_number, new_classes)) else new_classes)
+        self.classes = tuple(
+            sorted(new_classes) if all(map(_is_number, new_classes)) else new_classes
+        )
         self._values = _values_column(list(pairs.values()))
         self._remember({})
 
@@ -238,15 +289,23 @@ class ClassMapping(Encoder):
         is_unmapped = codes < 0
         if self.unmapped == "keep":
             are_numbers = column.dtype.kind in "biuf" and self._values.dtype.kind in "biuf"
-            common = np.result_type(column.dtype, self._values.dtype) if are_numbers else np.dtype(object)
-            is_exact = common.kind in "iu" or column.dtype.kind == self._values.dtype.kind  # for any batch
+            common = (
+                np.result_type(column.dtype, self._values.dtype)
+                if are_numbers
+                else np.dtype(object)
+            )
+            is_exact = (
+                common.kind in "iu" or column.dtype.kind == self._values.dtype.kind
+            )  # for any batch
             kept = column.astype(common if is_exact else object)
             kept[~is_unmapped] = self._values.astype(kept.dtype)[codes[~is_unmapped]]
             return kept
         if is_unmapped.any():
             at = first_place(is_unmapped)
             label = category(column[at])
-            raise EncodingError(f"the label {label!r:.80} is not in the class mapping: {self._old.shorten()}", at[0])
+            raise EncodingError(
+                f"the label {label!r:.80} is not in the class mapping: {self._old.shorten()}", at[0]
+            )
         return self._values[codes]
 
     def _inverse(self, column: Column) -> Column:
@@ -257,8 +316,12 @@ class ClassMapping(Encoder):
         """
         old_by_new = {new: old for old, new in self._new_by_old.items()}
         if len(old_by_new) < len(self._new_by_old):
-            raise ConfigError("the class mapping has no inverse: several old labels all became one new class")
-        return ClassMapping(old_by_new, unmapped="keep" if self.unmapped == "keep" else "error").transform(column)
+            raise ConfigError(
+                "the class mapping has no inverse: several old labels all became one new class"
+            )
+        return ClassMapping(
+            old_by_new, unmapped="keep" if self.unmapped == "keep" else "error"
+        ).transform(column)
 
 
 def _label(value: Any, what: str) -> Any:
@@ -307,18 +370,26 @@ class CategoricalEncoder(Encoder):
         self._output = check_choice("output", output, ("one_hot", "ordinal"))
         self._unknown = check_choice("unknown", unknown, ("error", "zeros", "index"))
         if output == "ordinal" and unknown == "zeros":
-            raise ConfigError("unknown='zeros' is for one-hot output: as a number, 0 is the first category. Use 'index'")
+            raise ConfigError(
+                "unknown='zeros' is for one-hot output: as a number, 0 is the first category. Use 'index'"
+            )
         self._keeps_shape = output == "ordinal"
         self.target_kind = "label" if output == "ordinal" else "one_hot"
         self._is_given = categories is not None
-        self._categories = Categories(() if categories is None else categories, self._what, numbered=self._numbered)
+        self._categories = Categories(
+            () if categories is None else categories, self._what, numbered=self._numbered
+        )
         self._learned = {} if self._is_given else None
 
     # ------------------------------------------------------------------ what it is
 
     def config(self) -> dict[str, Any]:
         """``output``, ``unknown``, and ``categories`` if they were given."""
-        return {"output": self._output, "unknown": self._unknown, "categories": list(self.categories) if self._is_given else None}
+        return {
+            "output": self._output,
+            "unknown": self._unknown,
+            "categories": list(self.categories) if self._is_given else None,
+        }
 
     @property
     def categories(self) -> tuple[Any, ...]:
@@ -335,12 +406,19 @@ class CategoricalEncoder(Encoder):
         """The categories as text, and ``"?"`` for unknown values; None for numbers."""
         if self._output == "ordinal" or self.class_names is None:
             return None
-        return tuple("?" if position == len(self._categories) else str(each) for position, each in enumerate(self.class_names))
+        return tuple(
+            "?" if position == len(self._categories) else str(each)
+            for position, each in enumerate(self.class_names)
+        )
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
         """The categories; with ``unknown="index"``, None as the last."""
-        return (*self._categories.values, *[None] * (self._unknown == "index")) if self.is_fitted else None
+        return (
+            (*self._categories.values, *[None] * (self._unknown == "index"))
+            if self.is_fitted
+            else None
+        )
 
     # ------------------------------------------------------------------ learning
 
@@ -361,7 +439,10 @@ class CategoricalEncoder(Encoder):
         codes = self._categories.codes(column)
         if self._unknown == "error" and codes.size and codes.min() < 0:
             at = first_place(codes < 0)
-            raise EncodingError(f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shorten()}", at[0])
+            raise EncodingError(
+                f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shorten()}",
+                at[0],
+            )
         if self._unknown == "index":
             codes = np.where(codes < 0, len(self._categories), codes)
         if self._output == "ordinal":
@@ -372,16 +453,25 @@ class CategoricalEncoder(Encoder):
         """The categories; None for vectors without a one and for the unknown. Of scores, the highest counts."""
         if self._output == "one_hot":
             if column.ndim < 2 or column.shape[-1] != self._n_codes:
-                raise ConfigError(f"vectors must have {self._n_codes} numbers, got a column of shape {column.shape}")
-            codes = np.where(column.any(axis=-1), column.argmax(axis=-1) if self._n_codes else -1, -1)
+                raise ConfigError(
+                    f"vectors must have {self._n_codes} numbers, got a column of shape {column.shape}"
+                )
+            codes = np.where(
+                column.any(axis=-1), column.argmax(axis=-1) if self._n_codes else -1, -1
+            )
         else:
             if column.dtype.kind not in "iu" and column.size:
-                raise ConfigError(f"numbers of categories must be integers, got a column of dtype {column.dtype}")
+                raise ConfigError(
+                    f"numbers of categories must be integers, got a column of dtype {column.dtype}"
+                )
             codes = column.astype(np.intp)
             outside = (codes < 0) | (codes >= self._n_codes)
             if outside.any():
                 at = first_place(outside)
-                raise EncodingError(f"{self._what} number {codes[at]} does not exist: numbers end at {self._n_codes - 1}", at[0])
+                raise EncodingError(
+                    f"{self._what} number {codes[at]} does not exist: numbers end at {self._n_codes - 1}",
+                    at[0],
+                )
         return self._categories.values_of(np.where(codes >= len(self._categories), -1, codes))
 
 
@@ -403,9 +493,13 @@ class OneHotEncoder(CategoricalEncoder):
     _numbered = True
 
     def __init__(
-        self, classes: Sequence[Any] | npt.NDArray[Any] | ClassMapping, unknown: Literal["error", "zeros", "index"] = "error"
+        self,
+        classes: Sequence[Any] | npt.NDArray[Any] | ClassMapping,
+        unknown: Literal["error", "zeros", "index"] = "error",
     ) -> None:
-        super().__init__("one_hot", unknown, classes.classes if isinstance(classes, ClassMapping) else classes)
+        super().__init__(
+            "one_hot", unknown, classes.classes if isinstance(classes, ClassMapping) else classes
+        )
 
     def config(self) -> dict[str, Any]:
         """``classes`` and ``unknown``."""

@@ -38,11 +38,19 @@ def as_column(values: Any) -> Column:
     is_list = isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
     try:
         is_array = hasattr(values, "__array__")
-        column: Column = as_array(values) if is_array else stack_values(list(values)) if is_list else np.empty(())
+        column: Column = (
+            as_array(values)
+            if is_array
+            else stack_values(list(values))
+            if is_list
+            else np.empty(())
+        )
     except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
         raise ConfigError(f"an encoder cannot convert this column to numpy: {error}") from error
     if column.ndim == 0:
-        raise ConfigError(f"an encoder takes a column of shape (n, ...), not the single value {values!r:.80}")
+        raise ConfigError(
+            f"an encoder takes a column of shape (n, ...), not the single value {values!r:.80}"
+        )
     return column
 
 
@@ -101,7 +109,10 @@ class WholeColumn(Learner):
     def add(self, block: Column, first: int) -> None:
         """Keep the block."""
         if self._blocks and block.shape[1:] != self._blocks[0].shape[1:]:
-            raise EncodingError(f"values have the shape {block.shape[1:]}, those before {self._blocks[0].shape[1:]}", first)
+            raise EncodingError(
+                f"values have the shape {block.shape[1:]}, those before {self._blocks[0].shape[1:]}",
+                first,
+            )
         self._blocks.append(block)
 
     def finish(self) -> dict[str, Any]:
@@ -135,7 +146,9 @@ class Encoder(ABC):
 
     # ------------------------------------------------------------------ what it does
 
-    def fit(self: _EncoderT, columns: Column | Iterable[Any], *, fitted_on: str | None = None) -> _EncoderT:
+    def fit(
+        self: _EncoderT, columns: Column | Iterable[Any], *, fitted_on: str | None = None
+    ) -> _EncoderT:
         """Learn from a column, or from its blocks one after the other; replaces what was learned before.
 
         Args:
@@ -149,9 +162,13 @@ class Encoder(ABC):
         if self._learner() is None:
             return self
         if hasattr(columns, "read_column"):
-            raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
+            raise ConfigError(
+                f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)"
+            )
         is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
-        is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
+        is_blocks = is_list and all(
+            isinstance(item, np.ndarray) and item.ndim > 0 for item in columns
+        )
         fitting = Fitting(self)
         for block in columns if is_blocks or isinstance(columns, Iterator) else [columns]:
             fitting.add(as_column(block))
@@ -219,14 +236,20 @@ class Encoder(ABC):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self) or not isinstance(other, Encoder):
             return NotImplemented
-        with contextlib.suppress(ConfigError, MissingDependencyError):  # something in one of them cannot be compared
-            return self is other or canonical_json(self._without_origin()) == canonical_json(other._without_origin())
+        with contextlib.suppress(
+            ConfigError, MissingDependencyError
+        ):  # something in one of them cannot be compared
+            return self is other or canonical_json(self._without_origin()) == canonical_json(
+                other._without_origin()
+            )
         return False
 
     __hash__ = None  # type: ignore[assignment]  # it changes when it is fitted
 
     def __repr__(self) -> str:
-        options = ", ".join(f"{name}={shorten(value)}" for name, value in self.config().items() if value is not None)
+        options = ", ".join(
+            f"{name}={shorten(value)}" for name, value in self.config().items() if value is not None
+        )
         return f"<{type(self).__name__}({options}){'' if self.is_fitted else ', not fitted'}>"
 
     # ------------------------------------------------------------------ for subclasses
@@ -258,7 +281,11 @@ class Encoder(ABC):
     # ------------------------------------------------------------------ inside
 
     def _without_origin(self) -> dict[str, Any]:
-        learned = None if self._learned is None else {name: to_plain(value) for name, value in self._learned.items()}
+        learned = (
+            None
+            if self._learned is None
+            else {name: to_plain(value) for name, value in self._learned.items()}
+        )
         return {"kind": self.kind, "config": self._plain_config(), "learned": learned}
 
     def _plain_config(self) -> dict[str, Any]:
@@ -266,7 +293,9 @@ class Encoder(ABC):
 
     def _check_fitted(self) -> None:
         if not self.is_fitted:
-            raise ModelNotTrainedError(f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=train)")
+            raise ModelNotTrainedError(
+                f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=train)"
+            )
 
 
 class Fitting:
@@ -293,7 +322,9 @@ class Fitting:
             ConfigError: there were no values.
         """
         if self._n_values == 0:
-            raise ConfigError(f"{self._encoder!r} cannot be fitted on no values: the column is empty")
+            raise ConfigError(
+                f"{self._encoder!r} cannot be fitted on no values: the column is empty"
+            )
         self._encoder._remember(self._learner.finish())
         self._encoder.fitted_on = fitted_on
 
@@ -306,18 +337,24 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     return value
 
 
-def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | os.PathLike[str], identifier: str) -> None:
+def save_encoder(
+    encoder: Encoder, storage_connector: StorageConnector | str | os.PathLike[str], identifier: str
+) -> None:
     """Store an encoder, fitted or not, under ``identifier``, as JSON with a digest; the store may be a path or a URL.
 
     Raises:
         ConfigError: a part of it is not plain data.
         StorageError: it could not be written.
     """
-    store_at(storage_connector).set_resource(identifier, [seal_json({"format": _FORMAT, "encoder": encoder.state()})])
+    store_at(storage_connector).set_resource(
+        identifier, [seal_json({"format": _FORMAT, "encoder": encoder.state()})]
+    )
 
 
 def load_encoder(
-    storage_connector: StorageConnector | str | os.PathLike[str], identifier: str, kinds: Mapping[str, Any] | None = None
+    storage_connector: StorageConnector | str | os.PathLike[str],
+    identifier: str,
+    kinds: Mapping[str, Any] | None = None,
 ) -> Encoder:
     """Read the encoder stored under ``identifier``; it transforms bit by bit as it did where it was fitted.
 
@@ -349,8 +386,15 @@ def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = N
     """
     kinds = {**built_in_kinds(), **(kinds or {})}
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
-        raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
-    kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
+        raise ConfigError(
+            f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}"
+        )
+    kind, config, learned, fitted_on = (
+        state["kind"],
+        state["config"],
+        state["learned"],
+        state["fitted_on"],
+    )
     if not isinstance(kind, str) or kind not in kinds:
         advice = f"{did_you_mean(kind, kinds)}; one of a plugin is rebuilt by data_stack.repository.encoders"
         raise ConfigError(f"unknown kind of encoder {shorten(kind)}{advice}")
@@ -358,12 +402,22 @@ def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = N
         if not isinstance(fitted_on, (str, type(None))):
             raise TypeError(f"fitted_on is a fingerprint, not {shorten(fitted_on)}")
         special = {"range": _short_range, **kinds[kind]._special}
-        encoder = kinds[kind](**{name: from_plain(value, special) for name, value in config.items()})
+        encoder = kinds[kind](
+            **{name: from_plain(value, special) for name, value in config.items()}
+        )
         if encoder._learner() is None and learned != {}:
             raise ValueError("it has nothing to learn")
         if encoder._learner() is not None and learned is not None:
             encoder._remember({name: from_plain(value, special) for name, value in learned.items()})
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, binascii.Error) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        binascii.Error,
+    ) as error:
         raise ConfigError(f"damaged state of a {kind!r} encoder: {error!s:.300}") from error
     encoder.fitted_on = fitted_on
     return encoder
@@ -377,5 +431,7 @@ def _short_range(ends: Any) -> range:
     """
     decoded: range = from_plain({"range": ends})
     if len(decoded) > _MAX_IN_A_RANGE:
-        raise ConfigError(f"the state of an encoder has a range of {len(decoded):,} values; the limit is {_MAX_IN_A_RANGE:,}")
+        raise ConfigError(
+            f"the state of an encoder has a range of {len(decoded):,} values; the limit is {_MAX_IN_A_RANGE:,}"
+        )
     return decoded

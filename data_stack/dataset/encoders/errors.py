@@ -19,8 +19,13 @@ class EncodingError(ConfigError):
         self.problem, self.position, self.where = problem, position, where
 
     def __str__(self) -> str:
-        return "".join(f"{each}: " for each in self.where) + f"at position {self.position}, {self.problem}"
+        return (
+            "".join(f"{each}: " for each in self.where)
+            + f"at position {self.position}, {self.problem}"
+        )
 
     def within(self, where: str, position: int | None = None) -> EncodingError:
         """The same error with the name of the column, and the position in the iterator."""
-        return EncodingError(self.problem, self.position if position is None else position, (where, *self.where))
+        return EncodingError(
+            self.problem, self.position if position is None else position, (where, *self.where)
+        )

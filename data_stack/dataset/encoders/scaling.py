@@ -9,7 +9,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.encoder import Column, Encoder, Learner, as_column, check_choice, first_place, register_encoder
+from data_stack.dataset.encoders.encoder import (
+    Column,
+    Encoder,
+    Learner,
+    as_column,
+    check_choice,
+    first_place,
+    register_encoder,
+)
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
@@ -76,9 +84,17 @@ class ContinuousEncoder(Encoder):
         return None if self._scaling == "none" else _NumbersLearner(self._scaling, self._missing)
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        centre, scale = (np.asarray(learned[name], dtype=np.float64) for name in ("centre", "scale"))
-        if centre.shape != scale.shape or not np.isfinite([centre, scale]).all() or (scale <= 0).any():
-            raise ConfigError("centre and scale must be finite, and the scale above 0; the values may overflow float64")
+        centre, scale = (
+            np.asarray(learned[name], dtype=np.float64) for name in ("centre", "scale")
+        )
+        if (
+            centre.shape != scale.shape
+            or not np.isfinite([centre, scale]).all()
+            or (scale <= 0).any()
+        ):
+            raise ConfigError(
+                "centre and scale must be finite, and the scale above 0; the values may overflow float64"
+            )
         self.centre, self.scale = centre, scale
         self._learned = {"centre": centre, "scale": scale}
 
@@ -89,7 +105,9 @@ class ContinuousEncoder(Encoder):
         if self._scaling != "none" and numbers.shape[1:] != self.centre.shape:
             if len(numbers) == 0:
                 return np.empty((0, *self.centre.shape), dtype=self._dtype)
-            raise ConfigError(f"fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}")
+            raise ConfigError(
+                f"fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}"
+            )
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             scaled = numbers if self._scaling == "none" else (numbers - self.centre) / self.scale
             scaled = scaled.astype(self._dtype)
@@ -97,7 +115,9 @@ class ContinuousEncoder(Encoder):
             _check(numbers, self._missing, 0)
             if np.isinf(scaled).any():
                 at = first_place(np.isinf(scaled))
-                raise EncodingError(f"{float(numbers[at])!r} is too large for {self._dtype} once scaled", at[0])
+                raise EncodingError(
+                    f"{float(numbers[at])!r} is too large for {self._dtype} once scaled", at[0]
+                )
             if self._missing == "zeros":
                 scaled[np.isnan(scaled)] = 0
         return scaled
@@ -116,24 +136,39 @@ class _NumbersLearner(Learner):
         numbers = _as_floats(block, first)
         _check(numbers, self._missing, first)
         if first and (shape := np.shape(self._moments.mean)) != numbers.shape[1:]:
-            raise EncodingError(f"values have the shape {numbers.shape[1:]}, those before {shape}", first)
+            raise EncodingError(
+                f"values have the shape {numbers.shape[1:]}, those before {shape}", first
+            )
         self._moments.add(numbers)
 
     def finish(self) -> dict[str, Any]:
         moments = self._moments
         without_number = np.argwhere(moments.count == 0)
         if len(without_number):
-            where = f" in column {', '.join(map(str, without_number[0].tolist()))}" if without_number.shape[1] else ""
+            where = (
+                f" in column {', '.join(map(str, without_number[0].tolist()))}"
+                if without_number.shape[1]
+                else ""
+            )
             raise ConfigError(f"cannot fit: all values{where} are NaN")
         with np.errstate(over="ignore", invalid="ignore"):  # _remember refuses the result
             if self._scaling == "standard":
                 # The mean of equal values is that value, though the sum over their number may miss it by a bit.
-                centre, scale = np.where(moments.low == moments.high, moments.low, moments.mean), moments.deviation
+                centre, scale = (
+                    np.where(moments.low == moments.high, moments.low, moments.mean),
+                    moments.deviation,
+                )
             elif self._scaling == "min_max":
                 centre, scale = moments.low, moments.high - moments.low
             else:
-                centre, scale = np.zeros_like(moments.low), np.maximum(np.abs(moments.low), np.abs(moments.high))
-        return {"centre": np.asarray(centre, dtype=np.float64), "scale": np.where(scale == 0, 1.0, scale)}
+                centre, scale = (
+                    np.zeros_like(moments.low),
+                    np.maximum(np.abs(moments.low), np.abs(moments.high)),
+                )
+        return {
+            "centre": np.asarray(centre, dtype=np.float64),
+            "scale": np.where(scale == 0, 1.0, scale),
+        }
 
 
 def _as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
@@ -160,7 +195,9 @@ def _as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
             number = np.asarray(value, dtype=np.float64)
             numbers.append(np.stack([number, *numbers[:1]])[0])  # of one shape
         except (ValueError, TypeError):
-            raise EncodingError(f"{value!r:.80} is not a number, or of another shape than those before", position) from None
+            raise EncodingError(
+                f"{value!r:.80} is not a number, or of another shape than those before", position
+            ) from None
     return np.stack(numbers)
 
 
@@ -169,7 +206,11 @@ def _check(numbers: npt.NDArray[np.float64], missing: str, first: int) -> None:
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():
         at = first_place(refused)
-        problem = f"{float(numbers[at])!r} is not a finite number" if not np.isnan(numbers[at]) else "a value is missing (NaN)"
+        problem = (
+            f"{float(numbers[at])!r} is not a finite number"
+            if not np.isnan(numbers[at])
+            else "a value is missing (NaN)"
+        )
         within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""
         raise EncodingError(problem + within, first + at[0])
 
@@ -225,35 +266,53 @@ class ImageEncoder(Encoder):
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
         mean, std = (np.asarray(learned[name], dtype=np.float64) for name in ("mean", "std"))
-        if max(mean.ndim, std.ndim) > 1 or not np.isfinite([*mean.ravel(), *std.ravel()]).all() or (std <= 0).any():
-            raise ConfigError(f"mean and std must be finite, one for each channel, and std above 0; got {mean!r:.80} {std!r:.80}")
+        if (
+            max(mean.ndim, std.ndim) > 1
+            or not np.isfinite([*mean.ravel(), *std.ravel()]).all()
+            or (std <= 0).any()
+        ):
+            raise ConfigError(
+                f"mean and std must be finite, one for each channel, and std above 0; got {mean!r:.80} {std!r:.80}"
+            )
         self.mean, self.std = mean, std
         super()._remember(learned)
 
     def _transform(self, column: Column) -> Column:
         if column.dtype == object and len(column):
-            return stack_values([self._transform(_one_image(image, place))[0] for place, image in enumerate(column)])
+            return stack_values(
+                [self._transform(_one_image(image, place))[0] for place, image in enumerate(column)]
+            )
         if len(column) == 0:
             return np.empty(column.shape, dtype=np.float32)
-        scaled: Column = np.multiply(_check_images(column, 0), np.float32(self._scale), dtype=np.float32)
+        scaled: Column = np.multiply(
+            _check_images(column, 0), np.float32(self._scale), dtype=np.float32
+        )
         scaled -= self._per_channel(self.mean, column)
         scaled /= self._per_channel(self.std, column)
         return scaled
 
-    def _per_channel(self, statistic: npt.NDArray[np.float64], images: Column) -> npt.NDArray[np.float32]:
+    def _per_channel(
+        self, statistic: npt.NDArray[np.float64], images: Column
+    ) -> npt.NDArray[np.float32]:
         """A statistic in a shape that broadcasts with the channels of ``images``."""
         if statistic.size == 1:
             return statistic.reshape(()).astype(np.float32)
         shape = (1, -1, 1, 1) if self._channels == "first" else (1, 1, 1, -1)
         if images.ndim != 4 or statistic.size != images.shape[shape.index(-1)]:
-            raise ConfigError(f"mean and std have {statistic.size} channels, images have the shape {images.shape[1:]}")
+            raise ConfigError(
+                f"mean and std have {statistic.size} channels, images have the shape {images.shape[1:]}"
+            )
         return statistic.reshape(shape).astype(np.float32)
 
     def _inverse(self, column: Column) -> Column:
         """The images again: with the scale 1/255 as bytes, rounded, otherwise as float32."""
         if column.dtype == object:
-            return stack_values([self._inverse(np.asarray(image)[np.newaxis])[0] for image in column])
-        values: Column = column * self._per_channel(self.std, column) + self._per_channel(self.mean, column)
+            return stack_values(
+                [self._inverse(np.asarray(image)[np.newaxis])[0] for image in column]
+            )
+        values: Column = column * self._per_channel(self.std, column) + self._per_channel(
+            self.mean, column
+        )
         values /= np.float32(self._scale)
         return np.clip(np.rint(values), 0, 255).astype(np.uint8) if self._scale == _BYTE else values
 
@@ -272,8 +331,14 @@ class _ImageLearner(Learner):
         images = images[..., np.newaxis] if images.ndim == 3 else images
         axis = 1 if self._channels == "first" and block.ndim == 4 else -1
         pixels = np.moveaxis(images, axis, -1).reshape(-1, images.shape[axis]).astype(np.float64)
-        if not np.isfinite(pixels).all() or np.shape(self._moments.mean) not in ((), pixels.shape[1:]):
-            raise EncodingError(f"images must have finite values, and the same channels; got {pixels.shape[1]} channels", first)
+        if not np.isfinite(pixels).all() or np.shape(self._moments.mean) not in (
+            (),
+            pixels.shape[1:],
+        ):
+            raise EncodingError(
+                f"images must have finite values, and the same channels; got {pixels.shape[1]} channels",
+                first,
+            )
         if len(pixels):
             self._moments.add(pixels * self._scale)
 
@@ -281,17 +346,25 @@ class _ImageLearner(Learner):
         if not np.any(self._moments.count):
             raise ConfigError("cannot fit: the images have no pixels")
         deviation = self._moments.deviation
-        return {"mean": np.asarray(self._moments.mean), "std": np.where(deviation == 0, 1.0, deviation)}
+        return {
+            "mean": np.asarray(self._moments.mean),
+            "std": np.where(deviation == 0, 1.0, deviation),
+        }
 
 
 def _one_image(image: Any, position: int) -> Column:
     """An image of an object column as a column of one image."""
-    array = np.asarray(as_column([image])[0] if hasattr(image, "detach") else image)  # detaches a tensor
+    array = np.asarray(
+        as_column([image])[0] if hasattr(image, "detach") else image
+    )  # detaches a tensor
     return _check_images(array[np.newaxis], position)
 
 
 def _check_images(images: Column, position: int) -> Column:
     """Raise EncodingError unless ``images`` has the shape ``(n, height, width)`` or with an axis of channels."""
     if images.dtype.kind not in "biuf" or images.ndim not in (3, 4):
-        raise EncodingError(f"an image has two or three dimensions, got {images.dtype} of shape {images.shape[1:]}", position)
+        raise EncodingError(
+            f"an image has two or three dimensions, got {images.dtype} of shape {images.shape[1:]}",
+            position,
+        )
     return images

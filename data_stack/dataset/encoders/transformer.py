@@ -17,8 +17,19 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.plain_data import shorten
-from data_stack.dataset.encoders.encoder import Column, Encoder, Learner, WholeColumn, register_encoder
-from data_stack.exception import ConfigError, DataStackError, MissingDependencyError, ModelNotTrainedError
+from data_stack.dataset.encoders.encoder import (
+    Column,
+    Encoder,
+    Learner,
+    WholeColumn,
+    register_encoder,
+)
+from data_stack.exception import (
+    ConfigError,
+    DataStackError,
+    MissingDependencyError,
+    ModelNotTrainedError,
+)
 from data_stack.util.request_limit import check_request
 from data_stack.values.stacked_values import as_array
 
@@ -38,12 +49,16 @@ def load_transformer(text: Any) -> Any:
     try:
         data = base64.b64decode(text, validate=True)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            check_request(sum(member.file_size for member in archive.infolist()), "the state of a transformer")
+            check_request(
+                sum(member.file_size for member in archive.infolist()), "the state of a transformer"
+            )
         return skops.loads(data, trusted=_TRUSTED)
     except DataStackError:
         raise
     except Exception as error:  # skops raises what the types that it makes do
-        raise ConfigError(f"could not read the state of a transformer of scikit-learn: {error!s:.300}") from error
+        raise ConfigError(
+            f"could not read the state of a transformer of scikit-learn: {error!s:.300}"
+        ) from error
 
 
 def _dump(transformer: Any) -> bytes:
@@ -53,7 +68,9 @@ def _dump(transformer: Any) -> bytes:
         if untrusted := sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED)):
             raise TypeError(f"skops does not trust {', '.join(untrusted)}")
     except Exception as error:  # foreign code
-        raise ConfigError(f"a {type(transformer).__name__} cannot be written as plain data: {error!s:.300}; pickle it") from error
+        raise ConfigError(
+            f"a {type(transformer).__name__} cannot be written as plain data: {error!s:.300}; pickle it"
+        ) from error
     return data
 
 
@@ -61,7 +78,9 @@ def _skops() -> Any:
     try:
         from skops import io as skops_io
     except ImportError:
-        raise MissingDependencyError("writing a transformer of scikit-learn as plain data", "skops", extra="sklearn") from None
+        raise MissingDependencyError(
+            "writing a transformer of scikit-learn as plain data", "skops", extra="sklearn"
+        ) from None
     return skops_io
 
 
@@ -96,9 +115,15 @@ class SklearnEncoder(Encoder):
 
     def __init__(self, transformer: Any) -> None:
         if isinstance(transformer, type):
-            raise ConfigError(f"an encoder must be an object, not a class: write {transformer.__name__}()")
-        if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):
-            raise ConfigError(f"{transformer!r:.80} is not an encoder: it lacks fit or transform; iterator.map takes functions")
+            raise ConfigError(
+                f"an encoder must be an object, not a class: write {transformer.__name__}()"
+            )
+        if not callable(getattr(transformer, "fit", None)) or not callable(
+            getattr(transformer, "transform", None)
+        ):
+            raise ConfigError(
+                f"{transformer!r:.80} is not an encoder: it lacks fit or transform; iterator.map takes functions"
+            )
         self.transformer = transformer
         self._takes_tables = _takes_tables(transformer)
         self._is_flat = False
@@ -149,16 +174,24 @@ class SklearnEncoder(Encoder):
         super()._remember(learned)
 
     def _transform(self, column: Column) -> Column:
-        result = self._run("transform", self._as_input(column)) if len(column) else self._nothing_like(column).copy()
+        result = (
+            self._run("transform", self._as_input(column))
+            if len(column)
+            else self._nothing_like(column).copy()
+        )
         if len(result) != len(column):
-            raise ConfigError(f"{shorten(self.transformer)} returned {len(result)} rows for {len(column)}")
+            raise ConfigError(
+                f"{shorten(self.transformer)} returned {len(result)} rows for {len(column)}"
+            )
         return result
 
     def _inverse(self, column: Column) -> Column:
         if not hasattr(self.transformer, "inverse_transform"):
             raise ConfigError(f"{shorten(self.transformer)} has no inverse_transform")
         result = self._run("inverse_transform", column)
-        return result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
+        return (
+            result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
+        )
 
     def _as_input(self, column: Column) -> Column:
         return column[:, np.newaxis] if column.ndim == 1 and self._takes_tables else column
@@ -168,8 +201,12 @@ class SklearnEncoder(Encoder):
             result = getattr(self.transformer, name)(data)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             if type(error).__name__ == "NotFittedError":
-                raise ModelNotTrainedError(f"{shorten(self.transformer)} is not fitted: {error}") from error
-            raise ConfigError(f"{type(self.transformer).__name__}.{name} failed: {error}") from error
+                raise ModelNotTrainedError(
+                    f"{shorten(self.transformer)} is not fitted: {error}"
+                ) from error
+            raise ConfigError(
+                f"{type(self.transformer).__name__}.{name} failed: {error}"
+            ) from error
         if name == "fit":
             return data
         if hasattr(result, "toarray"):  # a sparse matrix
@@ -200,11 +237,18 @@ class SklearnEncoder(Encoder):
     def _plain_config(self) -> dict[str, Any]:
         """Equal for equal transformers: without the names of parts, which skops derives from memory addresses."""
         with zipfile.ZipFile(io.BytesIO(_dump(self.transformer))) as archive:
-            digests = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name != _SCHEMA}
+            digests = {
+                name: hashlib.sha256(archive.read(name)).hexdigest()
+                for name in archive.namelist()
+                if name != _SCHEMA
+            }
 
             def without_addresses(node: dict[str, Any]) -> dict[str, Any]:
                 known = {key: value for key, value in node.items() if key != "__id__"}
-                return {key: digests.get(value, value) if key == "file" else value for key, value in known.items()}
+                return {
+                    key: digests.get(value, value) if key == "file" else value
+                    for key, value in known.items()
+                }
 
             return {"transformer": json.loads(archive.read(_SCHEMA), object_hook=without_addresses)}
 
@@ -216,7 +260,10 @@ def as_encoder(encoder: Any) -> Encoder:
 
 def _takes_tables(transformer: Any) -> bool:
     """Whether it takes two-dimensional data, by the name of fit's argument or by its tags."""
-    for name in ("steps", "transformer_list"):  # a pipeline passes its data to its first step, a union to all
+    for name in (
+        "steps",
+        "transformer_list",
+    ):  # a pipeline passes its data to its first step, a union to all
         steps = [step for _, step in getattr(transformer, name, ()) if hasattr(step, "fit")]
         if steps:
             return _takes_tables(steps[0])
@@ -233,10 +280,16 @@ def _looks_fitted(transformer: Any) -> bool:
     """Like scikit-learn's ``check_is_fitted``, which is not imported for other objects."""
     says = getattr(transformer, "__sklearn_is_fitted__", None)
     if callable(says):
-        with contextlib.suppress(ValueError):  # a NotFittedError is one: a union asks its transformers
+        with contextlib.suppress(
+            ValueError
+        ):  # a NotFittedError is one: a union asks its transformers
             return bool(says())
         return False
-    learned = (name for name in getattr(transformer, "__dict__", {}) if name.endswith("_") and not name.startswith("_"))
+    learned = (
+        name
+        for name in getattr(transformer, "__dict__", {})
+        if name.endswith("_") and not name.startswith("_")
+    )
     return getattr(_tags(transformer), "requires_fit", True) is False or any(learned)
 
 

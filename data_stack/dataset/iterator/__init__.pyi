@@ -12,34 +12,68 @@ from data_stack.dataset.iterator.contract import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.contract import DatasetIterator as DatasetIterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF as DatasetIteratorIF
 from data_stack.dataset.iterator.contract import IndexArray as IndexArray
-from data_stack.dataset.iterator.contract import InformedDatasetIteratorIF as InformedDatasetIteratorIF
+from data_stack.dataset.iterator.contract import (
+    InformedDatasetIteratorIF as InformedDatasetIteratorIF,
+)
 from data_stack.dataset.iterator.contract import Sample as Sample
 from data_stack.dataset.iterator.contract import sample_or_view as sample_or_view
 from data_stack.dataset.iterator.layer import DatasetIteratorView as DatasetIteratorView
 from data_stack.dataset.iterator.layer import InformedDatasetIterator as InformedDatasetIterator
 from data_stack.dataset.iterator.layer import RearrangedAccess as RearrangedAccess
 from data_stack.dataset.iterator.layer import ShuffledDatasetIterator as ShuffledDatasetIterator
-from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator as BatchedDatasetIterator
-from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator as CombinedDatasetIterator
-from data_stack.dataset.iterator.layers.combined import InterleavedDatasetIterator as InterleavedDatasetIterator
-from data_stack.dataset.iterator.layers.encoded import EncodedDatasetIterator as EncodedDatasetIterator
+from data_stack.dataset.iterator.layers.batched import (
+    BatchedDatasetIterator as BatchedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.combined import (
+    CombinedDatasetIterator as CombinedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.combined import (
+    InterleavedDatasetIterator as InterleavedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.encoded import (
+    EncodedDatasetIterator as EncodedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.fields import DictsDatasetIterator as DictsDatasetIterator
 from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator as FieldsDatasetIterator
-from data_stack.dataset.iterator.layers.fields import RenamedDatasetIterator as RenamedDatasetIterator
+from data_stack.dataset.iterator.layers.fields import (
+    RenamedDatasetIterator as RenamedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.fields import TuplesDatasetIterator as TuplesDatasetIterator
-from data_stack.dataset.iterator.layers.filtered import DeduplicatedDatasetIterator as DeduplicatedDatasetIterator
-from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator as FilteredDatasetIterator
-from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator as CachedDatasetIterator
-from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator as InMemoryDatasetIterator
+from data_stack.dataset.iterator.layers.filtered import (
+    DeduplicatedDatasetIterator as DeduplicatedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.filtered import (
+    FilteredDatasetIterator as FilteredDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.in_memory import (
+    CachedDatasetIterator as CachedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.in_memory import (
+    InMemoryDatasetIterator as InMemoryDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator as MappedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator as MixedDatasetIterator
-from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator as SortedDatasetIterator
+from data_stack.dataset.iterator.layers.ordered import (
+    SortedDatasetIterator as SortedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator as PackedDatasetIterator
-from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator as BalancedDatasetIterator
-from data_stack.dataset.iterator.layers.resampled import RepeatedDatasetIterator as RepeatedDatasetIterator
-from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator as ResampledDatasetIterator
-from data_stack.dataset.iterator.layers.sequence import SequenceDatasetIterator as SequenceDatasetIterator
-from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator as ShardedDatasetIterator
-from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator as WindowedDatasetIterator
+from data_stack.dataset.iterator.layers.resampled import (
+    BalancedDatasetIterator as BalancedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.resampled import (
+    RepeatedDatasetIterator as RepeatedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.resampled import (
+    ResampledDatasetIterator as ResampledDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.sequence import (
+    SequenceDatasetIterator as SequenceDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.sharded import (
+    ShardedDatasetIterator as ShardedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.windowed import (
+    WindowedDatasetIterator as WindowedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator as ZippedDatasetIterator
 from data_stack.dataset.meta import column_names as column_names

@@ -15,7 +15,15 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import Batch, Column, empty_like, list_columns, map_columns, stack_samples, value_of
+from data_stack.values.stacking import (
+    Batch,
+    Column,
+    empty_like,
+    list_columns,
+    map_columns,
+    stack_samples,
+    value_of,
+)
 
 ColumnKey = Union[int, str]
 """Names a column: a position in tuple samples, a key of dict samples."""
@@ -41,8 +49,15 @@ class DeclaredColumn(NamedTuple):
     @property
     def is_fixed(self) -> bool:
         """Whether all values are of one dtype of numpy and one shape."""
-        has_dtype = self.dtype is not None and self.dtype not in ("str", "bytes", "object", "Decimal")
-        return has_dtype and not self.is_nullable and self.shape is not None and None not in self.shape
+        has_dtype = self.dtype is not None and self.dtype not in (
+            "str",
+            "bytes",
+            "object",
+            "Decimal",
+        )
+        return (
+            has_dtype and not self.is_nullable and self.shape is not None and None not in self.shape
+        )
 
 
 class SampleAccess(ABC):
@@ -101,7 +116,9 @@ class SampleAccess(ABC):
         """The samples at ``positions`` as stacked columns; see ``DatasetIteratorIF.read_batch``."""
         return stack_samples(self.samples(positions)) if len(positions) else self.empty_batch()
 
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         """Several columns of the samples at ``positions`` (None: of all), in one request; see ``DatasetIteratorIF.read_column``.
 
         Raises:
@@ -117,7 +134,9 @@ class SampleAccess(ABC):
         """
         return None
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None) -> Batch | None:
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None
+    ) -> Batch | None:
         """Several runs of consecutive samples as columns of shape ``(n, length, ...)``, the caller's own, as windows need them.
 
         None where nothing is faster than :meth:`batch` of all positions, or where columns are not always of one dtype, which is
@@ -148,7 +167,9 @@ class SampleAccess(ABC):
         """Lengths of the blocks that are read as a whole, shape ``(n_blocks,)``, of sum ``n_samples``; None without blocks."""
         return None
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:  # noqa: B027  # most have nothing to do
+    def prefetch(  # noqa: B027  # most have nothing to do
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         """Start to read, in the background, the blocks of samples that are needed soon, in this order.
 
         Args:
@@ -193,7 +214,9 @@ class SourceAccess(SampleAccess):
         self.source = source
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self.source is not None and self.source is other.source)
+        return self is other or (
+            type(other) is type(self) and self.source is not None and self.source is other.source
+        )
 
     def __hash__(self) -> int:
         return id(self) if self.source is None else id(self.source)
@@ -224,7 +247,9 @@ class OneToOneAccess(SampleAccess):
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         self.below.prefetch(positions)
 
     def locate(self, position: int) -> str | None:
@@ -243,7 +268,10 @@ class KeepingAccess(OneToOneAccess):
 
 def parts_of(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
     """Positions in parts of at most ``n_at_once``; at least one part."""
-    return (positions[start : start + n_at_once] for start in range(0, max(1, len(positions)), n_at_once))
+    return (
+        positions[start : start + n_at_once]
+        for start in range(0, max(1, len(positions)), n_at_once)
+    )
 
 
 # ---------------------------------------------------------------------- access to any iterator
@@ -312,12 +340,16 @@ class DefaultAccess(SampleAccess):
             return super().batch(positions)
         return map_columns(_new, self._iterator.read_batch(positions))  # type: ignore[no-any-return]  # a batch
 
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         if "read_column" in self._methods:
             return [_new(self._iterator.read_column(key, positions)) for key in keys]
         keys = [self._iterator._column_key(key) for key in keys]
         if len(keys) > 1 and self.n_samples and "read_batch" in self._methods:
-            batch = self.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
+            batch = self.batch(
+                np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+            )
             if not isinstance(batch, np.ndarray):
                 return [value_of(batch, key) for key in keys]
         return super().columns(keys, positions)
@@ -367,7 +399,8 @@ def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess)
 
 # What cannot be written into.
 _CONSTANT: frozenset[type] = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, *set(np.sctypeDict.values())} - {np.object_, np.void}
+    {type(None), bool, int, float, complex, str, bytes, *set(np.sctypeDict.values())}
+    - {np.object_, np.void}
 )
 
 
@@ -417,6 +450,10 @@ def detach(batch: Any) -> Any:
         return {key: detach(column) for key, column in batch.items()}
     if isinstance(batch, tuple):
         return tuple([detach(column) for column in batch])  # n-grams have batches in batches
-    whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
+    whole = (
+        batch.base
+        if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes
+        else batch
+    )
     new = batch if batch.flags.writeable and whole.flags.owndata else batch.copy()
     return copy_objects(new) if new.dtype == object else new

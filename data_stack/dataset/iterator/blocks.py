@@ -18,7 +18,9 @@ _MAX_SAMPLES = 1 << 14  # of a block
 _ARRAY_BYTES = 112  # of the object around the numbers
 
 
-def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) -> Iterator[tuple[int, _Block]]:
+def in_blocks(
+    n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]
+) -> Iterator[tuple[int, _Block]]:
     """What ``read`` returns for consecutive positions that together are ``0 .. n_samples - 1``, each with its first position.
 
     The first block is one sample; the others are as long as the samples so far were small: about 4 MiB, at most 16,384 samples.
@@ -63,7 +65,11 @@ def estimate_bytes(value: Any, depth: int = 0) -> int:
         n_bytes = None
     if isinstance(n_bytes, int):
         own = n_bytes + _ARRAY_BYTES
-        items: Iterable[Any] = value.ravel().tolist() if isinstance(value, np.ndarray) and value.dtype == object else ()
+        items: Iterable[Any] = (
+            value.ravel().tolist()
+            if isinstance(value, np.ndarray) and value.dtype == object
+            else ()
+        )
     else:
         own = sys.getsizeof(value, _ARRAY_BYTES)
         if isinstance(value, Mapping):
@@ -82,7 +88,9 @@ def estimate_bytes(value: Any, depth: int = 0) -> int:
 
 def is_plain_tensor(value: Any) -> bool:
     """Whether this is a tensor of torch's, and nothing but numbers in this machine's memory."""
-    torch = sys.modules.get("torch")  # a tensor can only be there if torch is; importing it takes seconds
+    torch = sys.modules.get(
+        "torch"
+    )  # a tensor can only be there if torch is; importing it takes seconds
     if torch is None or type(value) is not getattr(torch, "Tensor", None):
         return False
     is_dense = value.device.type == "cpu" and value.layout is torch.strided

@@ -8,10 +8,22 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, overload
 
-from data_stack.dataset.iterator.access import METHODS, SampleAccess, access_to, own_access, public_methods
+from data_stack.dataset.iterator.access import (
+    METHODS,
+    SampleAccess,
+    access_to,
+    own_access,
+    public_methods,
+)
 from data_stack.dataset.iterator.access import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.fluent import FluentIterator
-from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_key, column_key_by
+from data_stack.dataset.meta import (
+    DatasetMeta,
+    DatasetMetaIF,
+    MetaFactory,
+    column_key,
+    column_key_by,
+)
 from data_stack.dataset.positions import IndexArray as IndexArray
 from data_stack.dataset.positions import check_index, check_indices
 from data_stack.exception import ConfigError
@@ -22,7 +34,9 @@ from data_stack.values.stacking import Column as Column
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    from typing_extensions import TypeVar  # a default, without which each annotation would need a type
+    from typing_extensions import (
+        TypeVar,
+    )  # a default, without which each annotation would need a type
 
     SampleT = TypeVar("SampleT", covariant=True, default=Any)
     IteratorT = TypeVar("IteratorT", covariant=True, default=Any)
@@ -55,7 +69,9 @@ class Fold(Generic[IteratorT]):
         return iter((self.train, self.test))
 
 
-class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIteratorIF[SampleT]"], Generic[SampleT], ABC):
+class DatasetIteratorIF(
+    FluentIterator["DatasetIteratorIF", "Fold", "DatasetIteratorIF[SampleT]"], Generic[SampleT], ABC
+):
     """Samples with a length and random access.
 
     Type checkers know the type of samples where it is stated, ``samples: DatasetIteratorIF[tuple[str, int]]``, and keep it in
@@ -81,7 +97,9 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 
     if TYPE_CHECKING:
 
-        def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> DatasetIteratorIF: ...
+        def _stack_layer(
+            self, layer: type[Any], *others: Any, **arguments: Any
+        ) -> DatasetIteratorIF: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -113,7 +131,10 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 
     def __str__(self) -> str:
         # A class with a repr of its own prints as before.
-        is_own = type(self).__repr__ not in (DatasetIteratorIF.__repr__, InformedDatasetIteratorIF.__repr__)
+        is_own = type(self).__repr__ not in (
+            DatasetIteratorIF.__repr__,
+            InformedDatasetIteratorIF.__repr__,
+        )
         return repr(self) if is_own else super().__str__()
 
     def __iter__(self) -> Iterator[SampleT]:
@@ -239,7 +260,11 @@ class AccessedDatasetIterator(DatasetIterator):
 
 
 class _InformedMethods(
-    FluentIterator["InformedDatasetIteratorIF", "Fold[InformedDatasetIteratorIF[SampleT]]", "InformedDatasetIteratorIF[SampleT]"],
+    FluentIterator[
+        "InformedDatasetIteratorIF",
+        "Fold[InformedDatasetIteratorIF[SampleT]]",
+        "InformedDatasetIteratorIF[SampleT]",
+    ],
     Generic[SampleT],
 ):
     """For type checkers: layers on an iterator with meta have meta."""
@@ -249,7 +274,9 @@ class _InformedMethods(
         @overload
         def __getitem__(self, index: int | np.integer[Any]) -> SampleT: ...
         @overload
-        def __getitem__(self, index: slice | Sequence[Any] | npt.NDArray[Any]) -> InformedDatasetIteratorIF[SampleT]: ...
+        def __getitem__(
+            self, index: slice | Sequence[Any] | npt.NDArray[Any]
+        ) -> InformedDatasetIteratorIF[SampleT]: ...
         def __getitem__(self, index: Any) -> Any: ...
 
 
@@ -262,16 +289,22 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         raise NotImplementedError
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> DatasetIteratorIF:
-        for name in layer._column_arguments & arguments.keys():  # layers, recipes and metas use positions, not names
+        for name in (
+            layer._column_arguments & arguments.keys()
+        ):  # layers, recipes and metas use positions, not names
             arguments[name] = column_key(self, arguments[name])
         stacked = super()._stack_layer(layer, *others, **arguments)
-        known = MetaFactory.copy_dataset_meta(self.dataset_meta)  # a client's meta need not have all
+        known = MetaFactory.copy_dataset_meta(
+            self.dataset_meta
+        )  # a client's meta need not have all
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(known))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
         return stacked._with_meta(replace(meta, provenance=layers[-100:]))  # type: ignore[no-any-return]  # each has its own
 
     def _column_key(self, key: ColumnKey) -> ColumnKey:
-        return column_key_by(self.dataset_meta, access_to(self), key) if isinstance(key, str) else key
+        return (
+            column_key_by(self.dataset_meta, access_to(self), key) if isinstance(key, str) else key
+        )
 
     def __repr__(self) -> str:
         try:
@@ -297,7 +330,9 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     if getattr(index, "ndim", 0) == 0 and hasattr(index, "__index__"):
         return iterator[check_index(index, len(iterator))]
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
-        raise TypeError(f"indices must be integers, slices, or lists or arrays of integers, not {index!r:.80}")
+        raise TypeError(
+            f"indices must be integers, slices, or lists or arrays of integers, not {index!r:.80}"
+        )
     return iterator._view(index)
 
 
@@ -331,10 +366,22 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
     if isinstance(samples, DatasetIteratorIF):
         return samples
     # pandas, Arrow, polars
-    is_of_columns = hasattr(samples, "columns") and any(hasattr(samples, name) for name in ("iloc", "column_names", "lazy"))
-    is_indexable = hasattr(samples, "__len__") and hasattr(samples, "__getitem__") and getattr(samples, "ndim", 1) != 0
-    is_list_of_iterators = isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF)
-    is_other = is_of_columns or is_list_of_iterators or isinstance(samples, (str, bytes, bytearray, memoryview, Mapping))
+    is_of_columns = hasattr(samples, "columns") and any(
+        hasattr(samples, name) for name in ("iloc", "column_names", "lazy")
+    )
+    is_indexable = (
+        hasattr(samples, "__len__")
+        and hasattr(samples, "__getitem__")
+        and getattr(samples, "ndim", 1) != 0
+    )
+    is_list_of_iterators = (
+        isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF)
+    )
+    is_other = (
+        is_of_columns
+        or is_list_of_iterators
+        or isinstance(samples, (str, bytes, bytearray, memoryview, Mapping))
+    )
     if is_indexable and not is_other:
         return AdaptedIterator(samples)
     shown = type(samples).__name__ if is_of_columns else f"{type(samples).__name__} {samples!r:.80}"

@@ -103,7 +103,11 @@ class _Elsewhere:
 def missing_attribute(instance: Any, name: str) -> AttributeError:
     """The error of an attribute that an iterator lacks, with what it is called here."""
     kind = instance.__name__ if isinstance(instance, type) else type(instance).__name__
-    return AttributeError(f"{kind!r} object has no attribute {name!r}{explain(name, METHODS)}", name=name, obj=instance)
+    return AttributeError(
+        f"{kind!r} object has no attribute {name!r}{explain(name, METHODS)}",
+        name=name,
+        obj=instance,
+    )
 
 
 class DescribedIterator:
@@ -218,9 +222,19 @@ class DescribedIterator:
         """
         from data_stack.show.pictures import contact_sheet
 
-        return contact_sheet(self, n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
+        return contact_sheet(
+            self,
+            n_samples,
+            seed=seed,
+            columns=columns,
+            per_class=per_class,
+            n_columns=n_columns,
+            title=title,
+        )
 
-    def plot(self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
+    def plot(
+        self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None
+    ) -> Any:
         """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
 
         Args:

@@ -65,7 +65,11 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """
         from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
 
-        return self._stack_layer(ShuffledDatasetIterator, seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
+        return self._stack_layer(
+            ShuffledDatasetIterator,
+            seed=secrets.randbelow(10**6) if seed is None else seed,
+            epoch=epoch,
+        )
 
     def repeat(self, times: int) -> _Same:
         """All samples ``times`` times, one pass after the other."""
@@ -79,7 +83,11 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(CombinedDatasetIterator, *others)
 
-    def interleave(self, *others: FluentIterator[Any, Any, Any], stop: Literal["longest", "shortest"] = "longest") -> _Same:
+    def interleave(
+        self,
+        *others: FluentIterator[Any, Any, Any],
+        stop: Literal["longest", "shortest"] = "longest",
+    ) -> _Same:
         """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
         from data_stack.dataset.iterator.layers.combined import InterleavedDatasetIterator
 
@@ -107,16 +115,32 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """
         from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 
-        arguments = {"proportions": proportions, "seed": seed, "n_samples": n_samples, "epoch": epoch}
+        arguments = {
+            "proportions": proportions,
+            "seed": seed,
+            "n_samples": n_samples,
+            "epoch": epoch,
+        }
         return self._stack_layer(MixedDatasetIterator, *others, **arguments)
 
-    def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> _Same:
+    def resample(
+        self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0
+    ) -> _Same:
         """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
         from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
 
-        return self._stack_layer(ResampledDatasetIterator, n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
+        return self._stack_layer(
+            ResampledDatasetIterator, n_samples=n_samples, seed=seed, weights=weights, epoch=epoch
+        )
 
-    def balance(self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0) -> _Same:
+    def balance(
+        self,
+        *,
+        seed: int,
+        by: ColumnKey | None = None,
+        n_samples: int | None = None,
+        epoch: int = 0,
+    ) -> _Same:
         """Every class equally often; reads the column ``by``. See ``BalancedDatasetIterator``.
 
         Args:
@@ -127,10 +151,20 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """
         from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator
 
-        return self._stack_layer(BalancedDatasetIterator, by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
+        return self._stack_layer(
+            BalancedDatasetIterator,
+            by=self._class_column(by),
+            seed=seed,
+            n_samples=n_samples,
+            epoch=epoch,
+        )
 
     def filter(
-        self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
+        self,
+        predicate: Callable[[Any], Any],
+        *,
+        column: ColumnKey | Sequence[ColumnKey] | None = None,
+        batched: bool = False,
     ) -> _Same:
         """The samples for which ``predicate`` is true, found now.
 
@@ -142,7 +176,9 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """
         from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
 
-        return self._stack_layer(FilteredDatasetIterator, predicate=predicate, column=column, batched=batched)
+        return self._stack_layer(
+            FilteredDatasetIterator, predicate=predicate, column=column, batched=batched
+        )
 
     def sort(self, by: ColumnKey, *, descending: bool = False) -> _Same:
         """The samples in the order of a column's values, equal ones in their old order; reads that column now."""
@@ -170,8 +206,16 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
         from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
 
-        arguments = {"stride": stride, "order_by": order_by, "max_gap": max_gap, "overlap": overlap, "group_by": group_by}
-        return self._stack_layer(WindowedDatasetIterator, length=length, **arguments, offsets=offsets)
+        arguments = {
+            "stride": stride,
+            "order_by": order_by,
+            "max_gap": max_gap,
+            "overlap": overlap,
+            "group_by": group_by,
+        }
+        return self._stack_layer(
+            WindowedDatasetIterator, length=length, **arguments, offsets=offsets
+        )
 
     def pack(
         self,
@@ -194,11 +238,20 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         arguments = {"seed": seed, "epoch": epoch, "end_token": end_token, "drop_last": drop_last}
         return self._stack_layer(PackedDatasetIterator, length=length, column=column, **arguments)
 
-    def shard(self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep") -> _Same:
+    def shard(
+        self,
+        rank: int,
+        world: int,
+        *,
+        contiguous: bool = False,
+        uneven: Literal["keep", "pad", "drop"] = "keep",
+    ) -> _Same:
         """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
         from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 
-        return self._stack_layer(ShardedDatasetIterator, rank=rank, world=world, contiguous=contiguous, uneven=uneven)
+        return self._stack_layer(
+            ShardedDatasetIterator, rank=rank, world=world, contiguous=contiguous, uneven=uneven
+        )
 
     # ------------------------------------------------------------------ what a sample is
 
@@ -234,7 +287,14 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 
         names: Any = columns if columns is None or isinstance(columns, str) else tuple(columns)
-        arguments = {"function": function, "batched": batched, "seed": seed, "epoch": epoch, "column": column, "names": names}
+        arguments = {
+            "function": function,
+            "batched": batched,
+            "seed": seed,
+            "epoch": epoch,
+            "column": column,
+            "names": names,
+        }
         stacked = self._stack_layer(MappedDatasetIterator, **arguments)
         if names is None or hasattr(stacked, "dataset_meta"):
             return stacked
@@ -275,7 +335,10 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         return self._stack_layer(ZippedDatasetIterator, *others)
 
     def encode(
-        self: Any, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: FluentIterator[Any, Any, Any] | None = None
+        self: Any,
+        encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
+        *,
+        fit_on: FluentIterator[Any, Any, Any] | None = None,
     ) -> _Stack:
         """Columns replaced by what encoders make of them.
 
@@ -292,7 +355,10 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         return encode(self, encoders, fit_on=fit_on)  # type: ignore[arg-type, return-value]
 
     def map_classes(
-        self: Any, mapping: ClassMapping | Mapping[Any, Any], *, columns: Sequence[ColumnKey] | None = None
+        self: Any,
+        mapping: ClassMapping | Mapping[Any, Any],
+        *,
+        columns: Sequence[ColumnKey] | None = None,
     ) -> _Stack:
         """Classes replaced by others, see ``ClassMapping``.
 
@@ -304,7 +370,12 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return map_classes(self, mapping, columns=columns)  # type: ignore[return-value]
 
-    def one_hot(self: Any, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None) -> _Stack:
+    def one_hot(
+        self: Any,
+        classes: Sequence[Any] | ClassMapping | None = None,
+        *,
+        column: ColumnKey | None = None,
+    ) -> _Stack:
         """The target as a vector of zeros with a one at the position of its class, float32.
 
         Args:
@@ -355,10 +426,14 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
                 raise ConfigError("identifier= and version= require storage=")
             return self._stack_layer(CachedDatasetIterator, max_bytes=max_bytes)
         if max_bytes is not None:
-            raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
+            raise ConfigError(
+                f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory"
+            )
         if isinstance(storage, (str, os.PathLike)):
             storage = storage_connector_from_url(storage)
-        return self._stack_layer(StoredCacheDatasetIterator, storage=storage, identifier=identifier, version=version)
+        return self._stack_layer(
+            StoredCacheDatasetIterator, storage=storage, identifier=identifier, version=version
+        )
 
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
@@ -403,11 +478,18 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         from data_stack.dataset.splits.parts import split
         from data_stack.show.page import Splits
 
-        parts = split(self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
+        parts = split(
+            self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by
+        )
         return Splits(parts) if isinstance(parts, dict) else parts
 
     def folds(
-        self: Any, n_folds: int, *, seed: int | None = 0, stratify: ColumnKey | bool = False, group_by: ColumnKey | None = None
+        self: Any,
+        n_folds: int,
+        *,
+        seed: int | None = 0,
+        stratify: ColumnKey | bool = False,
+        group_by: ColumnKey | None = None,
     ) -> list[_Fold]:
         """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.access import (
+    DeclaredColumn,
+    OneToOneAccess,
+    SampleAccess,
+    access_to,
+    own_access,
+)
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     DatasetIteratorIF,
@@ -69,7 +75,11 @@ class LayerDatasetIterator(AccessedDatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, **made_with: Any) -> None:
         as_iterator(dataset_iterator)  # refuses what has no samples
-        self._dataset_iterator, self._stacked_on, self._made_with = dataset_iterator, [dataset_iterator], made_with
+        self._dataset_iterator, self._stacked_on, self._made_with = (
+            dataset_iterator,
+            [dataset_iterator],
+            made_with,
+        )
 
     def _below(self) -> SampleAccess:
         return access_to(as_iterator(self._dataset_iterator))
@@ -103,7 +113,9 @@ class DatasetIteratorView(LayerDatasetIterator):
         # Checked here, not in __getitem__: a wrong split then fails where it was made, not hours later in a worker.
         super().__init__(dataset_iterator)
         length = len(as_iterator(dataset_iterator))
-        self._given: Positions = indices if isinstance(indices, ComputedPositions) else check_positions(indices, length)
+        self._given: Positions = (
+            indices if isinstance(indices, ComputedPositions) else check_positions(indices, length)
+        )
         self._gives_list = not hasattr(indices, "__array__")
         self._view_tags = None if view_tags is None else dict(view_tags)
         self._made_with = {"indices": self._given, "view_tags": self._view_tags}
@@ -125,7 +137,9 @@ class DatasetIteratorView(LayerDatasetIterator):
         positions = as_index_array(self._given)
         return positions.tolist() if self._gives_list else positions.astype(np.intp)
 
-    view_tags = property(attrgetter("_view_tags"), doc="What the view was tagged with; None if nothing.")
+    view_tags = property(
+        attrgetter("_view_tags"), doc="What the view was tagged with; None if nothing."
+    )
 
 
 @layer("shuffled")
@@ -147,7 +161,9 @@ class ShuffledDatasetIterator(DatasetIteratorView):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, seed: int, *, epoch: int = 0) -> None:
         checked_seed, checked_epoch, _, key = check_draw("shuffled", seed, epoch)
-        super().__init__(dataset_iterator, KeyedPermutation(len(as_iterator(dataset_iterator)), key))
+        super().__init__(
+            dataset_iterator, KeyedPermutation(len(as_iterator(dataset_iterator)), key)
+        )
         self._made_with = {"seed": checked_seed, "epoch": checked_epoch}
         self._noted = f" shuffled with seed {checked_seed}"
 
@@ -187,7 +203,9 @@ class RearrangedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return self._source.batch(self._take(positions))
 
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         wanted = as_index_array(self._positions) if positions is None else self._take(positions)
         return self._source.columns(keys, wanted)
 
@@ -196,12 +214,16 @@ class RearrangedAccess(SampleAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         read = self._read
-        for first in range(start, stop, _POSITIONS_AT_ONCE):  # as Python ints, but never all of them at once
+        for first in range(
+            start, stop, _POSITIONS_AT_ONCE
+        ):  # as Python ints, but never all of them at once
             block = range(first, min(first + _POSITIONS_AT_ONCE, stop))
             for position in as_index_array(compose(block, self._positions)).tolist():
                 yield read(position)
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None) -> Batch | None:
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None
+    ) -> Batch | None:
         chosen = self._positions
         is_run = isinstance(chosen, range) and chosen.step == 1
         return self._source.runs(self._take(starts), length, keys) if is_run else None
@@ -210,7 +232,9 @@ class RearrangedAccess(SampleAccess):
         """Those of the source, as far as its samples are here, if they are in its order."""
         return blocks_at(self._positions, self._source.blocks())
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         self._source.prefetch(self._take(positions), keys)
 
     def locate(self, position: int) -> str | None:
@@ -241,7 +265,9 @@ def walk_stack(top: Any, below_of: Callable[[Any], list[Any]]) -> Iterator[tuple
             continue
         if id(following) in pending:
             kind = f"{type(following).__module__}.{type(following).__qualname__}"
-            raise ConfigError(f"{kind} is stacked on itself: its underlying_iterators lead back to it")
+            raise ConfigError(
+                f"{kind} is stacked on itself: its underlying_iterators lead back to it"
+            )
         below = below_of(following)
         pending[id(following)] = following, below, iter(below)
 
@@ -272,7 +298,9 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
             continue
         if "_layer_name" not in vars(type(each)):
             kind = f"{type(each).__module__}.{type(each).__qualname__}"
-            raise ConfigError(f"{kind} cannot be made again for another epoch: put it below the layers that are random")
+            raise ConfigError(
+                f"{kind} cannot be made again for another epoch: put it below the layers that are random"
+            )
         drawn[id(each)] = each._redrawn(new, arguments)
     return drawn[id(iterator)]  # type: ignore[no-any-return]  # an iterator
 
@@ -297,8 +325,16 @@ def list_draws(iterator: DatasetIteratorIF) -> list[Any]:
 def _drawn_from(iterator: Any) -> list[Any]:
     """What a layer draws from: nothing, where a repository has loaded it."""
     # a client's wrapper may forward attributes; the origin of what it wraps is not its own
-    origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
-    return list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) and not isinstance(origin, Mapping) else []
+    origin = (
+        getattr(iterator, "__dict__", {}).get("_origin")
+        if isinstance(iterator, InformedDatasetIteratorIF)
+        else None
+    )
+    return (
+        list(iterator._stack_on() or ())
+        if isinstance(iterator, DatasetIteratorIF) and not isinstance(origin, Mapping)
+        else []
+    )
 
 
 def _arguments_of(iterator: Any) -> Mapping[str, Any]:
@@ -325,7 +361,11 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, dataset_meta: DatasetMetaIF, *, origin: Mapping[str, Any] | None = None
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        dataset_meta: DatasetMetaIF,
+        *,
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         self._origin = None if origin is None else dict(origin)
         self._dataset_iterator, self._dataset_meta = dataset_iterator, dataset_meta
@@ -372,17 +412,31 @@ class NamedAccess(OneToOneAccess):
         super().__init__(below, keeps_values=True)
         self._key_of = key_of
         # no calls of their own: these samples are those below
-        self.sample, self.samples, self.batch, self.iterate = below.sample, below.samples, below.batch, below.iterate  # type: ignore[method-assign]
-        self.unwrap, self.declare_columns = below.unwrap, below.declare_columns  # type: ignore[method-assign]
+        self.sample = below.sample  # type: ignore[method-assign]
+        self.samples = below.samples  # type: ignore[method-assign]
+        self.batch = below.batch  # type: ignore[method-assign]
+        self.iterate = below.iterate  # type: ignore[method-assign]
+        self.unwrap = below.unwrap  # type: ignore[method-assign]
+        self.declare_columns = below.declare_columns  # type: ignore[method-assign]
 
     def sample(self, position: int) -> Any:
         return self.below.sample(position)
 
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         return self.below.columns([self._key_of(key) for key in keys], positions)
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None) -> Batch | None:
-        return self.below.runs(starts, length, None if keys is None else [self._key_of(key) for key in keys])
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None
+    ) -> Batch | None:
+        return self.below.runs(
+            starts, length, None if keys is None else [self._key_of(key) for key in keys]
+        )
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        self.below.prefetch(positions, None if keys is None else [self._key_of(key) for key in keys])
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
+        self.below.prefetch(
+            positions, None if keys is None else [self._key_of(key) for key in keys]
+        )

@@ -50,7 +50,9 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
     def register(function: _Function) -> _Function:
         other = NAMED.setdefault(name, function)
         if shorten(other) != shorten(function):
-            raise ConfigError(f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}")
+            raise ConfigError(
+                f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}"
+            )
         NAMED[name] = function
         return function
 
@@ -68,19 +70,41 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
         ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or ``{"partial": …}``.
     """
     for name, named in NAMED.items():
-        if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a new method
+        if named is function or (
+            isinstance(function, types.MethodType) and named == function
+        ):  # each access makes a new method
             return {"function": {"name": name}}
     if type(function) is functools.partial:
         if write_function(function.func, plain) is None:
             return None
-        arguments, keywords = map(plain, function.args), {name: plain(value) for name, value in function.keywords.items()}
-        return {"partial": {"function": plain(function.func), "arguments": list(arguments), "keywords": keywords}}
+        arguments, keywords = (
+            map(plain, function.args),
+            {name: plain(value) for name, value in function.keywords.items()},
+        )
+        return {
+            "partial": {
+                "function": plain(function.func),
+                "arguments": list(arguments),
+                "keywords": keywords,
+            }
+        }
     module, qualified_name = _module_of(function), _name_of(function)
-    if module is None or qualified_name is None or module in ("__main__", "__mp_main__") or module not in sys.modules:
+    if (
+        module is None
+        or qualified_name is None
+        or module in ("__main__", "__mp_main__")
+        or module not in sys.modules
+    ):
         return None
     found = function_at(sys.modules[module], module, qualified_name)
-    is_of_class = isinstance(getattr(function, "__self__", None), type)  # each access makes a new method
-    return {"function": f"{module}:{qualified_name}"} if found is function or (is_of_class and found == function) else None
+    is_of_class = isinstance(
+        getattr(function, "__self__", None), type
+    )  # each access makes a new method
+    return (
+        {"function": f"{module}:{qualified_name}"}
+        if found is function or (is_of_class and found == function)
+        else None
+    )
 
 
 def function_at(module: types.ModuleType, module_name: str, qualified_name: str) -> Any:
@@ -94,7 +118,11 @@ def function_at(module: types.ModuleType, module_name: str, qualified_name: str)
         if found is not module and not isinstance(found, type):
             return None
         found = vars(found).get(part) if found is module else getattr(found, part, None)
-    return found if callable(found) and (_module_of(found), _name_of(found)) == (module_name, qualified_name) else None
+    return (
+        found
+        if callable(found) and (_module_of(found), _name_of(found)) == (module_name, qualified_name)
+        else None
+    )
 
 
 def shorten(function: Any) -> str:
@@ -102,7 +130,11 @@ def shorten(function: Any) -> str:
     name = _name_of(function)
     if type(function) is functools.partial:
         return f"functools.partial of {shorten(function.func)}"
-    return f"an object of {_class_name(type(function))}" if name is None else f"{_module_of(function) or 'unknown module'}:{name}"
+    return (
+        f"an object of {_class_name(type(function))}"
+        if name is None
+        else f"{_module_of(function) or 'unknown module'}:{name}"
+    )
 
 
 def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
@@ -148,7 +180,9 @@ class _Content:
 
     def __init__(self, content: Callable[[Any], Any]) -> None:
         self._content = content
-        self._seen: dict[int, tuple[int, Any]] = {}  # keeps the objects, so that no other object gets one of these ids
+        self._seen: dict[
+            int, tuple[int, Any]
+        ] = {}  # keeps the objects, so that no other object gets one of these ids
 
     def of(self, value: Any, depth: int = 0) -> Any:
         if depth > 20:
@@ -159,7 +193,11 @@ class _Content:
             return {"dict": [[self.of(each, depth + 1) for each in item] for item in value.items()]}
         if isinstance(value, types.ModuleType):
             return {"module": value.__name__}
-        name = write_function(value, self._content) if callable(value) and type(value) is not functools.partial else None
+        name = (
+            write_function(value, self._content)
+            if callable(value) and type(value) is not functools.partial
+            else None
+        )
         if name is not None:
             return name
         if id(value) in self._seen:
@@ -180,14 +218,24 @@ def _parts_of(value: Any) -> list[Any]:
     if isinstance(value, types.FunctionType):
         empty = types.CellType()  # of a variable that has no value yet
         cells = [None if cell == empty else cell.cell_contents for cell in value.__closure__ or ()]
-        used = {name: value.__globals__[name] for name in sorted(_names_in(value.__code__) & value.__globals__.keys())}
-        return [canonical_json(_code(value.__code__)), value.__defaults__, value.__kwdefaults__, cells, used]
+        used = {
+            name: value.__globals__[name]
+            for name in sorted(_names_in(value.__code__) & value.__globals__.keys())
+        }
+        return [
+            canonical_json(_code(value.__code__)),
+            value.__defaults__,
+            value.__kwdefaults__,
+            cells,
+            used,
+        ]
     if isinstance(value, type):
         functions = (types.FunctionType, staticmethod, classmethod, property)
         members = {
             name: member
             for name, member in sorted(vars(value).items())
-            if (isinstance(member, functions) and not name.startswith("__annotate")) or not name.startswith("_")
+            if (isinstance(member, functions) and not name.startswith("__annotate"))
+            or not name.startswith("_")
         }
         return [_class_name(value), value.__bases__, members]
     if hasattr(value, "__wrapped__"):  # static methods, memoized functions
@@ -198,34 +246,55 @@ def _parts_of(value: Any) -> list[Any]:
     with contextlib.suppress(Exception):  # any class may raise anything
         reduced = value.__reduce_ex__(2)
     if isinstance(reduced, str):
-        raise ConfigError(f"{_class_name(type(value))} cannot be pickled but by name, so its parts are unknown")
+        raise ConfigError(
+            f"{_class_name(type(value))} cannot be pickled but by name, so its parts are unknown"
+        )
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]
 
 
 def is_of_a_file(member: Any) -> bool:
     """Whether a member of a class is a function that is defined in the file of its module, without a closure."""
     function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
-    if not isinstance(function, types.FunctionType) or set(function.__code__.co_freevars) - {"__class__"}:
+    if not isinstance(function, types.FunctionType) or set(function.__code__.co_freevars) - {
+        "__class__"
+    }:
         return False
     path = getattr(sys.modules.get(function.__module__), "__file__", None)
-    return path is not None and os.path.abspath(path) == os.path.abspath(function.__code__.co_filename)
+    return path is not None and os.path.abspath(path) == os.path.abspath(
+        function.__code__.co_filename
+    )
 
 
 def _code(code: types.CodeType) -> list[Any]:
     constants: list[Any] = []
     for each in code.co_consts:
-        named = repr(sorted(map(repr, each))) if isinstance(each, frozenset) else f"{type(each).__name__} {each!r}"
+        named = (
+            repr(sorted(map(repr, each)))
+            if isinstance(each, frozenset)
+            else f"{type(each).__name__} {each!r}"
+        )
         constants.append(_code(each) if isinstance(each, types.CodeType) else named)
-    return [code.co_code.hex(), getattr(code, "co_exceptiontable", b"").hex(), constants, list(code.co_names)]
+    return [
+        code.co_code.hex(),
+        getattr(code, "co_exceptiontable", b"").hex(),
+        constants,
+        list(code.co_names),
+    ]
 
 
 def _names_in(code: types.CodeType) -> set[str]:
-    return set(code.co_names).union(*(_names_in(each) for each in code.co_consts if isinstance(each, types.CodeType)))
+    return set(code.co_names).union(
+        *(_names_in(each) for each in code.co_consts if isinstance(each, types.CodeType))
+    )
 
 
 def _module_of(function: Any) -> str | None:
-    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", None)
-    return "numpy" if isinstance(function, np.ufunc) else module if isinstance(module, str) else None
+    module = getattr(function, "__module__", None) or getattr(
+        getattr(function, "__objclass__", None), "__module__", None
+    )
+    return (
+        "numpy" if isinstance(function, np.ufunc) else module if isinstance(module, str) else None
+    )
 
 
 def _name_of(function: Any) -> str | None:

@@ -11,11 +11,23 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import estimate_bytes
-from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF, InformedDatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.contract import (
+    AdaptedIterator,
+    DatasetIteratorIF,
+    InformedDatasetIteratorIF,
+    as_iterator,
+)
 from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.recipes.functions import code_content
-from data_stack.dataset.recipes.recipe_values import class_name, content_if_known, content_of, other_values, probe, write
+from data_stack.dataset.recipes.recipe_values import (
+    class_name,
+    content_if_known,
+    content_of,
+    other_values,
+    probe,
+    write,
+)
 
 RECIPE_VERSION = 2
 
@@ -61,22 +73,40 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
         # what is known by a few of its samples may look alike and differ
         if reasons or key not in known:
             known[key] = len(nodes)
-            why_not += [f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}" for reason in reasons]
+            why_not += [
+                f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}"
+                for reason in reasons
+            ]
             nodes.append(node)
         numbers[id(layer.iterator)] = known[key]
-    return {"data_stack_recipe": RECIPE_VERSION, "nodes": nodes, "reproducible": not why_not, "why_not": why_not}
+    return {
+        "data_stack_recipe": RECIPE_VERSION,
+        "nodes": nodes,
+        "reproducible": not why_not,
+        "why_not": why_not,
+    }
 
 
 def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
-    n_bytes = 0 if layer.of or layer.name is None else sum(map(estimate_bytes, layer.arguments.values()))
+    n_bytes = (
+        0 if layer.of or layer.name is None else sum(map(estimate_bytes, layer.arguments.values()))
+    )
     if layer.name is not None and n_bytes <= MAX_EMBEDDED_BYTES:
         return {name: write(value, why_not) for name, value in layer.arguments.items()}
-    contents = {name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()}
+    contents = {
+        name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()
+    }
     if layer.name is None:
-        why_not.append(f"from_recipe cannot make {layer.arguments['class']}; pass such an iterator as one of sources=[…]")
+        why_not.append(
+            f"from_recipe cannot make {layer.arguments['class']}; pass such an iterator as one of sources=[…]"
+        )
         return contents
-    why_not.append(f"the recipe has only the SHA-256 of about {n_bytes:,} bytes of data; pass the iterator as one of sources=[…]")
-    return {name: {"digest": {"sha256": json_digest(content)}} for name, content in contents.items()}
+    why_not.append(
+        f"the recipe has only the SHA-256 of about {n_bytes:,} bytes of data; pass the iterator as one of sources=[…]"
+    )
+    return {
+        name: {"digest": {"sha256": json_digest(content)}} for name, content in contents.items()
+    }
 
 
 def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
@@ -90,7 +120,11 @@ def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
     layers = _layers_below(iterator, probed=of_samples)
     for layer in layers:
         of = [digests[id(each)] for each in layer.of]
-        known = of[0] if layer.name in _TRANSPARENT and len(of) == 1 else _fingerprint_left_behind(layer.iterator)
+        known = (
+            of[0]
+            if layer.name in _TRANSPARENT and len(of) == 1
+            else _fingerprint_left_behind(layer.iterator)
+        )
         if known is None:
             if layer.name == TABLE_FILE:  # the same wherever the file lies
                 layer = _describe_source(layer.iterator, probed=of_samples)
@@ -100,8 +134,19 @@ def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
                 for each in layer.arguments.items()
                 if of_samples or (is_small and estimate_bytes(each[1]) <= MAX_EMBEDDED_BYTES)
             ]
-            arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
-            known = json_digest({"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments})
+            arguments = {
+                key: _argument_content(layer.name, key, value)
+                for key, value in given
+                if key != "view_tags"
+            }
+            known = json_digest(
+                {
+                    "fingerprint": _FINGERPRINT_VERSION,
+                    "layer": layer.name,
+                    "of": of,
+                    "arguments": arguments,
+                }
+            )
         digests[id(layer.iterator)] = known
     return digests[id(layers[-1].iterator)]
 
@@ -114,7 +159,11 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     by name here too.
     """
     layers = _layers_below(iterator, probed=False)
-    contents = [code_content(value, content_if_known) for layer in layers for value in other_values(_collect_arguments(layer))]
+    contents = [
+        code_content(value, content_if_known)
+        for layer in layers
+        for value in other_values(_collect_arguments(layer))
+    ]
     known = "".join(filter(None, contents))
     return hashlib.sha256(known.encode("ascii")).hexdigest() if known else None
 
@@ -127,7 +176,9 @@ def instability_reason(iterator: DatasetIteratorIF) -> str | None:
             content_of(layer.arguments["config"], reasons=reasons)
             if not _is_known_by_resources(layer.iterator._origin):
                 opened = _open_by_factory(layer.iterator)
-                other = f"its factory returned {class_name(layer.iterator)}, which is not of data_stack"
+                other = (
+                    f"its factory returned {class_name(layer.iterator)}, which is not of data_stack"
+                )
                 reasons.append(other if opened is None else instability_reason(opened))
         elif layer.name is None and not _has_content_fingerprint(layer.iterator):
             reasons = ["its class is not of data_stack, so only you know when its samples change"]
@@ -135,7 +186,10 @@ def instability_reason(iterator: DatasetIteratorIF) -> str | None:
             reasons = ["it comes from another process and has left there what it was read from"]
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
-            content_of([column for column in columns if not isinstance(column, _PLAIN_SAMPLES)], reasons=reasons)
+            content_of(
+                [column for column in columns if not isinstance(column, _PLAIN_SAMPLES)],
+                reasons=reasons,
+            )
         else:
             content_of(_collect_arguments(layer), reasons=reasons)
         for reason in filter(None, reasons):
@@ -152,7 +206,11 @@ def _collect_arguments(layer: Layer) -> Mapping[str, Any]:
     """The arguments of a layer, or of a source with a content fingerprint; without samples."""
     if layer.name == "sequence":
         return {}
-    is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _has_content_fingerprint(layer.iterator)
+    is_source = (
+        layer.name is None
+        and isinstance(layer.iterator, DatasetIteratorIF)
+        and _has_content_fingerprint(layer.iterator)
+    )
     return layer.iterator._arguments() if is_source else layer.arguments
 
 
@@ -164,13 +222,19 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     digests: list[str] = []
     for node in nodes:
-        content = {"layer": node["layer"], "of": [digests[number] for number in node["of"]], "arguments": node["arguments"]}
+        content = {
+            "layer": node["layer"],
+            "of": [digests[number] for number in node["of"]],
+            "arguments": node["arguments"],
+        }
         digests.append(json_digest(content))
     return digests
 
 
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
-    if layer == "sequence" or (layer is None and key == "samples"):  # these may be tuples or lists, or dicts with an order
+    if layer == "sequence" or (
+        layer is None and key == "samples"
+    ):  # these may be tuples or lists, or dicts with an order
         content = content_of(value, of_samples=True)
         return content if layer is not None else {"sha256": json_digest(content)}
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
@@ -205,23 +269,42 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
             data_stack.
     """
     # a client's wrapper may forward attributes; the origin of what it wraps is not its own
-    origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
+    origin = (
+        getattr(iterator, "__dict__", {}).get("_origin")
+        if isinstance(iterator, InformedDatasetIteratorIF)
+        else None
+    )
     if isinstance(origin, Mapping):
-        arguments = {key: origin.get(key) for key in ("name", "version", "split", "config", "resources")}
+        arguments = {
+            key: origin.get(key) for key in ("name", "version", "split", "config", "resources")
+        }
         # options are known by their names, so that their order says nothing
-        arguments["config"] = dict(sorted((arguments["config"] or {}).items(), key=lambda option: str(option[0])))
+        arguments["config"] = dict(
+            sorted((arguments["config"] or {}).items(), key=lambda option: str(option[0]))
+        )
         if probed:
-            arguments["samples"] = None if _is_known_by_resources(origin) else samples_content(iterator)
+            arguments["samples"] = (
+                None if _is_known_by_resources(origin) else samples_content(iterator)
+            )
         return Layer(iterator, DATASET, [], arguments)
     below = list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
-    name = iterator._layer_name if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator)) else None
+    name = (
+        iterator._layer_name
+        if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
+        else None
+    )
     if name == TABLE_FILE and iterator._read_from is not None:
         return Layer(iterator, name, [], iterator._read_from)
     # samples in memory without a source are one
     if name in (None, TABLE_FILE) or (type(iterator) is InMemoryDatasetIterator and not below):
         return _describe_source(iterator, probed, below)
     arguments = iterator._arguments()
-    return Layer(iterator, name, below, {"dataset_meta": arguments["dataset_meta"]} if name == "informed" else arguments)
+    return Layer(
+        iterator,
+        name,
+        below,
+        {"dataset_meta": arguments["dataset_meta"]} if name == "informed" else arguments,
+    )
 
 
 def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> Layer:
@@ -231,7 +314,11 @@ def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> 
     if probed and type(samples) in _PLAIN_SAMPLES:
         known.update(n_samples=len(samples), samples=samples)
     elif probed and _has_content_fingerprint(iterator):
-        known.update(n_samples=len(iterator), **iterator._arguments(), content=access_to(iterator).content_fingerprint())
+        known.update(
+            n_samples=len(iterator),
+            **iterator._arguments(),
+            content=access_to(iterator).content_fingerprint(),
+        )
     elif probed:
         known.update(probe(samples))
     return Layer(iterator, None, list(below), known)
@@ -241,7 +328,11 @@ def samples_content(iterator: Any) -> str:
     """The fingerprint of the iterator that the factory of a dataset opened."""
     opened = _open_by_factory(iterator)
     # without an iterator of ours, the dataset is a factory's own object
-    return json_digest({"class": class_name(iterator), **probe(iterator)}) if opened is None else fingerprint(opened)
+    return (
+        json_digest({"class": class_name(iterator), **probe(iterator)})
+        if opened is None
+        else fingerprint(opened)
+    )
 
 
 def _open_by_factory(iterator: Any) -> DatasetIteratorIF | None:

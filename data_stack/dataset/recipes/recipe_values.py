@@ -48,7 +48,11 @@ def write(value: Any, why_not: list[str]) -> Any:
     def special(value: Any) -> Any:
         kind, array = _array_of(_write_out(value)) or ("records", None)
         if kind != "records":
-            return to_plain(array) if kind == "array" else {"tensor": {"dtype": kind, "values": to_plain(array)}}
+            return (
+                to_plain(array)
+                if kind == "array"
+                else {"tensor": {"dtype": kind, "values": to_plain(array)}}
+            )
         return _describe(value, lambda other: write(other, why_not), why_not, to_rebuild=True)
 
     return to_plain(value, special, lambda other: _plain_scalar(other, _SAME_AS_ARGUMENTS))
@@ -70,13 +74,17 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
     notes = [] if reasons is None else reasons
 
     def content(value: Any) -> Any:
-        return to_plain(value, lambda other: _describe(other, content, notes, to_rebuild=False), first)
+        return to_plain(
+            value, lambda other: _describe(other, content, notes, to_rebuild=False), first
+        )
 
     def first(value: Any) -> Any:
         if (scalar := _plain_scalar(value, same)) is not None:
             return scalar
         if isinstance(value, range):
-            return {"range": [value[0] if value else 0, len(value), value.step if len(value) > 1 else 1]}
+            return {
+                "range": [value[0] if value else 0, len(value), value.step if len(value) > 1 else 1]
+            }
         if isinstance(value, (bytes, bytearray)):
             return {"bytes": hashlib.sha256(value).hexdigest()}
         if isinstance(value, tuple):  # also one with names
@@ -85,8 +93,20 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
             return None
         kind, array = found
         little = array.dtype.newbyteorder("<")
-        dtype = kind if kind not in ("array", "records") else str(little.descr) if little.kind == "V" else little.str
-        name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
+        dtype = (
+            kind
+            if kind not in ("array", "records")
+            else str(little.descr)
+            if little.kind == "V"
+            else little.str
+        )
+        name = (
+            "scalar"
+            if isinstance(value, np.generic)
+            else "array"
+            if kind in ("array", "records")
+            else "tensor"
+        )
         return {name: [dtype, list(array.shape), array_digest(array)]}
 
     return content(value)
@@ -102,11 +122,15 @@ def _write_out(value: Any) -> Any:
 
 def _plain_scalar(value: Any, same: tuple[type[np.generic], ...]) -> Any:
     """A number of numpy's that is the same as one of Python's, as plain data; None of anything else."""
-    is_same = isinstance(value, same) and value.dtype.kind != "m"  # numpy calls spans of time integers
+    is_same = (
+        isinstance(value, same) and value.dtype.kind != "m"
+    )  # numpy calls spans of time integers
     return to_plain(value.item()) if is_same else None
 
 
-def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to_rebuild: bool) -> Any:
+def _describe(
+    value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to_rebuild: bool
+) -> Any:
     """Describe a function, encoder, meta or other object, for a recipe (``to_rebuild``) or for a fingerprint."""
 
     def note(reason: str) -> None:
@@ -123,22 +147,43 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
             return {"encoder": known}
         except (DataStackError, TypeError, ValueError) as error:
             note(f"encoder {value!r:.80} cannot be written down: {error}")
-            return {"unknown": {"class": class_name(value), "content": describe_unnamed(value, content_if_known)}}
+            return {
+                "unknown": {
+                    "class": class_name(value),
+                    "content": describe_unnamed(value, content_if_known),
+                }
+            }
     if isinstance(value, DatasetMetaIF):
         known = MetaFactory.copy_dataset_meta(value)
-        names = [each.name for kind in (DatasetMeta, IteratorMeta) for each in fields(kind) if each.name != "iterator_meta"]
+        names = [
+            each.name
+            for kind in (DatasetMeta, IteratorMeta)
+            for each in fields(kind)
+            if each.name != "iterator_meta"
+        ]
         # Those that came later count where they are given: fingerprints of other iterators stay.
-        values = {key: each for key in names if (each := getattr(known, key)) is not None or not key.startswith("column_")}
-        numbers = {key: each.item() if isinstance(each, np.integer) else each for key, each in values.items()}
+        values = {
+            key: each
+            for key in names
+            if (each := getattr(known, key)) is not None or not key.startswith("column_")
+        }
+        numbers = {
+            key: each.item() if isinstance(each, np.integer) else each
+            for key, each in values.items()
+        }
         return {"dataset_meta": {key: plain(each) for key, each in numbers.items()}}
     if _has_methods(value, "get_resource", "set_resource", "has_resource"):
         return {"storage": None}
     if callable(value):
         if (name := write_function(value, plain)) is not None:
             return name
-        note(f"{shorten(value)} cannot be imported; define it with def in a module, or use @data_stack.named_function")
+        note(
+            f"{shorten(value)} cannot be imported; define it with def in a module, or use @data_stack.named_function"
+        )
         content = describe_unnamed(value, content_if_known)
-        return {"unnamed": {"function": shorten(value), "content": content} if to_rebuild else content}
+        return {
+            "unnamed": {"function": shorten(value), "content": content} if to_rebuild else content
+        }
     content, is_complete = _content_of_unknown(value)
     if to_rebuild or not is_complete:
         note(f"an object of {class_name(value)} cannot be written down")
@@ -151,7 +196,9 @@ def array_digest(array: npt.NDArray[Any]) -> str:
     array = array.reshape(1, -1) if array.ndim == 0 or array.size == 0 else array
     rows = max(1, (1 << 24) * len(array) // max(1, array.nbytes))
     for start in range(0, len(array), rows):
-        block = np.ascontiguousarray(array[start : start + rows], dtype=array.dtype.newbyteorder("<"))
+        block = np.ascontiguousarray(
+            array[start : start + rows], dtype=array.dtype.newbyteorder("<")
+        )
         digest.update(block.reshape(-1).view(np.uint8).data if block.size else b"")
     return digest.hexdigest()
 
@@ -164,7 +211,10 @@ def probe(samples: Any) -> dict[str, Any]:
         places = sorted({length * i // _N_PROBED for i in range(_N_PROBED)}) if length else []
         digests = [sample_digest(samples[place]) for place in places]
         is_steady = not places or sample_digest(samples[0]) == digests[0]
-    return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest() if is_steady else None}
+    return {
+        "n_samples": length,
+        "probe": hashlib.sha256(b"".join(digests)).hexdigest() if is_steady else None,
+    }
 
 
 def other_values(value: Any) -> list[Any]:
@@ -172,7 +222,11 @@ def other_values(value: Any) -> list[Any]:
     found: list[Any] = []
 
     def skip(other: Any) -> dict[str, Any] | None:
-        return {} if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None else None
+        return (
+            {}
+            if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None
+            else None
+        )
 
     def note(other: Any) -> dict[str, Any]:
         found.append(other)
@@ -184,7 +238,21 @@ def other_values(value: Any) -> list[Any]:
 
 def content_if_known(value: Any) -> Any:
     """:func:`content_of` of plain values and arrays; ConfigError for anything else."""
-    kinds = (type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset, np.generic, DatasetMetaIF)
+    kinds = (
+        type(None),
+        bool,
+        int,
+        float,
+        str,
+        bytes,
+        bytearray,
+        range,
+        slice,
+        set,
+        frozenset,
+        np.generic,
+        DatasetMetaIF,
+    )
     if isinstance(value, kinds) or _array_of(value) is not None:
         return content_of(value)
     raise ConfigError(f"an object of {class_name(value)}")
@@ -197,7 +265,10 @@ def _content_of_unknown(value: Any) -> tuple[Any, bool]:
         return [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))], True
     if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "iloc"):
         found = probe(value)  # an array in a file may be larger than the memory
-        return found if found["probe"] is not None else {**found, "content": describe_unnamed(value, content_if_known)}, is_ours
+        return found if found["probe"] is not None else {
+            **found,
+            "content": describe_unnamed(value, content_if_known),
+        }, is_ours
     try:
         return sample_digest(value).hex(), True  # a picture, a date, a decimal number
     except ConfigError:
@@ -206,7 +277,9 @@ def _content_of_unknown(value: Any) -> tuple[Any, bool]:
 
 def class_name(value: Any) -> str:
     """The class of a value with its module; the program's is the same in its worker processes."""
-    return f"{type(value).__module__}.{type(value).__qualname__}".replace("__mp_main__.", "__main__.")
+    return f"{type(value).__module__}.{type(value).__qualname__}".replace(
+        "__mp_main__.", "__main__."
+    )
 
 
 def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
@@ -215,7 +288,11 @@ def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
         if isinstance(value, np.ma.MaskedArray) or value.dtype.hasobject:
             return None
         return ("records" if value.dtype.kind == "V" else "array"), np.asarray(value)
-    if hasattr(value, "iloc") and getattr(value, "ndim", 0) == 1 and isinstance(value.dtype, np.dtype):
+    if (
+        hasattr(value, "iloc")
+        and getattr(value, "ndim", 0) == 1
+        and isinstance(value.dtype, np.dtype)
+    ):
         return ("array", value.to_numpy()) if value.dtype.kind in "biufc" else None
     if not hasattr(value, "detach") or type(value).__module__.partition(".")[0] != "torch":
         return None
@@ -227,4 +304,6 @@ def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
 
 
 def _has_methods(value: Any, *names: str) -> bool:
-    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
+    return not isinstance(value, type) and all(
+        callable(getattr(value, name, None)) for name in names
+    )

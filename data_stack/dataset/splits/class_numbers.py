@@ -69,7 +69,9 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
 
 def group_positions(numbers: _Integers) -> _Integers:
     """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
-    return np.argsort(numbers, kind="stable").astype(np.int32 if len(numbers) <= 2**31 else np.int64, copy=False)
+    return np.argsort(numbers, kind="stable").astype(
+        np.int32 if len(numbers) <= 2**31 else np.int64, copy=False
+    )
 
 
 def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
@@ -92,16 +94,22 @@ def value_shown(value: Any) -> str:
 
 def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> None:
     advice = "Leave such samples out first (iterator.filter), or replace their value (iterator.map)"
-    raise ConfigError(f"{refusal}: its value at position {position} is {value_shown(column[position])}. {advice}")
+    raise ConfigError(
+        f"{refusal}: its value at position {position} is {value_shown(column[position])}. {advice}"
+    )
 
 
 def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
     if column.ndim > 1:
-        raise ConfigError(f"{refusal}: its values are arrays of objects, of shape {column.shape[1:]}")
+        raise ConfigError(
+            f"{refusal}: its values are arrays of objects, of shape {column.shape[1:]}"
+        )
     known: dict[Any, int] = {}
     numbers: list[int] = []
     try:
-        numbers.extend(known.setdefault(value, len(known)) for value in column.tolist())  # up to the one that has no hash
+        numbers.extend(
+            known.setdefault(value, len(known)) for value in column.tolist()
+        )  # up to the one that has no hash
     except TypeError as error:
         problem = f"its value at position {len(numbers)} cannot be compared ({error}); arrays need one shape"
         raise ConfigError(f"{refusal}: {problem}. Map it to one label a sample first.") from error
@@ -121,5 +129,9 @@ def _of_rows(column: npt.NDArray[Any]) -> _Integers:
         return _of_sortable(ones)
     if rows.size == 0:
         return np.zeros(len(rows), dtype=np.uint8)
-    rows = np.ascontiguousarray(rows + 0.0 if rows.dtype.kind in "fc" else rows)  # so that -0.0 has the bytes of 0.0
-    return _of_sortable(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(len(rows)))
+    rows = np.ascontiguousarray(
+        rows + 0.0 if rows.dtype.kind in "fc" else rows
+    )  # so that -0.0 has the bytes of 0.0
+    return _of_sortable(
+        rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(len(rows))
+    )

@@ -12,13 +12,26 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
-from data_stack.dataset.iterator.layer import DatasetIteratorView, InformedDatasetIterator, NamedAccess, RearrangedAccess, layer
+from data_stack.dataset.iterator.layer import (
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    NamedAccess,
+    RearrangedAccess,
+    layer,
+)
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import Positions, as_index_array, check_integer, compose, narrow
 from data_stack.dataset.randomness import derive_seed
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.class_numbers import class_numbers
-from data_stack.dataset.splits.splitting import Shares, check_sizes, divide, divide_by_group, divide_by_time, positions_of_parts
+from data_stack.dataset.splits.splitting import (
+    Shares,
+    check_sizes,
+    divide,
+    divide_by_group,
+    divide_by_time,
+    positions_of_parts,
+)
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import JsonObject, parse_json, seal_json
@@ -61,21 +74,32 @@ def check_division(
     """
     columns = {"stratify": stratify, "group_by": group_by, "time": time, "by": by}
     given: dict[str, Any] = {name: key for name, key in columns.items() if key is not None}
-    allowed = {"by"} if by is not None else {"time", "ratios"} if time is not None else {*columns, "ratios"}
+    allowed = (
+        {"by"}
+        if by is not None
+        else {"time", "ratios"}
+        if time is not None
+        else {*columns, "ratios"}
+    )
     if wrong := sorted((given.keys() | ({"ratios"} if ratios is not None else set())) - allowed):
         name = "by" if by is not None else "time"
         raise ConfigError(f"a split with {name}={given[name]!r} takes no {wrong[0]}")
     if by is not None:
         return {"by": by}
     if ratios is None:
-        raise ConfigError("a split needs sizes, such as [0.8, 0.2], or by=…, a column that names the part of each sample")
+        raise ConfigError(
+            "a split needs sizes, such as [0.8, 0.2], or by=…, a column that names the part of each sample"
+        )
     if time is None:
         given["seed"] = check_integer("the seed of a split", seed)
     if not isinstance(ratios, Mapping):
         return {"ratios": check_sizes(ratios), **given}
     if not all(isinstance(name, str) for name in ratios):
         raise ConfigError(f"parts are named by strings, not by {list(ratios)!r:.80}")
-    return {"ratios": dict(zip(ratios, check_sizes(ratios.values(), tuple(ratios)), strict=True)), **given}
+    return {
+        "ratios": dict(zip(ratios, check_sizes(ratios.values(), tuple(ratios)), strict=True)),
+        **given,
+    }
 
 
 def has_names(division: Mapping[str, Any]) -> bool:
@@ -83,7 +107,9 @@ def has_names(division: Mapping[str, Any]) -> bool:
     return "by" in division or isinstance(division["ratios"], dict)
 
 
-def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str, Any]) -> dict[PartName, PositionsOfPart]:
+def divide_positions(
+    dataset_iterator: DatasetIteratorIF, division: Mapping[str, Any]
+) -> dict[PartName, PositionsOfPart]:
     """The positions of each part, ascending, by the part's name or number; reads the columns named, as a whole.
 
     Args:
@@ -98,25 +124,49 @@ def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str,
     n_samples = len(iterator)
     if "by" in division:
         refusal, by = f"column {division['by']!r} does not name parts", [division["by"]]
-        classes = class_numbers(access_to(iterator).columns(by)[0] if n_samples else np.empty(0), refusal)
+        classes = class_numbers(
+            access_to(iterator).columns(by)[0] if n_samples else np.empty(0), refusal
+        )
         if classes.values.size != len(classes):
-            raise ConfigError(f"{refusal}: its values have the shape {classes.values.shape[1:]}; one value names a part")
-        return dict(zip(classes.values.ravel().tolist(), positions_of_parts(classes.numbers, len(classes)), strict=True))
+            raise ConfigError(
+                f"{refusal}: its values have the shape {classes.values.shape[1:]}; one value names a part"
+            )
+        return dict(
+            zip(
+                classes.values.ravel().tolist(),
+                positions_of_parts(classes.numbers, len(classes)),
+                strict=True,
+            )
+        )
     ratios = division["ratios"]
-    shares = Shares.of_sizes(list(ratios.values()) if isinstance(ratios, dict) else ratios, n_samples)
+    shares = Shares.of_sizes(
+        list(ratios.values()) if isinstance(ratios, dict) else ratios, n_samples
+    )
     if n_samples == 0:
         part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
     elif "time" in division:
         refusal = f"samples cannot be divided by the times in column {division['time']!r}"
-        part_of = divide_by_time(access_to(iterator).columns([division["time"]])[0], shares, refusal)
+        part_of = divide_by_time(
+            access_to(iterator).columns([division["time"]])[0], shares, refusal
+        )
     else:
         seed = derive_seed("split", division["seed"])
         part_of = _draw(iterator, shares, seed, division.get("stratify"), division.get("group_by"))
-    return dict(zip(ratios if has_names(division) else range(len(ratios)), positions_of_parts(part_of, len(ratios)), strict=True))
+    return dict(
+        zip(
+            ratios if has_names(division) else range(len(ratios)),
+            positions_of_parts(part_of, len(ratios)),
+            strict=True,
+        )
+    )
 
 
 def check_folding(
-    n_folds: Any, *, seed: SupportsIndex | None = 0, stratify: ColumnKey | None = None, group_by: ColumnKey | None = None
+    n_folds: Any,
+    *,
+    seed: SupportsIndex | None = 0,
+    stratify: ColumnKey | None = None,
+    group_by: ColumnKey | None = None,
 ) -> dict[str, Any]:
     """The arguments of :meth:`FluentIterator.folds`, checked, those that matter only.
 
@@ -126,12 +176,18 @@ def check_folding(
     Raises:
         ConfigError: fewer than 2 folds.
     """
-    columns = {name: key for name, key in (("stratify", stratify), ("group_by", group_by)) if key is not None}
+    columns = {
+        name: key
+        for name, key in (("stratify", stratify), ("group_by", group_by))
+        if key is not None
+    }
     number = None if seed is None else check_integer("the seed of folds", seed)
     return {"n_folds": check_n_folds(n_folds), "seed": number, **columns}
 
 
-def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, Any]) -> npt.NDArray[np.integer[Any]]:
+def fold_of_samples(
+    dataset_iterator: DatasetIteratorIF, folding: Mapping[str, Any]
+) -> npt.NDArray[np.integer[Any]]:
     """The fold in whose test part each sample is, shape ``(n_samples,)``; reads the columns named, as a whole.
 
     Raises:
@@ -141,11 +197,21 @@ def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, A
     if len(iterator) < n_folds:
         raise ConfigError(f"{len(iterator)} samples cannot be divided into {n_folds} folds")
     seed = None if folding["seed"] is None else derive_seed("folds", folding["seed"])
-    return _draw(iterator, Shares((1,) * n_folds, n_folds), seed, folding.get("stratify"), folding.get("group_by"))
+    return _draw(
+        iterator,
+        Shares((1,) * n_folds, n_folds),
+        seed,
+        folding.get("stratify"),
+        folding.get("group_by"),
+    )
 
 
 def _draw(
-    iterator: DatasetIteratorIF, shares: Shares, seed: int | None, stratify: ColumnKey | None, group_by: ColumnKey | None
+    iterator: DatasetIteratorIF,
+    shares: Shares,
+    seed: int | None,
+    stratify: ColumnKey | None,
+    group_by: ColumnKey | None,
 ) -> npt.NDArray[np.integer[Any]]:
     keys = [key for key in (stratify, group_by) if key is not None]
     columns = access_to(iterator).columns(keys) if keys else []
@@ -153,14 +219,20 @@ def _draw(
     if stratify is not None:
         classes = class_numbers(columns[0], f"samples cannot be stratified by column {stratify!r}")
         if too_small := np.flatnonzero(classes.counts < shares.n_wanted).tolist():
-            small = f"{len(too_small):,} classes are too small, such as {classes.shorten(too_small[0])}"
+            small = (
+                f"{len(too_small):,} classes are too small, such as {classes.shorten(too_small[0])}"
+            )
             problem = f"samples cannot be stratified by column {stratify!r} into {shares.n_wanted} parts: {small}"
-            raise ConfigError(f"{problem}. Merge rare classes (iterator.map_classes), or leave them out")
+            raise ConfigError(
+                f"{problem}. Merge rare classes (iterator.map_classes), or leave them out"
+            )
     if group_by is None:
         return divide(len(iterator), shares, seed, classes)
     groups = class_numbers(columns[-1], f"samples cannot be grouped by column {group_by!r}")
     if len(groups) < shares.n_wanted:
-        raise ConfigError(f"the {len(groups)} groups of column {group_by!r} cannot be divided into {shares.n_wanted} parts")
+        raise ConfigError(
+            f"the {len(groups)} groups of column {group_by!r} cannot be divided into {shares.n_wanted} parts"
+        )
     return divide_by_group(groups, shares, seed, classes)
 
 
@@ -196,7 +268,12 @@ class SplitPartIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, *, part: PartName, positions: PositionsOfPart | None = None, **division: Any
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        *,
+        part: PartName,
+        positions: PositionsOfPart | None = None,
+        **division: Any,
     ) -> None:
         self._division, self._part = check_division(**division), part
         if positions is None:
@@ -231,13 +308,23 @@ class FoldPartIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, *, fold: int, side: str, positions: Any = None, **folding: Any
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        *,
+        fold: int,
+        side: str,
+        positions: Any = None,
+        **folding: Any,
     ) -> None:
         checked = check_folding(**folding)
         if positions is None:
             if not 0 <= fold < checked["n_folds"] or side not in ("train", "test"):
-                raise ConfigError(f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of each fold")
-            positions = np.flatnonzero((fold_of_samples(dataset_iterator, checked) == fold) == (side == "test"))
+                raise ConfigError(
+                    f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of each fold"
+                )
+            positions = np.flatnonzero(
+                (fold_of_samples(dataset_iterator, checked) == fold) == (side == "test")
+            )
         super().__init__(dataset_iterator, positions)
         self._gives_list = False  # indices are an array, also where positions are kept as a range
         self._made_with = {"fold": fold, "side": side, **checked}
@@ -249,28 +336,41 @@ def add_tag(meta: DatasetMetaIF, name: PartName) -> DatasetMetaIF:
     return replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=tag)
 
 
-def split(iterator: DatasetIteratorIF, ratios: Any = None, *, stratify: Any = False, **options: Any) -> Any:
+def split(
+    iterator: DatasetIteratorIF, ratios: Any = None, *, stratify: Any = False, **options: Any
+) -> Any:
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
     found = divide_positions(iterator, division)
-    parts = {part: iterator._stack_layer(SplitPartIterator, part=part, positions=found[part], **division) for part in found}
+    parts = {
+        part: iterator._stack_layer(SplitPartIterator, part=part, positions=found[part], **division)
+        for part in found
+    }
     return parts if has_names(division) else list(parts.values())
 
 
-def folds(iterator: DatasetIteratorIF, n_folds: Any, *, stratify: Any = False, **options: Any) -> list[Fold]:
+def folds(
+    iterator: DatasetIteratorIF, n_folds: Any, *, stratify: Any = False, **options: Any
+) -> list[Fold]:
     """See :meth:`FluentIterator.folds`."""
     arguments = check_folding(n_folds, stratify=_column_to_stratify(iterator, stratify), **options)
     fold_of = fold_of_samples(iterator, arguments)
     found = []
     for number, positions in enumerate(positions_of_parts(fold_of, arguments["n_folds"])):
         others = np.flatnonzero(fold_of != number)
-        train = iterator._stack_layer(FoldPartIterator, fold=number, side="train", positions=others, **arguments)
-        test = iterator._stack_layer(FoldPartIterator, fold=number, side="test", positions=positions, **arguments)
+        train = iterator._stack_layer(
+            FoldPartIterator, fold=number, side="train", positions=others, **arguments
+        )
+        test = iterator._stack_layer(
+            FoldPartIterator, fold=number, side="test", positions=positions, **arguments
+        )
         found.append(Fold(train, test, number))
     return found
 
 
-def _column_to_stratify(iterator: DatasetIteratorIF, stratify: ColumnKey | bool | None) -> ColumnKey | None:
+def _column_to_stratify(
+    iterator: DatasetIteratorIF, stratify: ColumnKey | bool | None
+) -> ColumnKey | None:
     # 0 == False and 1 == True, but they name columns
     if stratify is None or isinstance(stratify, (bool, np.bool_)):
         return iterator._class_column(None) if stratify else None
@@ -326,15 +426,25 @@ class SavedSplits:
         dataset = as_iterator(iterator)
         found = fingerprint(dataset) if len(dataset) == self.n_samples else None
         if found != self.fingerprint:
-            given = f"{len(dataset):,} samples" + ("" if found is None else f" with fingerprint {found}")
+            given = f"{len(dataset):,} samples" + (
+                "" if found is None else f" with fingerprint {found}"
+            )
             of = f"a dataset of {self.n_samples:,} samples with fingerprint {self.fingerprint}"
-            raise ConfigError(f"these splits are of {of}, the one given has {given}. Stack it as it was then, or split it again")
+            raise ConfigError(
+                f"these splits are of {of}, the one given has {given}. Stack it as it was then, or split it again"
+            )
 
         def make_part(content: Any) -> DatasetIteratorIF:
             tag, indices = content[0], np.asarray(from_plain(content[1]))
             if indices.dtype == np.uint8:
-                indices = np.flatnonzero(np.unpackbits(indices, count=len(dataset), bitorder="little"))
-            view = dataset._stack_layer(DatasetIteratorView, indices=indices, view_tags=None if tag is None else {"part": tag})
+                indices = np.flatnonzero(
+                    np.unpackbits(indices, count=len(dataset), bitorder="little")
+                )
+            view = dataset._stack_layer(
+                DatasetIteratorView,
+                indices=indices,
+                view_tags=None if tag is None else {"part": tag},
+            )
             if tag is None or not isinstance(view, InformedDatasetIterator):
                 return view
             return InformedDatasetIterator(view._stack_on()[0], add_tag(view.dataset_meta, tag))
@@ -345,7 +455,9 @@ class SavedSplits:
         try:
             return from_plain(parse_json(self.parts), {"part": make_part, "fold": make_fold})
         except (ConfigError, ValueError, TypeError, LookupError, RecursionError) as error:
-            raise DatasetFileCorruptError(f"splits are damaged: their parts cannot be arranged ({str(error)[:200]})") from error
+            raise DatasetFileCorruptError(
+                f"splits are damaged: their parts cannot be arranged ({str(error)[:200]})"
+            ) from error
 
     def to_json(self) -> bytes:
         """The splits as they are stored: indented ASCII JSON with its own digest."""
@@ -367,7 +479,10 @@ class SavedSplits:
 
 
 def _arrange(
-    splits: Any, path: tuple[str, ...], tag: str | None, describe: Callable[[DatasetIteratorIF, str, str | None], Any]
+    splits: Any,
+    path: tuple[str, ...],
+    tag: str | None,
+    describe: Callable[[DatasetIteratorIF, str, str | None], Any],
 ) -> Any:
     """``splits`` as plain data, with what ``describe`` returns for each part."""
     if isinstance(splits, DatasetIteratorIF):
@@ -375,15 +490,30 @@ def _arrange(
     if isinstance(splits, Fold):
         place = (*path[:-1], f"fold {splits.number}")
         sides = (("train", splits.train), ("test", splits.test))
-        return {"fold": [splits.number, *(_arrange(part, (*place, side), None, describe) for side, part in sides)]}
+        return {
+            "fold": [
+                splits.number,
+                *(_arrange(part, (*place, side), None, describe) for side, part in sides),
+            ]
+        }
     if isinstance(splits, Mapping):
         items = splits.items()
-        return {"dict": [[to_plain(key), _arrange(each, (*path, str(key)), str(key), describe)] for key, each in items]}
+        return {
+            "dict": [
+                [to_plain(key), _arrange(each, (*path, str(key)), str(key), describe)]
+                for key, each in items
+            ]
+        }
     if isinstance(splits, (list, tuple)):
-        arranged = [_arrange(each, (*path, str(number)), None, describe) for number, each in enumerate(splits)]
+        arranged = [
+            _arrange(each, (*path, str(number)), None, describe)
+            for number, each in enumerate(splits)
+        ]
         return arranged if isinstance(splits, list) else {"tuple": arranged}
     where = f" at {'/'.join(path)!r}" if path else ""
-    raise ConfigError(f"splits are views of an iterator, in lists and dicts, but there is a {type(splits).__name__}{where}")
+    raise ConfigError(
+        f"splits are views of an iterator, in lists and dicts, but there is a {type(splits).__name__}{where}"
+    )
 
 
 def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
@@ -394,11 +524,15 @@ def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
         if isinstance(below, InformedDatasetIterator):
             below = below._stack_on()[0]
         # a client's subclass of a view may change samples
-        elif isinstance(below, DatasetIteratorView) and isinstance(access_to(below), (RearrangedAccess, NamedAccess)):
+        elif isinstance(below, DatasetIteratorView) and isinstance(
+            access_to(below), (RearrangedAccess, NamedAccess)
+        ):
             positions, below = compose(positions, below._given), below._dataset_iterator
             if dataset is None:
                 break
         else:
             kinds = f"a {type(part).__name__} on a {type(below).__name__}"
-            raise ConfigError(f"part {name!r} is {kinds}, not a view of the iterator that was split; name that with iterator=…")
+            raise ConfigError(
+                f"part {name!r} is {kinds}, not a view of the iterator that was split; name that with iterator=…"
+            )
     return positions, below

@@ -19,7 +19,10 @@ _Positions = npt.NDArray[np.integer[Any]]
 
 
 def draw_part(
-    positions: _Positions, targets: npt.NDArray[Any], n_wanted: int, random_state: np.random.RandomState
+    positions: _Positions,
+    targets: npt.NDArray[Any],
+    n_wanted: int,
+    random_state: np.random.RandomState,
 ) -> tuple[_Positions, _Positions]:
     """``n_wanted`` of the positions and the others, both in drawn order, with the same mixture of targets.
 
@@ -27,13 +30,17 @@ def draw_part(
         ConfigError: the targets have no order, a class has a single member, or a part is smaller than the number of classes.
     """
     try:
-        part, rest = train_test_split(positions, train_size=n_wanted, stratify=_plain(targets), random_state=random_state)
+        part, rest = train_test_split(
+            positions, train_size=n_wanted, stratify=_plain(targets), random_state=random_state
+        )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"the targets cannot be stratified: {error}") from error
     return part, rest
 
 
-def draw_folds(targets: npt.NDArray[Any], num_folds: int, random_state: np.random.RandomState | None) -> list[_Positions]:
+def draw_folds(
+    targets: npt.NDArray[Any], num_folds: int, random_state: np.random.RandomState | None
+) -> list[_Positions]:
     """The positions of each fold, ascending; one-hot targets count as their labels.
 
     Raises:
@@ -44,9 +51,13 @@ def draw_folds(targets: npt.NDArray[Any], num_folds: int, random_state: np.rando
         if labels.ndim > 1:
             ones = labels.reshape(len(labels)) if labels[0].size == 1 else one_hot_positions(labels)
             if ones is None:
-                raise ConfigError(f"stratification needs one label a sample; the targets have values of shape {labels.shape[1:]}")
+                raise ConfigError(
+                    f"stratification needs one label a sample; the targets have values of shape {labels.shape[1:]}"
+                )
             labels = ones
-        folds = StratifiedKFold(num_folds, shuffle=random_state is not None, random_state=random_state).split(labels, labels)
+        folds = StratifiedKFold(
+            num_folds, shuffle=random_state is not None, random_state=random_state
+        ).split(labels, labels)
         return [test for _, test in folds]
     except (ValueError, TypeError) as error:
         raise ConfigError(f"the targets cannot be stratified: {error}") from error

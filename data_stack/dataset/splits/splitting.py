@@ -18,7 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.splits.class_numbers import ClassNumbers, check_nothing_missing, class_numbers, group_positions
+from data_stack.dataset.splits.class_numbers import (
+    ClassNumbers,
+    check_nothing_missing,
+    class_numbers,
+    group_positions,
+)
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import comparable
 
@@ -32,21 +37,35 @@ def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> l
         ConfigError: they are not such; the message names the first that is wrong by its position or name.
     """
     if isinstance(ratios, (str, bytes)) or not isinstance(ratios, Iterable):
-        raise ConfigError(f"ratios are the sizes of all parts, such as [0.8, 0.2], got {ratios!r:.80}")
+        raise ConfigError(
+            f"ratios are the sizes of all parts, such as [0.8, 0.2], got {ratios!r:.80}"
+        )
     given: list[Any] = list(ratios)
     for position, ratio in enumerate(given):
         if not isinstance(ratio, numbers.Real) or not 0 <= float(ratio) < math.inf:  # NaN, too
             name = position if names is None else repr(names[position])
-            raise ConfigError(f"ratios must not be negative and must sum to 1; ratio {name} of {given} is {ratio!r}")
+            raise ConfigError(
+                f"ratios must not be negative and must sum to 1; ratio {name} of {given} is {ratio!r}"
+            )
     if not given or not abs(math.fsum(given) - 1) <= 1e-9:
-        raise ConfigError(f"ratios must not be negative and must sum to 1; {given} sum to {math.fsum(given)}")
+        raise ConfigError(
+            f"ratios must not be negative and must sum to 1; {given} sum to {math.fsum(given)}"
+        )
     return given
 
 
 def check_sizes(sizes: Any, names: Sequence[str] | None = None) -> list[int] | list[float]:
     """Sizes of parts: counts, which are integers of sum 2 or more, or ratios, see :func:`check_ratios`."""
-    given: list[Any] = list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, (str, bytes)) else []
-    if all(isinstance(each, (int, np.integer)) and type(each) is not bool and each >= 0 for each in given) and sum(given) > 1:
+    given: list[Any] = (
+        list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, (str, bytes)) else []
+    )
+    if (
+        all(
+            isinstance(each, (int, np.integer)) and type(each) is not bool and each >= 0
+            for each in given
+        )
+        and sum(given) > 1
+    ):
         return list(map(int, given))
     return list(map(float, check_ratios(sizes, names)))
 
@@ -74,7 +93,9 @@ class Shares(NamedTuple):
         if (left := n_samples - sum(counts)) != 0:
             what = f"add a part for the other {left:,}" if left > 0 else f"{-left:,} too many"
             together = f"{' + '.join(f'{count:,}' for count in counts)} = {sum(counts):,}"
-            raise ConfigError(f"parts of {together} samples, but there are {n_samples:,}: {what}, or give ratios that sum to 1")
+            raise ConfigError(
+                f"parts of {together} samples, but there are {n_samples:,}: {what}, or give ratios that sum to 1"
+            )
         return cls(tuple(counts), n_samples)
 
     @property
@@ -95,7 +116,9 @@ class Shares(NamedTuple):
         return sizes
 
 
-def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
+def divide(
+    n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbers | None = None
+) -> _Integers:
     """The part of each sample, drawn; without a seed, in the samples' order.
 
     Args:
@@ -109,8 +132,14 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
     if len(counts) <= 1:
         sizes = [shares.sizes(count) for count in counts]
     elif len(set(shares.weights)) == 1:  # deal all samples to the parts in turn, class by class
-        dealt = [[(end + n_parts - 1 - part) // n_parts for part in range(n_parts)] for end in itertools.accumulate([0, *counts])]
-        sizes = [[late - early for early, late in zip(*rows, strict=True)] for rows in itertools.pairwise(dealt)]
+        dealt = [
+            [(end + n_parts - 1 - part) // n_parts for part in range(n_parts)]
+            for end in itertools.accumulate([0, *counts])
+        ]
+        sizes = [
+            [late - early for early, late in zip(*rows, strict=True)]
+            for rows in itertools.pairwise(dealt)
+        ]
     else:
         sizes = _round_controlled(counts, shares)
     table = np.array(sizes, dtype=np.intp).reshape(len(counts), len(shares.weights))
@@ -125,7 +154,9 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
     return part_of
 
 
-def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
+def divide_by_group(
+    groups: ClassNumbers, shares: Shares, seed: int | None, classes: ClassNumbers | None = None
+) -> _Integers:
     """The part of each sample, such that groups stay whole and shares are met as nearly as a greedy search finds.
 
     Large groups are placed first and small ones fill up what they left: groups whose sizes have the same number of binary digits
@@ -196,7 +227,9 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
     n_samples = len(times)
     times = times.reshape(n_samples) if times.size == n_samples else times
     if times.ndim != 1 or times.dtype.kind in "cV":
-        raise ConfigError(f"{refusal}: its values, {times.dtype} of shape {times.shape[1:]}, have no order")
+        raise ConfigError(
+            f"{refusal}: its values, {times.dtype} of shape {times.shape[1:]}, have no order"
+        )
     if times.dtype == object:
         classes = class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal)
         values = classes.values.tolist()
@@ -210,7 +243,10 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
     ascending = np.sort(times)
     for cut in list(itertools.accumulate(shares.sizes(n_samples)))[:-1]:
         if 0 < cut < n_samples and ascending[cut - 1] == ascending[cut]:
-            first, end = (int(np.searchsorted(ascending, ascending[cut], side=side)) for side in ("left", "right"))
+            first, end = (
+                int(np.searchsorted(ascending, ascending[cut], side=side))
+                for side in ("left", "right")
+            )
             cut = first if cut - first <= end - cut else end
         if cut < n_samples:
             part_of += times >= ascending[cut]
@@ -239,9 +275,13 @@ def _members(groups: ClassNumbers, classes: ClassNumbers | None) -> list[list[tu
     """For each group the classes in it, each with its number of members; none where there are no classes."""
     if classes is None:
         return [[]] * len(groups)
-    pairs, counts = np.unique(groups.numbers.astype(np.int64) * len(classes) + classes.numbers, return_counts=True)
+    pairs, counts = np.unique(
+        groups.numbers.astype(np.int64) * len(classes) + classes.numbers, return_counts=True
+    )
     members: list[list[tuple[int, int]]] = [[] for _ in range(len(groups))]
-    for group, number, count in zip(*(each.tolist() for each in np.divmod(pairs, len(classes))), counts.tolist(), strict=True):
+    for group, number, count in zip(
+        *(each.tolist() for each in np.divmod(pairs, len(classes))), counts.tolist(), strict=True
+    ):
         members[group].append((number, count))
     return members
 
@@ -259,11 +299,21 @@ def _round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:
     open_rows: list[_Row] = []
     sums = [0] * n_parts
     for count, sizes in zip(counts, table, strict=True):
-        row = _Row({part: count * weight % total for part, weight in enumerate(shares.weights) if count * weight % total}, sizes)
+        row = _Row(
+            {
+                part: count * weight % total
+                for part, weight in enumerate(shares.weights)
+                if count * weight % total
+            },
+            sizes,
+        )
         for part, fraction in row.fractions.items():
             sums[part] += fraction
         _close(row, open_rows, total)
-    complement = _Row({part: -fraction % total for part, fraction in enumerate(sums) if fraction % total}, [0] * n_parts)
+    complement = _Row(
+        {part: -fraction % total for part, fraction in enumerate(sums) if fraction % total},
+        [0] * n_parts,
+    )
     _close(complement, open_rows, total)
     return table
 
@@ -280,11 +330,20 @@ def _close(row: _Row, open_rows: list[_Row], total: int) -> None:
     """Add a row, and shift until no closed way is left; ``open_rows`` had none. So there are never more of them than parts."""
     while (way := _find_cycle(row, open_rows)) is not None:
         plus, minus = way[::2], way[1::2]
-        up = min(*(total - each.fractions[part] for each, part in plus), *(each.fractions[part] for each, part in minus))
-        down = min(*(each.fractions[part] for each, part in plus), *(total - each.fractions[part] for each, part in minus))
+        up = min(
+            *(total - each.fractions[part] for each, part in plus),
+            *(each.fractions[part] for each, part in minus),
+        )
+        down = min(
+            *(each.fractions[part] for each, part in plus),
+            *(total - each.fractions[part] for each, part in minus),
+        )
         if down < up:
             plus, minus, up = minus, plus, down
-        for each, part, shift in [*((*cell, up) for cell in plus), *((*cell, -up) for cell in minus)]:
+        for each, part, shift in [
+            *((*cell, up) for cell in plus),
+            *((*cell, -up) for cell in minus),
+        ]:
             fraction = each.fractions[part] + shift
             if 0 < fraction < total:
                 each.fractions[part] = fraction

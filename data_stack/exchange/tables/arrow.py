@@ -20,7 +20,15 @@ import pyarrow.csv
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.table import READERS, ArrowColumn, NamedColumns, Origin, TableIterator, cells_of, check_names
+from data_stack.exchange.tables.table import (
+    READERS,
+    ArrowColumn,
+    NamedColumns,
+    Origin,
+    TableIterator,
+    cells_of,
+    check_names,
+)
 from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
 from data_stack.io.archives.streams import compression_of, open_decompressed
 from data_stack.io.location import is_path
@@ -55,7 +63,9 @@ def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
     try:
         read = table if isinstance(table, pa.Table) else pa.table(table)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"from_arrow() expects an Arrow table, got {type(table).__name__}: {error!s:.200}") from error
+        raise ConfigError(
+            f"from_arrow() expects an Arrow table, got {type(table).__name__}: {error!s:.200}"
+        ) from error
     return iterator_of_table(read, "arrow", target)
 
 
@@ -64,12 +74,19 @@ def iterator_of_table(
 ) -> DatasetIteratorIF:
     """The rows of a table as dict samples, with a meta if there is a target; ``read_from`` as for TableIterator."""
     check_names(table.column_names)
-    columns = {each.name: ArrowColumn(table.column(each.name), each, as_codes=each.name == target) for each in table.schema}
+    columns = {
+        each.name: ArrowColumn(table.column(each.name), each, as_codes=each.name == target)
+        for each in table.schema
+    }
     class_names = columns[target].class_names if target in columns else None
-    return with_target(TableIterator(columns, read_from), source, list(columns), target, class_names)
+    return with_target(
+        TableIterator(columns, read_from), source, list(columns), target, class_names
+    )
 
 
-def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = None) -> pa.Table | pa.RecordBatchReader:
+def to_arrow(
+    iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = None
+) -> pa.Table | pa.RecordBatchReader:
     """All samples as a ``pyarrow.Table``.
 
     Columns keep the types of their Arrow, Parquet, pandas or polars source if only rows and columns were selected since;
@@ -104,8 +121,15 @@ def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = No
 
 def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Table:
     cells = {name: cells_of(values, name, origins.get(name)) for name, values in columns.items()}
-    metadata = {name: getattr(getattr(origins.get(name), "field", None), "metadata", None) for name in cells}
-    return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]))
+    metadata = {
+        name: getattr(getattr(origins.get(name), "field", None), "metadata", None) for name in cells
+    }
+    return pa.table(
+        cells,
+        pa.schema(
+            [pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]
+        ),
+    )
 
 
 def from_csv(
@@ -139,40 +163,69 @@ def from_csv(
     Warns:
         UserWarning: the file has one column, whose name contains another delimiter.
     """
-    options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
+    options = {
+        "dtypes": dtypes,
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "missing": list(missing),
+    }
     name, data, types, read_from = _load(file, dtypes, "from_csv", options)
 
-    hint, read = _delimiter_hint(data, delimiter, encoding), functools.partial(_read_csv, data, options)
+    hint, read = (
+        _delimiter_hint(data, delimiter, encoding),
+        functools.partial(_read_csv, data, options),
+    )
     try:
         table = read(types)
     except MemoryError:  # Arrow's, which is an ArrowException too
         raise
     except _UNREADABLE as error:
-        advice = "; pass another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
+        advice = (
+            "; pass another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
+        )
         advice += f"; {hint}" if hint else ""
-        raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}{advice}") from error
+        raise DatasetFileCorruptError(
+            f"{name!r} cannot be read as CSV: {error!s:.300}{advice}"
+        ) from error
     check_names(table.column_names)
     if hint:
         warn_program(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}")
-    if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each], data)]:
+    if inexact := [
+        each
+        for each in table.column_names
+        if each not in types and _may_be_inexact(table[each], data)
+    ]:
         texts = read(dict.fromkeys(inexact, pa.string()), inexact)
         for each in inexact:
-            table = table.set_column(table.column_names.index(each), each, _exact(table[each], texts[each]))
+            table = table.set_column(
+                table.column_names.index(each), each, _exact(table[each], texts[each])
+            )
     for field in table.schema:
         if pa.types.is_binary(field.type) and field.name not in types:
-            raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80} is not text in {encoding}")
+            raise DatasetFileCorruptError(
+                f"{name!r}, column {field.name!r:.80} is not text in {encoding}"
+            )
     return _iterator_of(table, name, target, types, read_from)
 
 
 def _read_csv(
-    data: bytes, options: Mapping[str, Any], types: Mapping[str, pa.DataType], columns: list[str] | None = None
+    data: bytes,
+    options: Mapping[str, Any],
+    types: Mapping[str, pa.DataType],
+    columns: list[str] | None = None,
 ) -> pa.Table:
     delimiter, encoding, nulls = (options[name] for name in ("delimiter", "encoding", "missing"))
     # types that pyarrow casts from text, but does not read
-    cast = {name: type_ for name, type_ in types.items() if pa.types.is_decimal256(type_) or pa.types.is_float16(type_)}
+    cast = {
+        name: type_
+        for name, type_ in types.items()
+        if pa.types.is_decimal256(type_) or pa.types.is_float16(type_)
+    }
     table = pa.csv.read_csv(
         pa.BufferReader(data),
-        pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
+        pa.csv.ReadOptions(
+            block_size=max(1, len(data)), encoding=encoding
+        ),  # pyarrow infers types from the first block
         pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         pa.csv.ConvertOptions(
             column_types={**types, **dict.fromkeys(cast, pa.string())},
@@ -190,7 +243,11 @@ def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
     """Advice if the only column of the header contains another delimiter; empty otherwise."""
     header = data[: 1 << 16].decode(encoding, "replace").partition("\n")[0]
     other = next((each for each in ",;\t|" if each in header), None)
-    return "" if delimiter in header or other is None else f"if {other!r} separates its values, pass delimiter={other!r}"
+    return (
+        ""
+        if delimiter in header or other is None
+        else f"if {other!r} separates its values, pass delimiter={other!r}"
+    )
 
 
 def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
@@ -204,16 +261,22 @@ def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """``numbers`` if they equal the texts, otherwise the texts as uint64 if possible, otherwise the texts."""
     trimmed = pc.utf8_trim_whitespace(texts)
     if pa.types.is_integer(numbers.type):
-        return texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
+        return (
+            texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
+        )
     integers = trimmed.filter(pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$"))
     if len(integers) == len(texts) - texts.null_count:
         with contextlib.suppress(pa.ArrowInvalid):
             return trimmed.cast(pa.uint64())
-    is_exact = all(Decimal(text) == float(text) for text in pc.unique(integers).to_pylist() if len(text) > 15)
+    is_exact = all(
+        Decimal(text) == float(text) for text in pc.unique(integers).to_pylist() if len(text) > 15
+    )
     return numbers if is_exact else texts
 
 
-def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
+def from_jsonl(
+    file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None
+) -> DatasetIteratorIF:
     """The lines of a file of JSON objects as dict samples; the file is read whole, now.
 
     Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are arrays, other lists and
@@ -235,9 +298,13 @@ def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any
         try:
             rows += [parse_json(line, max_bytes=None)] if line.strip() else []
         except _UNREADABLE as error:
-            raise DatasetFileCorruptError(f"{name!r}, line {number}: invalid JSON: {error!s:.200}") from error
+            raise DatasetFileCorruptError(
+                f"{name!r}, line {number}: invalid JSON: {error!s:.200}"
+            ) from error
         if rows and not isinstance(rows[-1], dict):
-            raise DatasetFileCorruptError(f"{name!r}, line {number}: expected an object {{…}}, got {line[:80]!r}")
+            raise DatasetFileCorruptError(
+                f"{name!r}, line {number}: expected an object {{…}}, got {line[:80]!r}"
+            )
     keys = list(dict.fromkeys(key for row in rows for key in row))
     table = pa.table({key: _column(name, key, rows, types.get(key)) for key in keys})
     return _iterator_of(table, name, target, types, read_from)
@@ -246,13 +313,17 @@ def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any
 def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType | None) -> pa.Array:
     values = [row.get(key) for row in rows]
     try:
-        is_converted = type_ is not None and (pa.types.is_temporal(type_) or pa.types.is_string(type_))
+        is_converted = type_ is not None and (
+            pa.types.is_temporal(type_) or pa.types.is_string(type_)
+        )
         return pa.array(values).cast(type_) if is_converted else pa.array(values, type_)
     except MemoryError:
         raise
     except _UNREADABLE as error:
         why = f"{'are not of one type' if type_ is None else f'do not fit {type_}'}: {error!s:.200}"
-        raise DatasetFileCorruptError(f"{name!r}, key {key!r:.80}: its values {why}; pass dtypes={{'name': 'uint64'}}") from error
+        raise DatasetFileCorruptError(
+            f"{name!r}, key {key!r:.80}: its values {why}; pass dtypes={{'name': 'uint64'}}"
+        ) from error
 
 
 def _load(
@@ -270,15 +341,27 @@ def _load(
             types[name] = arrow_type_named(dtype)
     if not is_path(file) or scheme_of(file) is not None:
         return opened.name, data, types, None
-    options["dtypes"] = {name: each if isinstance(each, str) else np.dtype(each).name for name, each in (dtypes or {}).items()}
+    options["dtypes"] = {
+        name: each if isinstance(each, str) else np.dtype(each).name
+        for name, each in (dtypes or {}).items()
+    }
     sha256 = hashlib.sha256(raw).hexdigest()
-    return opened.name, data, types, {"path": os.fspath(file), "sha256": sha256, "function": function, "options": options}
+    return (
+        opened.name,
+        data,
+        types,
+        {"path": os.fspath(file), "sha256": sha256, "function": function, "options": options},
+    )
 
 
-def _iterator_of(table: pa.Table, name: str, target: str | None, types: Mapping[str, Any], read_from: Any) -> DatasetIteratorIF:
+def _iterator_of(
+    table: pa.Table, name: str, target: str | None, types: Mapping[str, Any], read_from: Any
+) -> DatasetIteratorIF:
     for unknown in types.keys() - {*table.column_names}:
         near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
-        raise ConfigError(f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}")
+        raise ConfigError(
+            f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}"
+        )
     return iterator_of_table(table, name, target, read_from)
 
 

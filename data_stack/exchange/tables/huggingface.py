@@ -13,7 +13,14 @@ from data_stack.codecs.images import decode_image, pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, Origin, TableIterator, cells_of, unshifted
+from data_stack.exchange.tables.table import (
+    ArrowColumn,
+    NamedColumns,
+    Origin,
+    TableIterator,
+    cells_of,
+    unshifted,
+)
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import Column
 
@@ -21,7 +28,9 @@ try:
     import datasets
     from datasets.table import InMemoryTable, table_cast
 except ImportError as error:
-    raise MissingDependencyError("from_huggingface() and to_huggingface()", "datasets", "huggingface") from error
+    raise MissingDependencyError(
+        "from_huggingface() and to_huggingface()", "datasets", "huggingface"
+    ) from error
 
 
 def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) -> DatasetIteratorIF:
@@ -40,15 +49,30 @@ def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) ->
         ConfigError: ``dataset`` is not a ``datasets.Dataset``, or the column does not exist.
     """
     if not isinstance(dataset, datasets.Dataset):
-        advice = "choose a split: dataset['train']" if isinstance(dataset, dict) else "load it without streaming=True"
-        raise ConfigError(f"from_huggingface() expects a datasets.Dataset, got {type(dataset).__name__}; {advice}")
+        advice = (
+            "choose a split: dataset['train']"
+            if isinstance(dataset, dict)
+            else "load it without streaming=True"
+        )
+        raise ConfigError(
+            f"from_huggingface() expects a datasets.Dataset, got {type(dataset).__name__}; {advice}"
+        )
     features = dataset.features
-    labels = [name for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)]
+    labels = [
+        name for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)
+    ]
     images = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
     target = labels[0] if target is None and len(labels) == 1 else target
-    iterator = TableIterator({name: _FeatureColumn(dataset, name, feature) for name, feature in features.items()})
-    names, image = features[target].names if target in labels else None, images[0] if len(images) == 1 else None
-    return with_target(iterator, dataset.info.dataset_name or "huggingface", list(features), target, names, image)
+    iterator = TableIterator(
+        {name: _FeatureColumn(dataset, name, feature) for name, feature in features.items()}
+    )
+    names, image = (
+        features[target].names if target in labels else None,
+        images[0] if len(images) == 1 else None,
+    )
+    return with_target(
+        iterator, dataset.info.dataset_name or "huggingface", list(features), target, names, image
+    )
 
 
 class _FeatureColumn(ArrowColumn):
@@ -59,11 +83,15 @@ class _FeatureColumn(ArrowColumn):
         cells, shape = dataset.data.column(name), () if None in shape else tuple(shape)
         super().__init__(cells, pa.field(name, cells.type), kind=feature, shape=shape)
         self._dataset = dataset.select_columns(name).with_format("arrow")
-        self._image = datasets.Image(mode=feature.mode) if isinstance(feature, datasets.Image) else None
+        self._image = (
+            datasets.Image(mode=feature.mode) if isinstance(feature, datasets.Image) else None
+        )
         if self._image or shape:
             self.origin = Origin(None, kind=feature)
             dtype, value_shape = (None, None) if self._image else self._declared[:2]
-            self._declared = self._declared._replace(dtype=dtype, shape=value_shape, origin=self.origin)
+            self._declared = self._declared._replace(
+                dtype=dtype, shape=value_shape, origin=self.origin
+            )
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -75,7 +103,11 @@ class _FeatureColumn(ArrowColumn):
         return self._values(self._take(indices))
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
-        return unshifted(self._dataset[slice(None) if indices is None else indices.tolist() or slice(0)].column(0))
+        return unshifted(
+            self._dataset[slice(None) if indices is None else indices.tolist() or slice(0)].column(
+                0
+            )
+        )
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> Column:
         if self._image is None:
@@ -113,9 +145,13 @@ def to_huggingface(
     columns = NamedColumns(iterator)
     if features is None:
         block = next(columns.blocks())
-        features = datasets.Features({name: _feature(name, values, columns) for name, values in block.items()})
+        features = datasets.Features(
+            {name: _feature(name, values, columns) for name, values in block.items()}
+        )
     if streaming:
-        return datasets.IterableDataset.from_generator(_rows, features, {"samples": columns.iterator, "features": features})
+        return datasets.IterableDataset.from_generator(
+            _rows, features, {"samples": columns.iterator, "features": features}
+        )
     table = pa.concat_tables([_encode(block, features) for block in columns.blocks()])
     return datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
 
@@ -127,7 +163,10 @@ def _rows(samples: Any, features: datasets.Features) -> Iterator[dict[str, Any]]
 
 def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
     origin = columns.origins.get(name)
-    if origin is not None and (isinstance(origin.kind, (dict, list)) or type(origin.kind).__module__.startswith("datasets.")):
+    if origin is not None and (
+        isinstance(origin.kind, (dict, list))
+        or type(origin.kind).__module__.startswith("datasets.")
+    ):
         return origin.kind
     meta: Any = getattr(columns.iterator, "dataset_meta", None)
     classes = getattr(meta, "class_names", None) or (None,)
@@ -139,8 +178,12 @@ def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
     if is_bytes and (first.ndim, *first.shape[2:]) in ((2,), (3, 3), (3, 4)):
         return datasets.Image()
     if 2 <= values.ndim - 1 <= 5 and values.dtype.kind in "biuf" and 0 not in values.shape[1:]:
-        return getattr(datasets, f"Array{values.ndim - 1}D")(shape=values.shape[1:], dtype=values.dtype.name)
-    cells = cells_of(values, name, None if origin is None or origin.categories is not None else origin)
+        return getattr(datasets, f"Array{values.ndim - 1}D")(
+            shape=values.shape[1:], dtype=values.dtype.name
+        )
+    cells = cells_of(
+        values, name, None if origin is None or origin.categories is not None else origin
+    )
     return datasets.Features.from_arrow_schema(pa.schema([pa.field(name, cells.type)]))[name]
 
 
@@ -150,8 +193,14 @@ def _encode(block: dict[str, Column], features: datasets.Features) -> pa.Table:
         for name, values in block.items():
             feature = features[name]
             is_image = isinstance(feature, datasets.Image)
-            files = [None if value is None else feature.encode_example(value) for value in values] if is_image else None
+            files = (
+                [None if value is None else feature.encode_example(value) for value in values]
+                if is_image
+                else None
+            )
             cells[name] = pa.array(files, feature.pa_type) if is_image else cells_of(values, name)
         return table_cast(pa.table(cells), features.arrow_schema)
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"samples do not fit the features {features!s:.300}: {error!s:.300}; pass features=…") from error
+        raise ConfigError(
+            f"samples do not fit the features {features!s:.300}: {error!s:.300}; pass features=…"
+        ) from error

@@ -10,7 +10,15 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, Origin, PlainColumn, TableIterator, cells_of, check_names
+from data_stack.exchange.tables.table import (
+    ArrowColumn,
+    NamedColumns,
+    Origin,
+    PlainColumn,
+    TableIterator,
+    cells_of,
+    check_names,
+)
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import Column
 
@@ -41,7 +49,9 @@ def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIte
     if not isinstance(frame, pd.DataFrame):
         raise ConfigError(f"from_pandas() expects a pandas.DataFrame, got {type(frame).__name__}")
     check_names(list(frame.columns))
-    columns = {str(name): _column(str(name), series, name == target) for name, series in frame.items()}
+    columns = {
+        str(name): _column(str(name), series, name == target) for name, series in frame.items()
+    }
     class_names = getattr(columns.get(target or ""), "class_names", None)
     return with_target(TableIterator(columns), "pandas", list(columns), target, class_names)
 
@@ -50,13 +60,19 @@ def _column(name: str, series: Any, is_target: bool) -> ArrowColumn | PlainColum
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype != _OBJECT:
         return PlainColumn(series.to_numpy())
-    if dtype == _OBJECT and any(np.ndim(value) > 1 for value in series if isinstance(value, np.ndarray)):
+    if dtype == _OBJECT and any(
+        np.ndim(value) > 1 for value in series if isinstance(value, np.ndarray)
+    ):
         return PlainColumn(stack_values(series.tolist()))
-    given = series.where(series.notna(), None) if dtype == _OBJECT else series  # pyarrow would replace NaN in arrays, too
+    given = (
+        series.where(series.notna(), None) if dtype == _OBJECT else series
+    )  # pyarrow would replace NaN in arrays, too
     try:
         cells: Any = pa.array(given, from_pandas=dtype != _OBJECT)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"column {name!r:.80} of dtype {dtype} holds values of several types: {error!s:.200}") from error
+        raise ConfigError(
+            f"column {name!r:.80} of dtype {dtype} holds values of several types: {error!s:.200}"
+        ) from error
     chunked = cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
     return ArrowColumn(chunked, pa.field(name, chunked.type), as_codes=is_target, kind=dtype)
 
@@ -69,7 +85,10 @@ def to_pandas(iterator: Any) -> pd.DataFrame:
     never becomes NaN. Arrays, lists and dicts are objects in a column of dtype object.
     """
     columns = NamedColumns(iterator)
-    series = {name: _series(name, values, columns.origins.get(name)) for name, values in columns.read().items()}
+    series = {
+        name: _series(name, values, columns.origins.get(name))
+        for name, values in columns.read().items()
+    }
     frame: pd.DataFrame = pd.DataFrame(series, columns=columns.names)
     return frame
 
@@ -84,17 +103,33 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
         cells = cells_of(values, name, origin)
     except ConfigError:  # a column of pandas holds any objects
         return pd.Series(values, dtype=object)
-    if dtype is None and (pa.types.is_nested(cells.type) or pa.types.is_decimal(cells.type) or pa.types.is_null(cells.type)):
+    if dtype is None and (
+        pa.types.is_nested(cells.type)
+        or pa.types.is_decimal(cells.type)
+        or pa.types.is_null(cells.type)
+    ):
         return pd.Series(values, dtype=object)
-    numbers = pa.types.is_boolean(cells.type) or pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)
+    numbers = (
+        pa.types.is_boolean(cells.type)
+        or pa.types.is_integer(cells.type)
+        or pa.types.is_floating(cells.type)
+    )
     if dtype is None and cells.null_count and numbers:
         known = np.dtype(cells.type.to_pandas_dtype()).name
-        dtype = pd.api.types.pandas_dtype({"bool": "boolean", "float16": "Float32"}.get(known, known.title().replace("Ui", "UI")))
+        dtype = pd.api.types.pandas_dtype(
+            {"bool": "boolean", "float16": "Float32"}.get(known, known.title().replace("Ui", "UI"))
+        )
     if isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype)):  # where pandas 3 makes NaN missing
-        return pd.Series(pd.arrays.FloatingArray(np.asarray(cells).astype(dtype.type), np.asarray(cells.is_null())))
+        return pd.Series(
+            pd.arrays.FloatingArray(
+                np.asarray(cells).astype(dtype.type), np.asarray(cells.is_null())
+            )
+        )
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
-    if pa.types.is_dictionary(cells.type) and cells.type.index_type == pa.uint32():  # of polars; pyarrow 18 does not convert it
+    if (
+        pa.types.is_dictionary(cells.type) and cells.type.index_type == pa.uint32()
+    ):  # of polars; pyarrow 18 does not convert it
         cells = cells.cast(pa.dictionary(pa.int64(), cells.type.value_type))
     made = cells.to_pandas(date_as_object=dtype == _OBJECT)
     return made if dtype is None else made.astype(dtype)

@@ -31,13 +31,19 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
         ConfigError: ``frame`` is not a data frame, or a column does not exist or holds Python objects.
     """
     if not isinstance(frame, pl.DataFrame):
-        raise ConfigError(f"expected a polars.DataFrame, got {type(frame).__name__}; a LazyFrame has collect()")
+        raise ConfigError(
+            f"expected a polars.DataFrame, got {type(frame).__name__}; a LazyFrame has collect()"
+        )
     if pl.Object in frame.dtypes:  # Arrow would store their addresses
-        raise ConfigError(f"a column of dtype {frame.dtypes} holds Python objects; cast it, or drop it")
+        raise ConfigError(
+            f"a column of dtype {frame.dtypes} holds Python objects; cast it, or drop it"
+        )
     try:
         table = frame.to_arrow()
     except (*_ERRORS, pa.ArrowException) as error:
-        raise ConfigError(f"columns of dtype {frame.dtypes} cannot be converted to Arrow: {error!s:.200}") from error
+        raise ConfigError(
+            f"columns of dtype {frame.dtypes} cannot be converted to Arrow: {error!s:.200}"
+        ) from error
     return iterator_of_table(table, "polars", target)
 
 
@@ -52,4 +58,6 @@ def to_polars(iterator: Any) -> pl.DataFrame:
     try:
         return pl.DataFrame(to_arrow(iterator))
     except _ERRORS as error:
-        raise ConfigError(f"polars cannot store these samples: {error!s:.300}; leave columns out with .select(…)") from error
+        raise ConfigError(
+            f"polars cannot store these samples: {error!s:.300}; leave columns out with .select(…)"
+        ) from error

@@ -23,7 +23,14 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.recipes.recipe import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, by_name, of_files_only, samples_at_once
+from data_stack.formats.columns import (
+    ArrayColumn,
+    Column,
+    ColumnsDatasetIterator,
+    by_name,
+    of_files_only,
+    samples_at_once,
+)
 from data_stack.formats.conversion.format import name_of_position
 from data_stack.formats.parquet.codecs.binary import null_mask
 from data_stack.formats.parquet.columns import ArrayColumn as ParquetColumn
@@ -38,7 +45,13 @@ from data_stack.values.stacking import join_columns
 
 _Array = npt.NDArray[Any]
 #: Those of pyarrow for values, without that for memory.
-ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowCapacityError)
+ARROW_ERRORS = (
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+    pa.ArrowKeyError,
+    pa.ArrowCapacityError,
+)
 #: The functions that read a file as a table, by their names in recipes.
 READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
 #: Types for which pyarrow lacks take(), and types to cast them to.
@@ -71,14 +84,18 @@ def field_of(name: str, type_: pa.DataType) -> Field:
     try:
         return infer_schema(pa.schema([pa.field("value", type_)]))["value"]
     except ConfigError as error:
-        raise ConfigError(f"column {name!r} has the unsupported type {type_!s:.80}: cast it, or drop it") from error
+        raise ConfigError(
+            f"column {name!r} has the unsupported type {type_!s:.80}: cast it, or drop it"
+        ) from error
 
 
 def _fixed_shape(type_: pa.DataType) -> tuple[int, ...]:
     """The shape of Arrow's tensors and nested lists of fixed size; ``()`` for other types."""
     if isinstance(type_, pa.FixedShapeTensorType):
         return tuple(type_.shape)
-    is_list_of_lists = pa.types.is_fixed_size_list(type_) and not pa.types.is_temporal(type_.value_type)
+    is_list_of_lists = pa.types.is_fixed_size_list(type_) and not pa.types.is_temporal(
+        type_.value_type
+    )
     return (type_.list_size, *_fixed_shape(type_.value_type)) if is_list_of_lists else ()
 
 
@@ -89,10 +106,16 @@ def unshifted(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     """The cells, copied if pyarrow might take wrong ones: it overlooks where lists of fixed size within such lists begin."""
     is_slice = (each.nbytes < each.get_total_buffer_size() for each in cells.chunks)
     is_at_risk = str(cells.type).count("fixed_size_list") > 1 and any(is_slice)
-    return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in cells.chunks]) if is_at_risk else cells
+    return (
+        pa.chunked_array([pa.concat_arrays([chunk]) for chunk in cells.chunks])
+        if is_at_risk
+        else cells
+    )
 
 
-def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, ...] = (), lent: bool = False) -> _Array:
+def values_of(
+    cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, ...] = (), lent: bool = False
+) -> _Array:
     """Values of a column, shape ``(n, ...)``.
 
     Args:
@@ -111,23 +134,41 @@ def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, 
         field = field_of(name, cells.type)
         try:
             column = field.cells.column(field, cells, has_nulls=has_nulls)
-            return column.array if lent and isinstance(column, ParquetColumn) else column.take(np.arange(len(cells)))
+            return (
+                column.array
+                if lent and isinstance(column, ParquetColumn)
+                else column.take(np.arange(len(cells)))
+            )
         except (CellError, ValueError, *ARROW_ERRORS) as error:
-            raise ConfigError(f"column {name!r} of type {cells.type!s:.80} cannot be read: {error!s:.200}; drop it") from error
+            raise ConfigError(
+                f"column {name!r} of type {cells.type!s:.80} cannot be read: {error!s:.200}; drop it"
+            ) from error
     tensors = tensors if lent else tensors.copy()
     rest = iter(tensors)
-    return objects([next(rest) if valid else None for valid in cells.is_valid().to_pylist()]) if has_nulls else tensors
+    return (
+        objects([next(rest) if valid else None for valid in cells.is_valid().to_pylist()])
+        if has_nulls
+        else tensors
+    )
 
 
 def _tensors(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
     """The non-null values; None if a value contains a null, has another shape, or does not hold numbers."""
     valid = cells.drop_null() if cells.null_count else cells
-    if isinstance(valid, pa.FixedShapeTensorArray) and valid.type.permutation is not None and len(valid):
+    if (
+        isinstance(valid, pa.FixedShapeTensorArray)
+        and valid.type.permutation is not None
+        and len(valid)
+    ):
         return valid.to_numpy_ndarray()  # type: ignore[no-any-return]  # an array
     flat = valid.storage if isinstance(valid, pa.ExtensionArray) else valid
     while is_list(flat.type):
         flat = flat.flatten()
-    if flat.null_count or len(flat) != len(valid) * math.prod(shape) or not pa.types.is_primitive(flat.type):
+    if (
+        flat.null_count
+        or len(flat) != len(valid) * math.prod(shape)
+        or not pa.types.is_primitive(flat.type)
+    ):
         return None
     return flat.to_numpy(zero_copy_only=False).reshape(-1, *shape)  # type: ignore[no-any-return]  # an array
 
@@ -156,9 +197,13 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
         codes = codes if origin.as_codes else pc.index_in(codes, value_set=origin.categories)
         # polars also reads the index of a null
         numbers = codes.fill_null(0).cast(type_.index_type).to_numpy()
-        return pa.DictionaryArray.from_arrays(numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered)
+        return pa.DictionaryArray.from_arrays(
+            numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered
+        )
     except (ConfigError, CellError, *ARROW_ERRORS, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"column {name!r} cannot be converted to Arrow: {error!s:.300}; map its values to one type") from error
+        raise ConfigError(
+            f"column {name!r} cannot be converted to Arrow: {error!s:.300}; map its values to one type"
+        ) from error
 
 
 def _cells(values: _Array) -> pa.Array:
@@ -166,11 +211,19 @@ def _cells(values: _Array) -> pa.Array:
     values = objects(values.tolist()) if values.ndim > 1 and values.dtype == object else values
     if values.ndim > 1 and values.dtype.kind in "biuf" and math.prod(values.shape[1:]):
         cells = pa.array(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(-1))
-        return functools.reduce(pa.FixedSizeListArray.from_arrays, reversed(values.shape[1:]), cells)
-    nested = values if values.dtype == object or (values.ndim > 2 and values.dtype.kind in "biufU") else ()
+        return functools.reduce(
+            pa.FixedSizeListArray.from_arrays, reversed(values.shape[1:]), cells
+        )
+    nested = (
+        values
+        if values.dtype == object or (values.ndim > 2 and values.dtype.kind in "biufU")
+        else ()
+    )
     kinds = {(value.dtype, value.ndim) for value in nested if isinstance(value, np.ndarray)}
     if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:  # pyarrow does not convert such arrays
-        type_ = functools.reduce(lambda inner, _: pa.list_(inner), range(kind[1]), pa.from_numpy_dtype(kind[0]))
+        type_ = functools.reduce(
+            lambda inner, _: pa.list_(inner), range(kind[1]), pa.from_numpy_dtype(kind[0])
+        )
         return pa.array([value if value is None else value.tolist() for value in values], type_)
     if (cells := _cells_at_once(values, None)) is not None:
         return cells
@@ -186,7 +239,9 @@ def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
     if len(_fixed_shape(type_)) > 1:
         if values.dtype != object and len(values):
             return _cells(values).cast(type_)
-        return pa.array([value if value is None else np.asarray(value).tolist() for value in values], type_)
+        return pa.array(
+            [value if value is None else np.asarray(value).tolist() for value in values], type_
+        )
     cells, field = _cells_at_once(values, type_), field_of("value", type_)
     return field.cells.encode_column(field, values).cast(type_) if cells is None else cells
 
@@ -224,20 +279,37 @@ class ArrowColumn(Column):
     """
 
     def __init__(
-        self, cells: pa.ChunkedArray, field: pa.Field, *, as_codes: bool = False, kind: Any = None, shape: tuple[int, ...] = ()
+        self,
+        cells: pa.ChunkedArray,
+        field: pa.Field,
+        *,
+        as_codes: bool = False,
+        kind: Any = None,
+        shape: tuple[int, ...] = (),
     ) -> None:
         categories: Any = None
         cells = unshifted(cells.cast(_VIEWS[cells.type]) if cells.type in _VIEWS else cells)
         if pa.types.is_dictionary(cells.type):
             cells = cells.unify_dictionaries()
-            categories = cells.chunk(0).dictionary if cells.num_chunks else pa.array([], cells.type.value_type)
+            categories = (
+                cells.chunk(0).dictionary
+                if cells.num_chunks
+                else pa.array([], cells.type.value_type)
+            )
         as_codes = as_codes and categories is not None
         self.class_names = categories.to_pylist() if as_codes else None
         self._cells, self._name, self._shape = cells, field.name, shape
         self.origin = Origin(field, categories, as_codes, kind)
         type_ = pa.int64() if as_codes else cells.type
-        parsed, empty = field_of(field.name, type_), values_of(pa.nulls(0, type_), field.name, has_nulls=False, shape=shape)
-        dtype, value_shape = (empty.dtype.name, empty.shape[1:]) if empty.ndim > 2 else (dtype_name(parsed.dtype), parsed.shape)
+        parsed, empty = (
+            field_of(field.name, type_),
+            values_of(pa.nulls(0, type_), field.name, has_nulls=False, shape=shape),
+        )
+        dtype, value_shape = (
+            (empty.dtype.name, empty.shape[1:])
+            if empty.ndim > 2
+            else (dtype_name(parsed.dtype), parsed.shape)
+        )
         self._declared = DeclaredColumn(dtype, value_shape, bool(cells.null_count), self.origin)
 
     def __len__(self) -> int:
@@ -253,32 +325,42 @@ class ArrowColumn(Column):
         return self._cells[index].as_py() if is_text else self.values(np.array([index]))[0]
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
-        return self._values(self._take(indices)) if self._plain is None else self._plain.read(indices)
+        return (
+            self._values(self._take(indices)) if self._plain is None else self._plain.read(indices)
+        )
 
     def runs(self, starts: npt.NDArray[Any], length: int) -> _Array | None:
         return None if self._plain is None else self._plain.runs(starts, length)
 
     @functools.cached_property
     def _plain(self) -> ArrayColumn | None:
-        return ArrayColumn(self._values(self._cells, lent=True)) if self._declared.is_fixed else None
+        return (
+            ArrayColumn(self._values(self._cells, lent=True)) if self._declared.is_fixed else None
+        )
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         return self._cells if indices is None else self._cells.take(pa.array(indices))
 
     def _values(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
-        return join_columns([self._decode(chunk, lent=lent) for chunk in cells.chunks or [pa.array([], cells.type)]])
+        return join_columns(
+            [self._decode(chunk, lent=lent) for chunk in cells.chunks or [pa.array([], cells.type)]]
+        )
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
         """The values of cells; see :func:`values_of`."""
         cells = cells.indices.cast(pa.int64()) if self.origin.as_codes else cells
-        return values_of(cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent)
+        return values_of(
+            cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent
+        )
 
     def digest(self) -> str:
         """SHA-256 of the values, independent of chunks."""
         categories = None if self.origin.categories is None else self.origin.categories.to_pylist()
         digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
         for start in range(0, len(self), 1 << 16):
-            piece = pa.concat_arrays(self._take(np.arange(start, min(start + (1 << 16), len(self)))).chunks)
+            piece = pa.concat_arrays(
+                self._take(np.arange(start, min(start + (1 << 16), len(self)))).chunks
+            )
             digest.update(pa.record_batch([piece], ["values"]).serialize())
         return digest.hexdigest()
 
@@ -299,7 +381,11 @@ class TableIterator(ColumnsDatasetIterator):
         ConfigError: there are no columns, or two have the same name, or a name is not text.
     """
 
-    def __init__(self, columns: Mapping[str, ArrowColumn | PlainColumn], read_from: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, ArrowColumn | PlainColumn],
+        read_from: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__({name: name for name in columns})
         self._columns_in_memory, self._read_from = columns, read_from
 
@@ -317,18 +403,30 @@ class TableIterator(ColumnsDatasetIterator):
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         path, function, options = (arguments[name] for name in ("path", "function", "options"))
         if function not in READERS or "target" in options or scheme_of(path) is not None:
-            raise ConfigError(f"tables are read by {' or '.join(READERS)} from a path, not {path!r:.200} by {function!r:.80}")
+            raise ConfigError(
+                f"tables are read by {' or '.join(READERS)} from a path, not {path!r:.200} by {function!r:.80}"
+            )
         file = PositionalFile(path)
-        if (sha256 := hashlib.sha256(file.read_at(0, file.size)).hexdigest()) != arguments["sha256"]:
-            raise ConfigError(f"file {path!r:.200} has changed: its SHA-256 is {sha256}; restore it, or create the recipe again")
+        if (sha256 := hashlib.sha256(file.read_at(0, file.size)).hexdigest()) != arguments[
+            "sha256"
+        ]:
+            raise ConfigError(
+                f"file {path!r:.200} has changed: its SHA-256 is {sha256}; restore it, or create the recipe again"
+            )
         return READERS[function](path, **options)
 
     @property
     def column_types(self) -> dict[str, str]:
         """Dtype of each column as text; ``array`` if it varies."""
         declared = {name: column.declare() for name, column in self._columns_in_memory.items()}
-        shapes = {name: str(each.shape).replace("None", "…") if each.shape else "" for name, each in declared.items()}
-        return {name: f"{each.dtype or 'array'}{shapes[name]}{' or None' * each.is_nullable}" for name, each in declared.items()}
+        shapes = {
+            name: str(each.shape).replace("None", "…") if each.shape else ""
+            for name, each in declared.items()
+        }
+        return {
+            name: f"{each.dtype or 'array'}{shapes[name]}{' or None' * each.is_nullable}"
+            for name, each in declared.items()
+        }
 
     def __repr__(self) -> str:
         types = ", ".join(f"{name}: {kind}" for name, kind in self.column_types.items())
@@ -343,7 +441,9 @@ def check_names(names: list[Any]) -> None:
     """
     wrong = [name for name in names if not isinstance(name, str) or names.count(name) > 1]
     if wrong or not names:
-        raise ConfigError(f"the columns of a table need different names of text, got {wrong[:1] or 'no columns'}; rename them")
+        raise ConfigError(
+            f"the columns of a table need different names of text, got {wrong[:1] or 'no columns'}; rename them"
+        )
 
 
 class NamedColumns:
@@ -368,14 +468,24 @@ class NamedColumns:
         self._access = access_to(self.iterator)
         self.origins: dict[Any, Origin | None] = {}
         for name, column in (self._access.declare_columns() or {}).items():
-            of_parquet = Origin(pa.field(name, column.origin)) if isinstance(column.origin, pa.DataType) else None
+            of_parquet = (
+                Origin(pa.field(name, column.origin))
+                if isinstance(column.origin, pa.DataType)
+                else None
+            )
             self.origins[name] = column.origin if isinstance(column.origin, Origin) else of_parquet
-        sample: Any = self._access.sample(0) if len(self.iterator) else self._access.batch(np.empty(0, np.intp))
+        sample: Any = (
+            self._access.sample(0)
+            if len(self.iterator)
+            else self._access.batch(np.empty(0, np.intp))
+        )
         if isinstance(sample, Mapping):
             self.names = [str(name) for name in sample]
         elif isinstance(sample, (tuple, list)):
             named = column_names(self.iterator)
-            self.names = list(named) or [name_of_position(self.iterator, position) for position in range(len(sample))]
+            self.names = list(named) or [
+                name_of_position(self.iterator, position) for position in range(len(sample))
+            ]
         else:
             self.names = ["value"]
         self._n_at_once = samples_at_once(self._name(sample)) if len(self.iterator) else 1
@@ -383,9 +493,15 @@ class NamedColumns:
     def blocks(self) -> Iterator[dict[str, _Array]]:
         """The columns block by block; one empty block without samples."""
         for start in range(0, max(len(self.iterator), 1), self._n_at_once):
-            batch = self._access.batch(np.arange(start, min(start + self._n_at_once, len(self.iterator))))
+            batch = self._access.batch(
+                np.arange(start, min(start + self._n_at_once, len(self.iterator)))
+            )
             is_unknown = isinstance(batch, tuple) and not batch
-            yield {name: np.empty(0, object) for name in self.names} if is_unknown else self._name(batch)
+            yield (
+                {name: np.empty(0, object) for name in self.names}
+                if is_unknown
+                else self._name(batch)
+            )
 
     def read(self) -> dict[str, _Array]:
         """All columns, shape ``(n_samples, ...)`` each."""

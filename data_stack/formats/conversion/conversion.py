@@ -15,8 +15,19 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
-from data_stack.formats.conversion.format import ConvertibleFormat, Source, size_of, source_of_iterator, spread
-from data_stack.formats.conversion.formats import convertible_formats, find_format, find_format_of_name, format_named
+from data_stack.formats.conversion.format import (
+    ConvertibleFormat,
+    Source,
+    size_of,
+    source_of_iterator,
+    spread,
+)
+from data_stack.formats.conversion.formats import (
+    convertible_formats,
+    find_format,
+    find_format_of_name,
+    format_named,
+)
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.work import new_bar, shows_progress
@@ -102,19 +113,41 @@ def convert(
         source = source.select_columns(_parse_columns(columns))
         if target_format is None:
             choice = f"choose one: --to {' or '.join(convertible_formats())}"
-            target_format = find_format_of_name(location, choice) if os.path.splitext(location.name)[1] else "records"
+            target_format = (
+                find_format_of_name(location, choice)
+                if os.path.splitext(location.name)[1]
+                else "records"
+            )
         target = format_named(target_format)
         target.check(source, location, shardlen)
         with _publish(location, is_renamed=target.is_folder(location)) as place:
-            with new_bar(desc="converting", total=len(source), unit=" samples", disable=not shows_progress(progress)) as bar:
-                target.write(source, place, location.name, shardlen, _read_batches(source, target, bar))
+            with new_bar(
+                desc="converting",
+                total=len(source),
+                unit=" samples",
+                disable=not shows_progress(progress),
+            ) as bar:
+                target.write(
+                    source, place, location.name, shardlen, _read_batches(source, target, bar)
+                )
             n_verified = _verify(target, place, source, progress) if verify else 0
         types = {name: column.type for name, column in source.schema.items()}
         seconds = time.perf_counter() - started
-        return ConversionReport(source.name, location.full_name, kind, target.name, types, len(source), n_verified, seconds)
+        return ConversionReport(
+            source.name,
+            location.full_name,
+            kind,
+            target.name,
+            types,
+            len(source),
+            n_verified,
+            seconds,
+        )
 
 
-def _parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
+def _parse_columns(
+    columns: str | Iterable[str] | Mapping[str, str] | None,
+) -> dict[str, str] | None:
     """Parse ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}`` into old names by new names; None for all.
 
     Raises:
@@ -138,12 +171,16 @@ def _parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> d
 def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]:
     if isinstance(source, DatasetIteratorIF):
         if kind is not None:
-            raise ConfigError("source_format= applies to files and folders; leave it out for an iterator")
+            raise ConfigError(
+                "source_format= applies to files and folders; leave it out for an iterator"
+            )
         return source_of_iterator(source), "iterator"
     location = location_of(source)
     if location.full_name == target.full_name:
         raise ConfigError(f"source and target are both {location.full_name}")
-    kind = kind or find_format(location, f"say which it is: --from {' or '.join(convertible_formats())}")
+    kind = kind or find_format(
+        location, f"say which it is: --from {' or '.join(convertible_formats())}"
+    )
     found = format_named(kind)
     return found.open(location), found.name
 
@@ -161,7 +198,9 @@ def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
         ConfigError: the target exists already, or another process is writing it.
     """
     if location.is_file() or location.is_folder():
-        raise ConfigError(f"{location.full_name} exists already; remove it, or choose another target")
+        raise ConfigError(
+            f"{location.full_name} exists already; remove it, or choose another target"
+        )
     path = location.path if is_renamed else None
     with contextlib.ExitStack() as stack:
         attempt = location
@@ -177,7 +216,9 @@ def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
                     os.rename(path.with_name(attempt.name), path)
                     sync_folder(str(path.parent))
         except BaseException:
-            with contextlib.suppress(DataStackError, OSError):  # of a store that cannot remove; the first error is raised
+            with contextlib.suppress(
+                DataStackError, OSError
+            ):  # of a store that cannot remove; the first error is raised
                 _remove(attempt)
             raise
 
@@ -211,25 +252,42 @@ def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Position
             yield np.arange(start, min(start + size, len(source)), dtype=np.intp)
 
 
-def _verify(target: ConvertibleFormat, place: Location, source: Source, progress: bool | None) -> int:
+def _verify(
+    target: ConvertibleFormat, place: Location, source: Source, progress: bool | None
+) -> int:
     """Read back and compare all samples; returns their number."""
     found = target.open(place)
     with found.resources:
         if len(source) == 0 == len(found):  # some formats have no columns without samples
             return 0
-        if len(found) != len(source) or set(source.schema) - set(found.keys) or set(found.schema) - set(source.schema):
+        if (
+            len(found) != len(source)
+            or set(source.schema) - set(found.keys)
+            or set(found.schema) - set(source.schema)
+        ):
             became = f"{source.name} became {found.schema.keys()}, {len(found):,} samples"
             raise DatasetFileCorruptError(f"the conversion failed, report this: {became}")
         found = found.select_columns({name: name for name in source.schema})
         readable = set(source.stored_names).intersection(found.stored_names)
         stored = [name for name in readable if found.schema[name].type == source.schema[name].type]
-        with new_bar(desc="verifying", total=len(source), unit=" samples", disable=not shows_progress(progress)) as bar:
+        with new_bar(
+            desc="verifying",
+            total=len(source),
+            unit=" samples",
+            disable=not shows_progress(progress),
+        ) as bar:
             for positions in _batches(source):
-                mine, others = (each.read(positions, source.schema, stored) for each in (source, found))
+                mine, others = (
+                    each.read(positions, source.schema, stored) for each in (source, found)
+                )
                 for name in source.schema:
-                    unequal = (column_digests(mine[name]) != column_digests(others[name])).any(axis=1)
+                    unequal = (column_digests(mine[name]) != column_digests(others[name])).any(
+                        axis=1
+                    )
                     if unequal.any():
                         where = f"column {name!r} of sample {positions[unequal.argmax()]}"
-                        raise DatasetFileCorruptError(f"{where} differs in the result; leave it out")
+                        raise DatasetFileCorruptError(
+                            f"{where} differs in the result; leave it out"
+                        )
                 bar.update(len(positions))
     return len(source)

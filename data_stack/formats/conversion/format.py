@@ -65,14 +65,25 @@ class Source:
     @property
     def stored_names(self) -> list[str]:
         """The columns that can be read as the bytes of their files."""
-        return [name for name, each in self.schema.items() if self.stored is not None and each.codec_type in media_types()]
+        return [
+            name
+            for name, each in self.schema.items()
+            if self.stored is not None and each.codec_type in media_types()
+        ]
 
-    def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Any]:
+    def read(
+        self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
         found: dict[str, Any] = dict.fromkeys(names)
-        for iterator, chosen in ((self.values, found.keys() - set(stored)), (self.stored, found.keys() & set(stored))):
+        for iterator, chosen in (
+            (self.values, found.keys() - set(stored)),
+            (self.stored, found.keys() & set(stored)),
+        ):
             if chosen and iterator is not None:
-                columns = access_to(iterator).columns([self.keys[name] for name in chosen], positions)
+                columns = access_to(iterator).columns(
+                    [self.keys[name] for name in chosen], positions
+                )
                 found.update(zip(chosen, columns, strict=True))
         return found
 
@@ -95,7 +106,9 @@ class Source:
         for new, old in columns.items():
             old = old if old in self.keys else by_position.get(old, old)
             if old not in self.keys:
-                raise ConfigError(f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {[*self.keys]}")
+                raise ConfigError(
+                    f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {[*self.keys]}"
+                )
             schema[new] = self.schema.get(old, Column("utf8"))  # the key of a WebDataset
             keys[new] = self.keys[old]
         return replace(self, schema=schema, keys=keys)
@@ -162,15 +175,25 @@ class ConvertibleFormat(Format, ABC):
         if shardlen is not None and shardlen < 1:
             raise ConfigError(f"shardlen must be at least 1, got {shardlen}")
         if shardlen is not None and not self.has_shards:
-            raise ConfigError(f"{self.name} has no shards; leave shardlen out, or choose records, parquet or webdataset")
+            raise ConfigError(
+                f"{self.name} has no shards; leave shardlen out, or choose records, parquet or webdataset"
+            )
         for name, column in source.schema.items():
-            if column.type == "decimal" and (self.name != "parquet" or source.declared[name].dtype != "Decimal"):
-                raise ConfigError(f"column {name!r} holds Decimals; Parquet stores those of tables; leave it out: --columns …")
+            if column.type == "decimal" and (
+                self.name != "parquet" or source.declared[name].dtype != "Decimal"
+            ):
+                raise ConfigError(
+                    f"column {name!r} holds Decimals; Parquet stores those of tables; leave it out: --columns …"
+                )
             if column.is_sequence and self.name != "records":
-                raise ConfigError(f"column {name!r} holds sequences, which only records store; leave it out: --columns …")
+                raise ConfigError(
+                    f"column {name!r} holds sequences, which only records store; leave it out: --columns …"
+                )
 
     @abstractmethod
-    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+    def write(
+        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
+    ) -> None:
         """Write the dataset.
 
         Args:
@@ -197,7 +220,9 @@ def column_of_dtype(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Colu
     if not shape and dtype.kind in "iu":
         return Column("u64" if dtype == np.uint64 else "i64", dtype)
     kind = "array" if dtype.kind in "biufc" else "npy"
-    return Column(kind, None if shape and dtype.kind in "SUO" else dtype, None if None in shape else shape)
+    return Column(
+        kind, None if shape and dtype.kind in "SUO" else dtype, None if None in shape else shape
+    )
 
 
 def plain_type(kind: str) -> str:
@@ -239,24 +264,42 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     elif isinstance(first, (tuple, list)):
         keys = {name_of_position(iterator, position): position for position in range(len(first))}
     else:
-        raise ConfigError(f"samples of {name} are bare values; name them: .map(lambda value: {{'x': value}})")
+        raise ConfigError(
+            f"samples of {name} are bare values; name them: .map(lambda value: {{'x': value}})"
+        )
     if not samples:
         declared = Source(name, iterator, {}, keys).declared
-        schema = {column: _column_without_values(first[key], declared[column]) for column, key in keys.items()}
+        schema = {
+            column: _column_without_values(first[key], declared[column])
+            for column, key in keys.items()
+        }
         return Source(name, iterator, schema, keys)
     try:
         columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
     except LookupError as error:
-        raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
-    return Source(name, iterator, {column: infer_column(values, column) for column, values in columns.items()}, keys)
+        raise ConfigError(
+            f"samples of {name} differ in their columns; map them to the same ones"
+        ) from error
+    return Source(
+        name,
+        iterator,
+        {column: infer_column(values, column) for column, values in columns.items()},
+        keys,
+    )
 
 
 def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn) -> Column:
     """The column of an empty batch; of objects, the one that a schema declares, or JSON."""
     if rows.dtype != object or declared.dtype in (None, "object"):
-        return Column("json") if rows.dtype == object else column_of_dtype(rows.dtype, rows.shape[1:])
+        return (
+            Column("json") if rows.dtype == object else column_of_dtype(rows.dtype, rows.shape[1:])
+        )
     shape = (None,) if declared.shape is None else declared.shape
-    return Column("decimal") if declared.dtype == "Decimal" else column_of_dtype(np.dtype(declared.dtype), shape)
+    return (
+        Column("decimal")
+        if declared.dtype == "Decimal"
+        else column_of_dtype(np.dtype(declared.dtype), shape)
+    )
 
 
 def name_of_position(iterator: Any, position: int) -> str:
@@ -274,11 +317,15 @@ def infer_column(values: Sequence[Any], name: str) -> Column:
     if types <= {"i64", "u64", "array"} and len(types) > 1:
         return Column("array")
     if len(types) > 1:
-        if types <= {"json", "utf8", "i64", "array", "u64"} and not any(isinstance(value, np.ndarray) for value in values):
+        if types <= {"json", "utf8", "i64", "array", "u64"} and not any(
+            isinstance(value, np.ndarray) for value in values
+        ):
             return Column("json")
         if len(types - {"json"}) == 1:
             return Column("decimal" if "decimal" in types else "tree")
-        raise ConfigError(f"column {name!r} holds values of several types ({', '.join(sorted(types))}); leave it out")
+        raise ConfigError(
+            f"column {name!r} holds values of several types ({', '.join(sorted(types))}); leave it out"
+        )
     return Column(types.pop() if types else "json")
 
 
@@ -295,21 +342,29 @@ def _type_of(value: Any, name: str) -> str:
         try:
             dtype = as_array(value).dtype
         except TypeError as error:
-            raise ConfigError(f"column {name!r} holds values that numpy cannot convert: {error}") from error
+            raise ConfigError(
+                f"column {name!r} holds values that numpy cannot convert: {error}"
+            ) from error
         if dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
-            raise ConfigError(f"column {name!r} is of dtype {dtype}, whose size differs between machines; map it to float64")
+            raise ConfigError(
+                f"column {name!r} is of dtype {dtype}, whose size differs between machines; map it to float64"
+            )
         return "array" if dtype.kind in "biufc" else "npy"
     if isinstance(value, Decimal):
         return "decimal"
     if value is None or isinstance(value, (list, tuple, dict)):
         return "tree" if _holds_arrays(value) else "json"
-    raise ConfigError(f"column {name!r} holds a {type(value).__qualname__}, which no format stores; map it, or leave it out")
+    raise ConfigError(
+        f"column {name!r} holds a {type(value).__qualname__}, which no format stores; map it, or leave it out"
+    )
 
 
 def _holds_arrays(value: Any) -> bool:
     """Whether a value contains anything that JSON cannot hold."""
     if isinstance(value, Mapping):
-        return any(not isinstance(key, str) for key in value) or any(map(_holds_arrays, value.values()))
+        return any(not isinstance(key, str) for key in value) or any(
+            map(_holds_arrays, value.values())
+        )
     if isinstance(value, (list, tuple)):
         return any(map(_holds_arrays, value))
     return not (value is None or isinstance(value, (str, bool, int, float)))

@@ -18,7 +18,14 @@ from data_stack.exception import ConfigError
 from data_stack.formats import image_folder, records, webdataset_writer  # noqa: F401  # two register their formats
 from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import FORMATS as FORMATS
-from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Format, Source, plain_type, register_format
+from data_stack.formats.conversion.format import (
+    Batches,
+    ConvertibleFormat,
+    Format,
+    Source,
+    plain_type,
+    register_format,
+)
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, npz_keys, write_npz
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.io.folder import Folder
@@ -31,7 +38,9 @@ _Array = npt.NDArray[Any]
 _INTEGERS = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 #: Names beside Parquet files; the package that defines them needs pyarrow.
 _UNFINISHED = "_data_stack_progress"
-_PARQUET_NAMES = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.parquet", _UNFINISHED})
+_PARQUET_NAMES = frozenset(
+    {"_common_metadata", "_metadata", "_data_stack_manifest.parquet", _UNFINISHED}
+)
 
 
 # ---------------------------------------------------------------------- files that load() reads and no conversion writes
@@ -91,17 +100,26 @@ class OneFileFormat(ConvertibleFormat):
         super().check(source, location, shardlen)
         for name, column in source.schema.items():
             if plain_type(column.type) not in media_types().union(self.types):
-                raise ConfigError(f"column {name!r} is of type {column.type!r}, which {self.name} cannot hold; leave it out")
+                raise ConfigError(
+                    f"column {name!r} is of type {column.type!r}, which {self.name} cannot hold; leave it out"
+                )
 
-    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+    def write(
+        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
+    ) -> None:
         parts: dict[str, list[_Array]] = {column: [] for column in source.schema}
         n_bytes = 0
         for batch in batches:
             n_bytes += sum(map(conversion.size_of, batch.values()))
-            check_request(n_bytes, f"the samples of {source.name!r}, which {self.name} writes from memory,")
+            check_request(
+                n_bytes, f"the samples of {source.name!r}, which {self.name} writes from memory,"
+            )
             for column, values in batch.items():
                 parts[column].append(values)
-        columns = {name: self._join(name, parts.pop(name), column) for name, column in source.schema.items()}
+        columns = {
+            name: self._join(name, parts.pop(name), column)
+            for name, column in source.schema.items()
+        }
         with place.folder.create(place.name) as file:
             self.save(file, columns)
 
@@ -127,10 +145,14 @@ class OneFileFormat(ConvertibleFormat):
                 raise TypeError("its values differ in shape, or no dtype holds all of them")
             return values if dtype is None else as_dtype(values, dtype)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{self.name} cannot hold column {name!r}: {error}. Change it, or leave it out") from error
+            raise ConfigError(
+                f"{self.name} cannot hold column {name!r}: {error}. Change it, or leave it out"
+            ) from error
 
 
-def _open_arrays(location: Location, iterator_class: Any, keys_of: Callable[[Any], list[Any]]) -> Source:
+def _open_arrays(
+    location: Location, iterator_class: Any, keys_of: Callable[[Any], list[Any]]
+) -> Source:
     """The arrays of a file, whose keys ``keys_of`` lists, as columns.
 
     Raises:
@@ -138,12 +160,24 @@ def _open_arrays(location: Location, iterator_class: Any, keys_of: Callable[[Any
     """
     with contextlib.ExitStack() as stack:
         resource = stack.enter_context(location.open())
-        keys = {(key if isinstance(key, str) else f"column_{key}"): key for key in keys_of(resource)}
+        keys = {
+            (key if isinstance(key, str) else f"column_{key}"): key for key in keys_of(resource)
+        }
         if not keys:
             raise ConfigError(f"{location.full_name} contains no arrays")
         iterator = iterator_class(resource, keys)
-        schema = {name: column_of_rows(iterator.read_column(name, [0] if len(iterator) else [])) for name in keys}
-        return Source(location.full_name, iterator, schema, {name: name for name in keys}, None, stack.pop_all())
+        schema = {
+            name: column_of_rows(iterator.read_column(name, [0] if len(iterator) else []))
+            for name in keys
+        }
+        return Source(
+            location.full_name,
+            iterator,
+            schema,
+            {name: name for name in keys},
+            None,
+            stack.pop_all(),
+        )
 
 
 def column_of_rows(rows: _Array) -> Column:
@@ -187,10 +221,15 @@ class NpzFormat(OneFileFormat):
         return _open_arrays(location, NpzDatasetIterator, npz_keys)
 
     def save(self, file: Any, columns: Mapping[str, _Array]) -> None:
-        arrays = {name: np.array(each.tolist(), np.str_) if each.dtype == object else each for name, each in columns.items()}
+        arrays = {
+            name: np.array(each.tolist(), np.str_) if each.dtype == object else each
+            for name, each in columns.items()
+        }
         for name, values in columns.items():
             if values.dtype == object and arrays[name].tolist() != values.tolist():
-                raise ConfigError(f"column {name!r} has text that ends with a NUL, which NumPy's strings lose")
+                raise ConfigError(
+                    f"column {name!r} has text that ends with a NUL, which NumPy's strings lose"
+                )
         write_npz(file, arrays)
 
 
@@ -203,7 +242,11 @@ class TorchFormat(OneFileFormat):
     types = ("array", "npy", *_INTEGERS)
 
     def open(self, location: Location) -> Source:
-        from data_stack.formats.torch_tensors import TensorsDatasetIterator, load_tensors, tensors_of
+        from data_stack.formats.torch_tensors import (
+            TensorsDatasetIterator,
+            load_tensors,
+            tensors_of,
+        )
 
         def keys_of(resource: Any) -> list[str | int]:
             return list(tensors_of(load_tensors(resource, map_location="meta"), location.full_name))
@@ -216,9 +259,13 @@ class TorchFormat(OneFileFormat):
         tensors = {}
         for name, values in columns.items():
             try:
-                tensors[name] = tensor_of(values.astype(values.dtype.newbyteorder("=")), values.dtype.name)
+                tensors[name] = tensor_of(
+                    values.astype(values.dtype.newbyteorder("=")), values.dtype.name
+                )
             except TypeError as error:
-                raise ConfigError(f"column {name!r} is of dtype {values.dtype}, which torch does not have") from error
+                raise ConfigError(
+                    f"column {name!r} is of dtype {values.dtype}, which torch does not have"
+                ) from error
         memory = io.BytesIO()  # torch aborts the process if writing to a Python file fails
         save_tensors(memory, tensors)
         file.write(memory.getbuffer())
@@ -243,12 +290,26 @@ class RecordsFormat(ConvertibleFormat):
             reader: Any = stack.enter_context(records.open(location.as_folder()))
             schema, stored = dict(reader.schema), None
             if conversion.holds_files(schema):
-                stored = stack.enter_context(records.open(location.as_folder(), codecs=dict.fromkeys(media_types())))
-            return Source(location.full_name, reader, schema, {name: name for name in schema}, stored, stack.pop_all())
+                stored = stack.enter_context(
+                    records.open(location.as_folder(), codecs=dict.fromkeys(media_types()))
+                )
+            return Source(
+                location.full_name,
+                reader,
+                schema,
+                {name: name for name in schema},
+                stored,
+                stack.pop_all(),
+            )
 
-    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+    def write(
+        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
+    ) -> None:
         # The bytes of files are stored as they are, so their dtype and shape are not checked.
-        spec = {name: Column(each.type) if each.codec_type in media_types() else each for name, each in source.schema.items()}
+        spec = {
+            name: Column(each.type) if each.codec_type in media_types() else each
+            for name, each in source.schema.items()
+        }
         options: Any = {} if shardlen is None else {"shardlen": shardlen}
         writer_class: Any = records.ShardedRecordWriter if options else records.RecordWriter
         with writer_class(place.as_folder(), spec, **options) as writer:
@@ -266,16 +327,37 @@ class ParquetFormat(ConvertibleFormat):
     options = frozenset({"nulls"})
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        endings, folders = tuple(self.suffixes), [name for name in names if "=" in name and not name.endswith((".bag", ".idx"))]
-        return bool(folders) or not _PARQUET_NAMES.isdisjoint(names) or any(name.endswith(endings) for name in names)
+        endings, folders = (
+            tuple(self.suffixes),
+            [name for name in names if "=" in name and not name.endswith((".bag", ".idx"))],
+        )
+        return (
+            bool(folders)
+            or not _PARQUET_NAMES.isdisjoint(names)
+            or any(name.endswith(endings) for name in names)
+        )
 
     def open(self, location: Location) -> Source:
-        from data_stack.formats.conversion.parquet_columns import columns_of_parquet, find_stored_schema, open_parquet
+        from data_stack.formats.conversion.parquet_columns import (
+            columns_of_parquet,
+            find_stored_schema,
+            open_parquet,
+        )
 
         values = open_parquet(location)
         schema = columns_of_parquet(values)
-        stored = open_parquet(location, find_stored_schema(values.schema, schema)) if conversion.holds_files(schema) else None
-        return Source(location.full_name, values, schema, {name: name for name in values.schema.fields}, stored)
+        stored = (
+            open_parquet(location, find_stored_schema(values.schema, schema))
+            if conversion.holds_files(schema)
+            else None
+        )
+        return Source(
+            location.full_name,
+            values,
+            schema,
+            {name: name for name in values.schema.fields},
+            stored,
+        )
 
     def check(self, source: Source, location: Location, shardlen: int | None) -> None:
         from data_stack.formats.conversion.parquet_columns import parquet_schema
@@ -283,11 +365,15 @@ class ParquetFormat(ConvertibleFormat):
         super().check(source, location, shardlen)
         parquet_schema(location.name, source)
 
-    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+    def write(
+        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
+    ) -> None:
         from data_stack.formats.conversion.parquet_columns import parquet_schema
         from data_stack.formats.parquet import ParquetWriter
 
-        with ParquetWriter(place.as_folder(), parquet_schema(name, source), rows_per_file=shardlen) as writer:
+        with ParquetWriter(
+            place.as_folder(), parquet_schema(name, source), rows_per_file=shardlen
+        ) as writer:
             for columns in batches:
                 writer.append_columns(columns, encoded=source.stored_names)
 
@@ -297,7 +383,9 @@ class ParquetFormat(ConvertibleFormat):
 
 def convertible_formats() -> dict[str, ConvertibleFormat]:
     """The formats that can be converted, by name."""
-    return {name: each for name, each in sorted(FORMATS.items()) if isinstance(each, ConvertibleFormat)}
+    return {
+        name: each for name, each in sorted(FORMATS.items()) if isinstance(each, ConvertibleFormat)
+    }
 
 
 def format_named(name: str) -> ConvertibleFormat:
@@ -308,7 +396,9 @@ def format_named(name: str) -> ConvertibleFormat:
     """
     formats = convertible_formats()
     if name.lower() not in formats:
-        raise ConfigError(f"unknown format {name!r:.40}{did_you_mean(name, formats)}; known formats: {', '.join(formats)}")
+        raise ConfigError(
+            f"unknown format {name!r:.40}{did_you_mean(name, formats)}; known formats: {', '.join(formats)}"
+        )
     return formats[name.lower()]
 
 
@@ -335,7 +425,11 @@ def find_format(location: Location, choice: str) -> str:
     if not names:
         raise ConfigError(f"there is nothing at {location.full_name}")
     for is_fallback in (False, True):
-        found = [each.name for each in formats if each.is_fallback == is_fallback and each.recognizes(folder, names)]
+        found = [
+            each.name
+            for each in formats
+            if each.is_fallback == is_fallback and each.recognizes(folder, names)
+        ]
         if found:
             break
     if len(found) != 1:
@@ -348,6 +442,10 @@ def find_format_of_name(location: Location, choice: str) -> str:
     """The convertible format of a suffix; raises as :func:`find_format`."""
     found = format_of_suffix(os.path.splitext(location.name)[1].lower())
     if not isinstance(found, ConvertibleFormat):
-        known = ", ".join(suffix for each in convertible_formats().values() for suffix in each.suffixes)
-        raise ConfigError(f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {choice}")
+        known = ", ".join(
+            suffix for each in convertible_formats().values() for suffix in each.suffixes
+        )
+        raise ConfigError(
+            f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {choice}"
+        )
     return found.name

@@ -11,8 +11,22 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.format import Source, column_of_dtype, infer_column, plain_type, spread
-from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
+from data_stack.formats.conversion.format import (
+    Source,
+    column_of_dtype,
+    infer_column,
+    plain_type,
+    spread,
+)
+from data_stack.formats.parquet import (
+    Field,
+    ListCodec,
+    NdarrayCodec,
+    NestedCodec,
+    ParquetDataset,
+    ScalarCodec,
+    Schema,
+)
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.types import is_list, name_of_arrow
 from data_stack.io.location import Location
@@ -23,7 +37,9 @@ _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
 
 def open_parquet(location: Location, schema: Any = None, nulls: Nulls = "none") -> ParquetDataset:
     """The rows of a file or folder, with lists of text or bytes as Python lists unless a schema says otherwise."""
-    folder, prefix = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
+    folder, prefix = (
+        (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
+    )
     rows = ParquetDataset(folder, prefix=prefix, schema=schema)
     if schema is None and (plain := _with_plain_lists(rows.schema)) != rows.schema:
         schema = plain
@@ -48,11 +64,17 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
     values = dataset.read_column(field.name) if dataset.with_nulls[field.name] else np.empty(0)
     has_nulls = values.dtype == object and any(value is None for value in values)
     if isinstance(codec, NestedCodec):
-        some = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
+        some = [
+            value
+            for value in dataset.read_column(field.name, positions).tolist()
+            if value is not None
+        ]
         column = infer_column(some, field.name) if some else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
-        return Column("json" if not field.shape and field.dtype.kind in "biuU" else "tree")  # floats may be NaN
+        return Column(
+            "json" if not field.shape and field.dtype.kind in "biuU" else "tree"
+        )  # floats may be NaN
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)
     return column_of_dtype(field.dtype, field.shape)
@@ -62,7 +84,11 @@ def _with_plain_lists(schema: Schema) -> Schema:
     """The same fields, with lists of text or bytes as Python lists: other formats have no arrays of objects."""
     fields = []
     for field in schema:
-        if isinstance(field.codec, ListCodec) and isinstance(field.dtype, np.dtype) and field.dtype.kind in "US":
+        if (
+            isinstance(field.codec, ListCodec)
+            and isinstance(field.dtype, np.dtype)
+            and field.dtype.kind in "US"
+        ):
             codec = NestedCodec({"list": "string" if field.dtype.kind == "U" else "binary"})
             field = Field(field.name, object, (), codec, field.nullable)
         fields.append(field)
@@ -73,8 +99,16 @@ def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
     """The same fields, with the bytes of files instead of decoded values."""
     fields = []
     for field in schema:
-        is_file = isinstance(field.codec, Codec) and field.codec.is_media and columns[field.name].type in media_types()
-        fields.append(Field(field.name, np.bytes_, (), ScalarCodec("binary"), field.nullable) if is_file else field)
+        is_file = (
+            isinstance(field.codec, Codec)
+            and field.codec.is_media
+            and columns[field.name].type in media_types()
+        )
+        fields.append(
+            Field(field.name, np.bytes_, (), ScalarCodec("binary"), field.nullable)
+            if is_file
+            else field
+        )
     return Schema(schema.name, fields)
 
 
@@ -90,7 +124,9 @@ def parquet_schema(name: str, source: Source) -> Schema:
 def _field(name: str, column: Column, source: Source) -> Field:
     kind = plain_type(column.type)
     declared = source.declared[name]
-    is_value = kind in _MAY_BE_NONE or (declared.dtype != "object" and kind not in media_types())  # not the bytes of a file
+    is_value = kind in _MAY_BE_NONE or (
+        declared.dtype != "object" and kind not in media_types()
+    )  # not the bytes of a file
     if is_value and (own := _own_field(name, declared)):
         return own
     if kind in ("i64", "u64", "int"):
@@ -104,11 +140,17 @@ def _field(name: str, column: Column, source: Source) -> Field:
         if len(dtypes) == len(n_dims) == 1:
             dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
         elif kind == "array":
-            raise ConfigError(f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out")
+            raise ConfigError(
+                f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out"
+            )
     if dtype is not None and shape is not None:
         if kind == "array":
             return Field(name, dtype, shape, NdarrayCodec() if dtype.kind == "c" else None)
-        if kind == "npy" and dtype.kind in "mM" and (own := _own_field(name, DeclaredColumn(str(dtype), shape))):
+        if (
+            kind == "npy"
+            and dtype.kind in "mM"
+            and (own := _own_field(name, DeclaredColumn(str(dtype), shape)))
+        ):
             return own
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)
 

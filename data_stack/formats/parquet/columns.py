@@ -94,8 +94,21 @@ class ListColumn(GroupColumn):
         as_objects: always return arrays of objects.
     """
 
-    def __init__(self, flat: npt.NDArray[Any], offsets: Rows, is_null: Mask, no_elements: Mask, *, as_objects: bool) -> None:
-        self._flat, self._offsets, self._is_null, self._no_elements = flat, offsets, is_null, no_elements
+    def __init__(
+        self,
+        flat: npt.NDArray[Any],
+        offsets: Rows,
+        is_null: Mask,
+        no_elements: Mask,
+        *,
+        as_objects: bool,
+    ) -> None:
+        self._flat, self._offsets, self._is_null, self._no_elements = (
+            flat,
+            offsets,
+            is_null,
+            no_elements,
+        )
         self._as_objects = as_objects or is_null is not None
         self.n_bytes = flat.nbytes * (8 if flat.dtype == object else 1) + offsets.nbytes
 
@@ -150,7 +163,13 @@ class CellColumn(MadeColumn):
     """
 
     def __init__(
-        self, cells: Sequence[Any], decode: Callable[[Any], Any], n_bytes: int, *, as_objects: bool, is_compressed: bool = True
+        self,
+        cells: Sequence[Any],
+        decode: Callable[[Any], Any],
+        n_bytes: int,
+        *,
+        as_objects: bool,
+        is_compressed: bool = True,
     ) -> None:
         self._cells, self._decode = cells, decode
         self._as_objects, self._is_compressed, self.n_bytes = as_objects, is_compressed, n_bytes

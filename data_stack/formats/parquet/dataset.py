@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, IndexArray, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    ColumnKey,
+    IndexArray,
+    Sample,
+    SampleAccess,
+    SourceAccess,
+)
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_indices, check_integer
 from data_stack.dataset.recipes.recipe_values import PartialContent
@@ -128,7 +135,9 @@ class ParquetDataset(AccessedDatasetIterator):
         else:
             for name in predicate.fields:
                 whole[name]  # raises if the field does not exist
-            chosen = files_that_could_match(files, whole, predicate) if row_groups is None else files  # else numbers would change
+            chosen = (
+                files_that_could_match(files, whole, predicate) if row_groups is None else files
+            )  # else numbers would change
             footers = footers if chosen is files else Footers(chosen, lazily=True)
             footers.read_all()  # the statistics are needed
         self._footers = footers
@@ -166,7 +175,11 @@ class ParquetDataset(AccessedDatasetIterator):
     @property
     def all_columns(self) -> set[str]:
         """The names of the columns of all files; :attr:`schema` has only those of the first file."""
-        return {name for file in range(len(self._footers.files.paths)) for name in self._footers.columns(file)}
+        return {
+            name
+            for file in range(len(self._footers.files.paths))
+            for name in self._footers.columns(file)
+        }
 
     @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
@@ -208,12 +221,17 @@ class _ParquetAccess(SourceAccess):
     source: ParquetDataset
     n_samples = property(attrgetter("source._selection.n_rows"))
     fixed_columns = property(lambda self: self.source._groups.are_gathered(self.source._names))
-    releases_gil = property(lambda self: any(field.codec.releases_gil for field in self.source.schema))
+    releases_gil = property(
+        lambda self: any(field.codec.releases_gil for field in self.source.schema)
+    )
 
     @property
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
         dataset = self.source
-        return not dataset.is_local and dataset._groups.estimate_bytes(dataset._names) > dataset._max_cached_bytes
+        return (
+            not dataset.is_local
+            and dataset._groups.estimate_bytes(dataset._names) > dataset._max_cached_bytes
+        )
 
     def sample(self, position: int) -> Sample:
         source = self.source
@@ -222,7 +240,9 @@ class _ParquetAccess(SourceAccess):
         try:
             return {name: columns[name].value(row) for name in source._names}
         except CellError:  # raised again, with the place of the cell
-            return {name: self._decode(group, name, columns[name].value, row) for name in source._names}
+            return {
+                name: self._decode(group, name, columns[name].value, row) for name in source._names
+            }
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self.batch(positions)
@@ -233,18 +253,24 @@ class _ParquetAccess(SourceAccess):
         names = self.source._names
         return dict(zip(names, self._read(names, positions), strict=True))
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[npt.NDArray[Any]]:
         form = SampleForm("dict", tuple(self.source._names))
         wanted = np.arange(self.n_samples, dtype=np.int64) if positions is None else positions
         return self._read([form.find(key) for key in keys], wanted)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return itertools.islice(self._iterate(), stop) if start == 0 else super().iterate(start, stop)
+        return (
+            itertools.islice(self._iterate(), stop) if start == 0 else super().iterate(start, stop)
+        )
 
     def blocks(self) -> npt.NDArray[np.int64]:
         return self.source.block_lengths
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         if len(positions):
             names = self.source._recent_names if keys is None else [str(key) for key in keys]
             self.source._cache.expect(self.source._selection.groups_of(positions), names)
@@ -257,8 +283,12 @@ class _ParquetAccess(SourceAccess):
     def declare_columns(self) -> dict[str, DeclaredColumn]:
         declared = {}
         for field in self.source.schema:
-            type_ = field.arrow_type() if isinstance(field.codec, ArrowCodec) else None  # else its cells are bytes, not values
-            declared[field.name] = DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable, type_)
+            type_ = (
+                field.arrow_type() if isinstance(field.codec, ArrowCodec) else None
+            )  # else its cells are bytes, not values
+            declared[field.name] = DeclaredColumn(
+                dtype_name(field.dtype), field.shape, field.nullable, type_
+            )
         return declared
 
     def content_fingerprint(self) -> str:
@@ -277,7 +307,10 @@ class _ParquetAccess(SourceAccess):
                     values = [list(columns[name].take(rows)) for name in names]
                 except CellError:  # damaged, or too much at once: one by one
                     for row in rows.tolist():
-                        yield {name: self._decode(group, name, columns[name].value, row) for name in names}
+                        yield {
+                            name: self._decode(group, name, columns[name].value, row)
+                            for name in names
+                        }
                 else:
                     for sample in zip(*values, strict=True):
                         yield dict(zip(names, sample, strict=True))
@@ -306,26 +339,43 @@ class _ParquetAccess(SourceAccess):
 
         None where few rows are wanted, the row groups are large, or any column is not an array of one dtype and shape.
         """
-        if len(positions) < _FEWEST_JOINED or (found := self.source._selection.joined(positions, _MAX_ROWS_FOR_ONE)) is None:
+        if (
+            len(positions) < _FEWEST_JOINED
+            or (found := self.source._selection.joined(positions, _MAX_ROWS_FOR_ONE)) is None
+        ):
             return None
         (groups, places), held, n_bytes = found, dict[int, Columns](), 0
         for group, columns in self._in_turn(names, groups):
             held[group] = columns
             n_bytes += sum(columns[name].n_bytes for name in names)
-            expected = n_bytes // len(held) * len(groups)  # known from the first: no row group is read twice, with a small cache
-            if expected > _MAX_JOINED_BYTES or not all(isinstance(columns[name], ArrayColumn) for name in names):
+            expected = (
+                n_bytes // len(held) * len(groups)
+            )  # known from the first: no row group is read twice, with a small cache
+            if expected > _MAX_JOINED_BYTES or not all(
+                isinstance(columns[name], ArrayColumn) for name in names
+            ):
                 return None
         columns_of = [[held[group][name].array for group in groups] for name in names]  # type: ignore[attr-defined]  # see above
-        is_alike = all(len({(part.dtype, part.shape[1:]) for part in parts}) == 1 for parts in columns_of)
-        return [np.concatenate(parts).take(places, axis=0) for parts in columns_of] if is_alike else None
+        is_alike = all(
+            len({(part.dtype, part.shape[1:]) for part in parts}) == 1 for parts in columns_of
+        )
+        return (
+            [np.concatenate(parts).take(places, axis=0) for parts in columns_of]
+            if is_alike
+            else None
+        )
 
-    def _in_turn(self, names: Sequence[str], groups: Iterable[int]) -> Iterator[tuple[int, Columns]]:
+    def _in_turn(
+        self, names: Sequence[str], groups: Iterable[int]
+    ) -> Iterator[tuple[int, Columns]]:
         """Columns of row groups, in the order in which they are there."""
         cache, wanted = self.source._cache, dict.fromkeys(groups)
         while wanted:
             group = cache.next_to_read(wanted, names)
             del wanted[group]
-            if wanted and not cache.has(group, names):  # the others are not cached either: read them at the same time
+            if wanted and not cache.has(
+                group, names
+            ):  # the others are not cached either: read them at the same time
                 cache.expect(list(itertools.islice(wanted, _MAX_EXPECTED)), names)
             yield group, cache.columns(group, names)
 
@@ -343,7 +393,9 @@ class _ParquetAccess(SourceAccess):
         try:
             return decode(rows)
         except CellError as error:
-            raise self.source._groups.damage_error(group, name, error, self.source._selection.rows_of(group)) from error
+            raise self.source._groups.damage_error(
+                group, name, error, self.source._selection.rows_of(group)
+            ) from error
 
 
 def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
@@ -353,6 +405,10 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
         ConfigError: a row group does not exist, or the choice is invalid.
     """
     try:
-        return np.unique(check_indices(range(len(footers)) if choice is None else list(choice), len(footers))).astype(np.int64)
+        return np.unique(
+            check_indices(range(len(footers)) if choice is None else list(choice), len(footers))
+        ).astype(np.int64)
     except (DatasetOutOfBoundsError, TypeError) as error:
-        raise ConfigError(f"row_groups must be numbers of the dataset's {len(footers)} row groups: {error}") from error
+        raise ConfigError(
+            f"row_groups must be numbers of the dataset's {len(footers)} row groups: {error}"
+        ) from error

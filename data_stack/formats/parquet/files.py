@@ -16,8 +16,20 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFileError, ResourceNotFoundError, StorageError
-from data_stack.formats.parquet.metadata import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, ParquetManifest, find_metadata
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    MissingFileError,
+    ResourceNotFoundError,
+    StorageError,
+)
+from data_stack.formats.parquet.metadata import (
+    COMMON_METADATA,
+    PARQUET_MANIFEST,
+    PROGRESS_FOLDER,
+    ParquetManifest,
+    find_metadata,
+)
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.location import LentResource, location_of
 from data_stack.io.positional import PositionalFile
@@ -64,7 +76,9 @@ class ParquetFiles:
             with _errors(full, "open"):
                 return _open_local(full)
         resource = folder.open(path)
-        source = _OfStore(PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r")
+        source = _OfStore(
+            PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r"
+        )
         source.version = resource.sha256
         return source
 
@@ -94,10 +108,14 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     else:
         tree = folder.list_files()
         beside = find_metadata(folder, tree)
-        if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # a writer is at work, or was interrupted
+        if any(
+            path.startswith(f"{PROGRESS_FOLDER}/") for path in tree
+        ):  # a writer is at work, or was interrupted
             manifest = ParquetManifest.read(folder)
             if manifest is None:
-                raise DatasetFileCorruptError(f"{folder!r} is not finished: its writer was interrupted, or is still writing")
+                raise DatasetFileCorruptError(
+                    f"{folder!r} is not finished: its writer was interrupted, or is still writing"
+                )
             tree = [file.name for file in manifest.files]  # those that were complete before
         paths = [path for path in tree if not is_hidden(path)]
         # files without a suffix are Parquet, too (Hive writes them), unless others have one
@@ -107,13 +125,23 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
             if folder.path is not None and not folder.path.exists():
                 raise MissingFileError(str(folder.path))
             raise ResourceNotFoundError(f"{folder.name or folder!r} has no Parquet files")
-    return ParquetFiles(folder, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given, beside)
+    return ParquetFiles(
+        folder,
+        tuple(paths),
+        tuple({} if given else partition_of(path) for path in paths),
+        given,
+        beside,
+    )
 
 
-def folder_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) -> tuple[Folder, list[str] | None]:
+def folder_and_paths(
+    source: Any, prefix: str = "", *, filesystem: Any = None
+) -> tuple[Folder, list[str] | None]:
     """The folder of a dataset, and its files if ``source`` names them: a file, or a list of files."""
     if isinstance(source, (list, tuple)):
-        return _folder_of_list([folder_and_paths(each, prefix, filesystem=filesystem) for each in source])
+        return _folder_of_list(
+            [folder_and_paths(each, prefix, filesystem=filesystem) for each in source]
+        )
     if not isinstance(source, Folder) and hasattr(source, "read"):
         location = location_of(source)
         return location.folder, [location.name]
@@ -125,7 +153,9 @@ def folder_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) -
     above, _, name = folder.name.rpartition("/")
     if folder.path is not None and folder.path.is_file():
         return folder_of(folder.path.parent), [folder.path.name]
-    if isinstance(folder, ArrowFolder) and (parent := ArrowFolder(folder.filesystem, above)).has_file(name):
+    if isinstance(folder, ArrowFolder) and (
+        parent := ArrowFolder(folder.filesystem, above)
+    ).has_file(name):
         return parent, [name]
     return folder, None
 
@@ -137,7 +167,9 @@ def _folder_of(source: Any, filesystem: Any) -> Folder:
         if hasattr(filesystem, "open") and hasattr(filesystem, "info"):
             filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
         if not isinstance(filesystem, pafs.FileSystem):
-            raise ConfigError(f"filesystem must be a file system of pyarrow or fsspec, got {filesystem!r:.80}")
+            raise ConfigError(
+                f"filesystem must be a file system of pyarrow or fsspec, got {filesystem!r:.80}"
+            )
         return ArrowFolder(filesystem, os.fspath(source).rpartition("://")[2].rstrip("/"))
     if scheme_of(source) not in ("hdfs", "viewfs"):
         return folder_of(source)
@@ -159,7 +191,9 @@ def _folder_of_list(found: list[tuple[Folder, list[str] | None]]) -> tuple[Folde
     if all(folder.path is not None for folder, _ in files):
         local = [folder.full_name(path) for folder, path in files]
         common = os.path.commonpath([os.path.dirname(file) for file in local])
-        return folder_of(common), [os.path.relpath(file, common).replace(os.sep, "/") for file in local]
+        return folder_of(common), [
+            os.path.relpath(file, common).replace(os.sep, "/") for file in local
+        ]
     if len({folder.describe("") for folder, _ in files}) != 1:
         raise ConfigError("all files of a list must be in the same folder")
     return files[0][0], [path for _, path in files]
@@ -232,7 +266,9 @@ class ArrowFolder(Folder):
 
     def has_file(self, file: str) -> bool:
         with _errors(self.full_name(file)):
-            return bool(self.filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File)
+            return bool(
+                self.filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File
+            )
 
     def open(self, file: str) -> StreamedResource:
         # files of pyarrow do not accept a negative size, nor more than 2**63 - 1 bytes
@@ -254,7 +290,11 @@ class ArrowFolder(Folder):
         """Write a small file: hold it in memory, store it under another name, and rename it."""
         path = self.full_name(file)
         folder = path.rpartition("/")[0]
-        temporary = f"{folder}/{TEMPORARY}{secrets.token_hex(8)}" if folder else f"{TEMPORARY}{secrets.token_hex(8)}"
+        temporary = (
+            f"{folder}/{TEMPORARY}{secrets.token_hex(8)}"
+            if folder
+            else f"{TEMPORARY}{secrets.token_hex(8)}"
+        )
         data = io.BytesIO()
         writer = ResourceWriter(path, data)
         yield writer
@@ -279,7 +319,9 @@ def _errors(name: str, verb: str = "read") -> Iterator[None]:
         try:
             yield
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise ResourceNotFoundError(f"could not {verb} {name!r}: the file or folder does not exist") from error
+            raise ResourceNotFoundError(
+                f"could not {verb} {name!r}: the file or folder does not exist"
+            ) from error
 
 
 def partition_names(partitions: Sequence[Mapping[str, str | None]]) -> list[str]:

@@ -164,7 +164,9 @@ def _header(source: Any, start: int, end: int) -> tuple[dict[int, Any], int]:
 
 
 _Integers = npt.NDArray[np.int64]
-_CHUNK: Final = np.dtype([(name, np.int64) for name in ("n_values", "n_nulls", "n_bytes", "start", "n_raw_bytes")])
+_CHUNK: Final = np.dtype(
+    [(name, np.int64) for name in ("n_values", "n_nulls", "n_bytes", "start", "n_raw_bytes")]
+)
 _OPTIONAL, _REPEATED = 1, 2
 #: From UNCOMPRESSED to LZ4_RAW.
 _COMPRESSIONS: Final = range(8)
@@ -200,7 +202,12 @@ class FooterFacts:
         n_rows, is_required = self.n_rows.tolist(), self.is_required.tolist()
         n_values, n_nulls = self.chunks["n_values"].tolist(), self.chunks["n_nulls"].tolist()
         for name, numbers in self.columns.items() if groups else ():
-            if any(n_nulls[group][number] for number in numbers if not is_required[number] for group in groups):  # -1: unknown
+            if any(
+                n_nulls[group][number]
+                for number in numbers
+                if not is_required[number]
+                for group in groups
+            ):  # -1: unknown
                 found[name] = None
             else:
                 each = n_values[groups[0]][numbers[0]] // n_rows[groups[0]]
@@ -235,12 +242,17 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
         groups = metadata.get(4, [])
         rows = [group[LONG | 3] for group in groups]
         chunks = [
-            [_check(column, chunk, n, file_bytes, number) for column, chunk in zip(columns, group[1], strict=True)]
+            [
+                _check(column, chunk, n, file_bytes, number)
+                for column, chunk in zip(columns, group[1], strict=True)
+            ]
             for number, (group, n) in enumerate(zip(groups, rows, strict=True))
         ]
         n_rows = np.array(rows, np.int64)
         if n_rows.sum() != metadata[LONG | 3]:
-            raise ValueError(f"it states {metadata[LONG | 3]} rows, its row groups have {n_rows.sum()}")
+            raise ValueError(
+                f"it states {metadata[LONG | 3]} rows, its row groups have {n_rows.sum()}"
+            )
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"its footer lacks a required field ({error!s:.60})") from error
     facts = np.array(chunks, _CHUNK).reshape(len(groups), len(columns))
@@ -266,7 +278,9 @@ def _columns(elements: Sequence[Struct]) -> list[_Column]:
             if element.get(5):
                 walk(element[5], inner, *levels)
             elif 1 in element:
-                value_bytes = element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
+                value_bytes = (
+                    element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
+                )
                 columns.append(_Column(inner, element[1], value_bytes, *levels))
 
     walk(elements[0].get(5, 0), (), 0, 0)
@@ -275,12 +289,19 @@ def _columns(elements: Sequence[Struct]) -> list[_Column]:
     return columns
 
 
-def _check(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int, int, int]:
+def _check(
+    column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int
+) -> tuple[int, int, int, int, int]:
     """Check a column of a row group; return its values, nulls, stored bytes, offset and raw bytes."""
     if 8 in chunk or 9 in chunk:
         raise ValueError("it is encrypted; encrypted files are not supported")
     meta = chunk[3]
-    n_values, n_raw_bytes, n_bytes, start = meta[LONG | 5], meta[LONG | 6], meta[LONG | 7], meta[LONG | 9]
+    n_values, n_raw_bytes, n_bytes, start = (
+        meta[LONG | 5],
+        meta[LONG | 6],
+        meta[LONG | 7],
+        meta[LONG | 9],
+    )
     if 0 < meta.get(LONG | 11, 0) < start:
         start = meta[LONG | 11]
     statistics, sizes = meta.get(12, {}), meta.get(16, {})
@@ -290,7 +311,9 @@ def _check(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, 
         fault = "another type than in the schema"
     elif meta[4] not in _COMPRESSIONS:
         fault = f"the unknown compression {meta[4]}"
-    elif min(n_rows, n_values, n_raw_bytes, n_bytes, start) < 0 or (not column.repetition_level and n_values != n_rows):
+    elif min(n_rows, n_values, n_raw_bytes, n_bytes, start) < 0 or (
+        not column.repetition_level and n_values != n_rows
+    ):
         fault = f"{n_values} values in {n_rows} rows, in {n_bytes} bytes at {start}"
     elif file_bytes is not None and start + n_bytes > file_bytes:
         fault = f"bytes {start} to {start + n_bytes}, but the file has {file_bytes}"
@@ -298,9 +321,13 @@ def _check(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, 
         fault = "a truncated minimum or maximum"
     elif sizes and LONG | 1 in sizes and column.type != _BYTE_ARRAY:
         fault = "statistics of texts, but no texts"
-    elif sizes and any(len(sizes.get(2 + number, ())) not in (0, level + 1) for number, level in enumerate(levels)):
+    elif sizes and any(
+        len(sizes.get(2 + number, ())) not in (0, level + 1) for number, level in enumerate(levels)
+    ):
         fault = "a histogram with the wrong number of levels"
     if fault:
-        raise ValueError(f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} has {fault}")
+        raise ValueError(
+            f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} has {fault}"
+        )
     n_nulls = statistics.get(LONG | 3, -1)
     return n_values, n_nulls if 0 <= n_nulls <= n_values else -1, n_bytes, start, n_raw_bytes

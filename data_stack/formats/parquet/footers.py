@@ -99,9 +99,14 @@ class Footers:
             record = self._record(file)
             with contextlib.suppress(OSError):  # raised again when the file is read
                 # another tool may have replaced it; in a store, each check would be a request
-                if record is not None and (not is_local or os.stat(self.files.name(file)).st_size == record.size):
+                if record is not None and (
+                    not is_local or os.stat(self.files.name(file)).st_size == record.size
+                ):
                     known[file] = record
-                    self._digests[file], self._columns[file] = bytes.fromhex(record.footer_sha256), record.columns
+                    self._digests[file], self._columns[file] = (
+                        bytes.fromhex(record.footer_sha256),
+                        record.columns,
+                    )
         missing = [file for file in files if not self.is_read(file) and file not in known]
         fetched: dict[int, tuple[bytes, int, Any]] = {}
 
@@ -112,13 +117,19 @@ class Footers:
             Workers(missing, fetch, n_threads() if is_local else _MAX_THREADS).run()
         for file in missing:  # in one thread: parsing holds the GIL
             self._parse_and_check(file, *(fetched.pop(file, None) or self._fetch(file)))
-        n_rows = [known[file].row_groups if file in known else self.facts(file).n_rows for file in files]
-        self._set_row_groups([len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64))
+        n_rows = [
+            known[file].row_groups if file in known else self.facts(file).n_rows for file in files
+        ]
+        self._set_row_groups(
+            [len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64)
+        )
 
     def _set_row_groups(self, counts: Sequence[int], n_rows: npt.NDArray[np.int64]) -> None:
         self._counts = counts
         self.file_of: npt.NDArray[np.int64] = np.repeat(np.arange(len(counts)), counts)
-        self.index_of: npt.NDArray[np.int64] = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])
+        self.index_of: npt.NDArray[np.int64] = np.concatenate(
+            [np.empty(0, np.int64), *map(np.arange, counts)]
+        )
         self.n_rows: npt.NDArray[np.int64] = n_rows
 
     def __len__(self) -> int:
@@ -171,7 +182,9 @@ class Footers:
         known, version, name = self._of(file), _version_of(source), self.files.name(file)
         if known.file_bytes != source.size():
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
-        if version is None or version != known.version:  # touched, or copied back; or the store has no versions
+        if (
+            version is None or version != known.version
+        ):  # touched, or copied back; or the store has no versions
             self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
             self._footers[file] = known._replace(version=version)
 
@@ -189,7 +202,11 @@ class Footers:
         """The key-value metadata of the dataset: from its metadata files, else from the first file."""
         known = self.beside if self.beside is not None or not self.files.paths else self.of(0)
         found = None if known is None else known.metadata
-        return {key: value for key, value in (found or {}).items() if key not in (MANIFEST_KEY, b"ARROW:schema")}
+        return {
+            key: value
+            for key, value in (found or {}).items()
+            if key not in (MANIFEST_KEY, b"ARROW:schema")
+        }
 
     @functools.cached_property
     def manifest(self) -> ParquetManifest | None:
@@ -228,9 +245,15 @@ class Footers:
         if record is not None:
             is_other, name = record.footer_sha256 != digest.hex(), self.files.name(file)
             if is_other and known != digest and (known is not None or record.size == file_bytes):
-                raise DatasetFileCorruptError(f"the footer of {name} is damaged, or of another tool. {RECREATE}")
-            if not is_other and record.size != file_bytes:  # no tool keeps the footer, which has the offsets of the rows
-                raise DatasetFileCorruptError(f"{name} is damaged: it has {file_bytes:,} bytes, not {record.size:,}")
+                raise DatasetFileCorruptError(
+                    f"the footer of {name} is damaged, or of another tool. {RECREATE}"
+                )
+            if (
+                not is_other and record.size != file_bytes
+            ):  # no tool keeps the footer, which has the offsets of the rows
+                raise DatasetFileCorruptError(
+                    f"{name} is damaged: it has {file_bytes:,} bytes, not {record.size:,}"
+                )
         self._check_digest(file, digest)
         with reading_parquet(self.files.name(file)):
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
@@ -247,11 +270,17 @@ class Footers:
     def _check_digest(self, file: int, digest: bytes) -> None:
         known = self._digests[file]
         if known is not None and known != digest:
-            raise ResourceChangedError(self.files.name(file), f"a footer {known.hex()[:16]}…", f"{digest.hex()[:16]}…")
+            raise ResourceChangedError(
+                self.files.name(file), f"a footer {known.hex()[:16]}…", f"{digest.hex()[:16]}…"
+            )
 
     def _record(self, file: int) -> ParquetFileRecord | None:
         """The manifest's record of a file; None without one."""
-        return self.manifest.by_name.get(self.files.paths[file]) if self._is_verified and self.manifest is not None else None
+        return (
+            self.manifest.by_name.get(self.files.paths[file])
+            if self._is_verified and self.manifest is not None
+            else None
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = ("_footers", "file_of", "index_of", "manifest", "beside")
@@ -270,12 +299,16 @@ def _tail(source: Any, name: str) -> bytes:
     if len(tail) < 12 or tail[-4:] != _MAGIC:
         if tail[-4:] == b"PARE":
             raise DatasetFileCorruptError(f"{name} is encrypted; encrypted files are not supported")
-        raise DatasetFileCorruptError(f"{name} has no Parquet footer: it is truncated, or not a Parquet file")
+        raise DatasetFileCorruptError(
+            f"{name} has no Parquet footer: it is truncated, or not a Parquet file"
+        )
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if len(tail) < length <= size - 4:
         tail = source.read_at(length, size - length)
     if len(tail) < length or length > size - 4:
-        raise DatasetFileCorruptError(f"{name} is damaged or truncated: its footer should have {length - 8} bytes")
+        raise DatasetFileCorruptError(
+            f"{name} is damaged or truncated: its footer should have {length - 8} bytes"
+        )
     return tail[len(tail) - length :]
 
 
@@ -291,6 +324,8 @@ def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str
     """SHA-256 that identifies the content of row groups: by contents and paths of their files, and their numbers in these."""
     files = np.unique(footers.file_of[groups]).tolist()
     paths = [footers.files.paths[file] for file in files]
-    contents = contents_of_resources([functools.partial(footers.files.folder.open, path) for path in paths])
+    contents = contents_of_resources(
+        [functools.partial(footers.files.folder.open, path) for path in paths]
+    )
     chosen = [footers.index_of[groups[footers.file_of[groups] == file]].tolist() for file in files]
     return hashlib.sha256(json.dumps([paths, contents, chosen]).encode()).hexdigest()

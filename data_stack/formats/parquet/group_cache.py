@@ -84,7 +84,10 @@ class GroupCache:
         self._expected: dict[int, _Expected] = {}
 
     def _begin_in_fork(self) -> None:
-        self._inherited = self._groups, self._expected  # not freed: Arrow might wait for a lock that a thread of the parent held
+        self._inherited = (
+            self._groups,
+            self._expected,
+        )  # not freed: Arrow might wait for a lock that a thread of the parent held
         self._reset()
 
     def next_to_read(self, groups: Collection[int], names: Sequence[str]) -> int:
@@ -127,12 +130,22 @@ class GroupCache:
         with self._lock:
             self._n_calls += 1
             for group, each in list(self._expected.items()):
-                if each.future.done() and each.since + _PATIENCE < self._n_calls and group not in groups:
+                if (
+                    each.future.done()
+                    and each.since + _PATIENCE < self._n_calls
+                    and group not in groups
+                ):
                     del self._expected[group]
-            room = min(_MAX_AHEAD_BYTES, self._max_bytes) - sum(each.n_bytes for each in self._expected.values())
+            room = min(_MAX_AHEAD_BYTES, self._max_bytes) - sum(
+                each.n_bytes for each in self._expected.values()
+            )
             begun: dict[int, tuple[GroupReading, int]] = {}
             for group in groups:
-                if group in self._expected or self._keeps(group, names) or self._is_being_read(group):
+                if (
+                    group in self._expected
+                    or self._keeps(group, names)
+                    or self._is_being_read(group)
+                ):
                     continue
                 reading = self._reading(group, names)
                 n_bytes = max(self._last_bytes, reading.known_bytes())  # the footer may state more
@@ -141,8 +154,12 @@ class GroupCache:
                 room -= n_bytes
                 begun[group] = reading, n_bytes
             for group, (reading, n_bytes) in begun.items():
-                reading.by_threads &= len(begun) == 1  # several row groups keep the processors busy without more threads
-                with contextlib.suppress(Exception):  # see the class; or Python exits, or cannot start a thread
+                reading.by_threads &= (
+                    len(begun) == 1
+                )  # several row groups keep the processors busy without more threads
+                with contextlib.suppress(
+                    Exception
+                ):  # see the class; or Python exits, or cannot start a thread
                     future = (computing if reading.is_local else _of_stores).submit(reading.decode)
                     self._expected[group] = _Expected(reading, n_bytes, self._n_calls, future)
 

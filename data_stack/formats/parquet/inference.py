@@ -11,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import ListCodec, NdarrayCodec, NestedCodec, PngCodec, ScalarCodec
+from data_stack.formats.parquet.codecs import (
+    ListCodec,
+    NdarrayCodec,
+    NestedCodec,
+    PngCodec,
+    ScalarCodec,
+)
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
@@ -25,7 +31,13 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.types import describe_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
+from data_stack.formats.parquet.types import (
+    describe_type,
+    dtype_of_arrow,
+    is_list,
+    name_of_arrow,
+    plain_type,
+)
 from data_stack.formats.parquet.writer_cells import plain_value
 
 
@@ -44,7 +56,9 @@ def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
         ConfigError: two columns have the same name, or it is no schema.
     """
     if not isinstance(arrow_schema, pa.Schema):
-        raise ConfigError(f"not an Arrow schema: {arrow_schema!r:.80}; pyarrow.parquet.read_schema(path) reads that of a file")
+        raise ConfigError(
+            f"not an Arrow schema: {arrow_schema!r:.80}; pyarrow.parquet.read_schema(path) reads that of a file"
+        )
     return Schema(name, [_infer_field(field) for field in arrow_schema])
 
 
@@ -52,10 +66,18 @@ def _infer_field(field: pa.Field) -> Field:
     type_ = plain_type(field.type)
     if is_list(type_) and (scalar := name_of_arrow(type_.value_type)) not in (None, "void"):
         size = type_.list_size if pa.types.is_fixed_size_list(type_) else None
-        return Field(field.name, dtype_of_arrow(type_.value_type), (size,), ListCodec(scalar), field.nullable)
+        return Field(
+            field.name, dtype_of_arrow(type_.value_type), (size,), ListCodec(scalar), field.nullable
+        )
     scalar = name_of_arrow(type_)
     if scalar in (None, "void"):
-        return Field(field.name, object, (), NestedCodec(describe_type(type_)), field.nullable or scalar == "void")
+        return Field(
+            field.name,
+            object,
+            (),
+            NestedCodec(describe_type(type_)),
+            field.nullable or scalar == "void",
+        )
     dtype = dtype_of_arrow(type_)
     if dtype == np.dtype("datetime64[s]"):
         dtype = np.dtype("datetime64[ms]")  # Parquet stores milliseconds
@@ -77,7 +99,9 @@ def read_schema(footers: Footers) -> Schema:
         if schema is None:
             schema = read_foreign_schema(metadata)
         if schema is None:
-            with reading_parquet("the schema of the columns"):  # a hostile time zone raises on access
+            with reading_parquet(
+                "the schema of the columns"
+            ):  # a hostile time zone raises on access
                 schema = infer_schema(footers.arrow_schema)
     except (ConfigError, DatasetFileCorruptError) as error:
         raise type(error)(f"the schema of {footers.files.folder.name}: {error}") from error
@@ -85,12 +109,16 @@ def read_schema(footers: Footers) -> Schema:
     for name in partition_names(footers.files.partitions):
         if name not in schema:
             texts = [values.get(name) for values in footers.files.partitions]
-            is_integer = all(text is None or re.fullmatch(r"-?(0|[1-9]\d{0,17})", text) for text in texts) and any(texts)
+            is_integer = all(
+                text is None or re.fullmatch(r"-?(0|[1-9]\d{0,17})", text) for text in texts
+            ) and any(texts)
             fields.append(Field(name, np.int64 if is_integer else str, (), None, None in texts))
     return Schema(schema.name, fields)
 
 
-def adapt_schema(schema: Schema, with_nulls: Mapping[str, bool], nulls: Nulls, timestamp_unit: str | None) -> Schema:
+def adapt_schema(
+    schema: Schema, with_nulls: Mapping[str, bool], nulls: Nulls, timestamp_unit: str | None
+) -> Schema:
     """Adapt a schema to read nulls as other values, and timestamps in another unit.
 
     Args:
@@ -105,7 +133,9 @@ def adapt_schema(schema: Schema, with_nulls: Mapping[str, bool], nulls: Nulls, t
     if nulls not in ("none", "nan", "mask"):
         raise ConfigError(f"nulls must be 'none', 'nan' or 'mask', got {nulls!r:.40}")
     if timestamp_unit not in (None, "s", "ms", "us", "ns"):
-        raise ConfigError(f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}")
+        raise ConfigError(
+            f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}"
+        )
     if nulls == "none" and timestamp_unit is None:
         return schema
     fields = []
@@ -138,7 +168,11 @@ def add_masks(schema: Schema, with_nulls: Mapping[str, bool]) -> tuple[Schema, d
     masks = {}
     for field in schema:
         fields.append(field)
-        if isinstance(field.codec, ScalarCodec) and field.codec.nulls == "zero" and with_nulls[field.name]:
+        if (
+            isinstance(field.codec, ScalarCodec)
+            and field.codec.nulls == "zero"
+            and with_nulls[field.name]
+        ):
             mask = f"{field.name}_is_null"
             if mask in schema:
                 raise ConfigError(
@@ -150,7 +184,9 @@ def add_masks(schema: Schema, with_nulls: Mapping[str, bool]) -> tuple[Schema, d
     return Schema(schema.name, fields), masks
 
 
-def generate_metadata(source: Any, *, prefix: str = "", schema: Schema | None = None, petastorm: bool = False) -> ParquetManifest:
+def generate_metadata(
+    source: Any, *, prefix: str = "", schema: Schema | None = None, petastorm: bool = False
+) -> ParquetManifest:
     """Write the manifest of a dataset from the footers of its files; no row is read.
 
     Use it for datasets that other tools wrote, appended to, or removed files from. It updates Petastorm's ``_common_metadata``.
@@ -175,18 +211,31 @@ def generate_metadata(source: Any, *, prefix: str = "", schema: Schema | None = 
         raise ConfigError("metadata belong to a whole dataset: pass its folder, not a file")
     footers = Footers(files, verified=False)
     found = read_schema(footers) if schema is None else schema
-    RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is not a value
+    RowGroups(
+        footers, found
+    )  # raises where a file lacks a field, or a folder's name is not a value
     records = tuple(
-        ParquetFileRecord.of(path, footers.size(number), footers.facts(number), footers.digest(number))
+        ParquetFileRecord.of(
+            path, footers.size(number), footers.facts(number), footers.digest(number)
+        )
         for number, path in enumerate(files.paths)
     )
-    metadata = add_foreign_metadata({**footers.metadata, **found.metadata()}, found, records, always=petastorm)
+    metadata = add_foreign_metadata(
+        {**footers.metadata, **found.metadata()}, found, records, always=petastorm
+    )
     try:
         before = footers.manifest
     except DatasetFileCorruptError:  # damaged, or of an earlier version: it is replaced here
         before = None
-    manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
-    write_metadata(files.folder, footers.arrow_schema.with_metadata(metadata), files.paths, manifest)
+    manifest = ParquetManifest(
+        found,
+        records,
+        tuple(partition_names(files.partitions)),
+        0 if before is None else before.n_parts,
+    )
+    write_metadata(
+        files.folder, footers.arrow_schema.with_metadata(metadata), files.paths, manifest
+    )
     return manifest
 
 
@@ -214,7 +263,10 @@ def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
 
 def _has_no_type(values: Iterable[Any]) -> bool:
     """Whether all values are None or empty lists."""
-    return all(value is None or (isinstance(value, (list, tuple)) and _has_no_type(value)) for value in values)
+    return all(
+        value is None or (isinstance(value, (list, tuple)) and _has_no_type(value))
+        for value in values
+    )
 
 
 def _field(name: str, values: Any) -> Field:
@@ -222,11 +274,15 @@ def _field(name: str, values: Any) -> Field:
         return _field_of_dtype(name, values.dtype, values.shape[1:])
     value = next((value for value in values if not _has_no_type([value])), None)
     if value is None:
-        raise ConfigError(f"cannot infer the type of field {name!r}: its first values are null or empty; {_ADVICE}")
+        raise ConfigError(
+            f"cannot infer the type of field {name!r}: its first values are null or empty; {_ADVICE}"
+        )
     mode = getattr(value, "mode", None)
     if isinstance(mode, str) and hasattr(value, "__array_interface__"):  # an image of Pillow
         if mode not in _IMAGE_SHAPES:
-            raise ConfigError(f"field {name!r} has an image of mode {mode!r:.20}: convert it to L, RGB or RGBA, or {_ADVICE}")
+            raise ConfigError(
+                f"field {name!r} has an image of mode {mode!r:.20}: convert it to L, RGB or RGBA, or {_ADVICE}"
+            )
         return Field(name, "uint8", _IMAGE_SHAPES[mode], PngCodec(), nullable=True)
     value = plain_value(value)
     if isinstance(value, Decimal):
@@ -234,20 +290,28 @@ def _field(name: str, values: Any) -> Field:
     if isinstance(value, (np.ndarray, np.generic)):
         return _field_of_dtype(name, value.dtype, (None,) * value.ndim)
     if hasattr(value, "dtype"):  # a tensor of bfloat16, say, or a sparse one
-        raise ConfigError(f"field {name!r} has a {type(value).__name__} of dtype {value.dtype}: convert it to a numpy array")
+        raise ConfigError(
+            f"field {name!r} has a {type(value).__name__} of dtype {value.dtype}: convert it to a numpy array"
+        )
     try:
         type_ = pa.infer_type([plain_value(each) for each in values])
-        if type_ == pa.int64() and any(isinstance(each, int) and each >= 1 << 63 for each in values):
+        if type_ == pa.int64() and any(
+            isinstance(each, int) and each >= 1 << 63 for each in values
+        ):
             type_ = pa.uint64()
         (field,) = infer_schema(pa.schema([pa.field(name, type_)]))
     except (pa.ArrowException, ConfigError, TypeError, ValueError) as error:
-        raise ConfigError(f"cannot infer the type of field {name!r}: {error!s:.200}; {_ADVICE}") from error
+        raise ConfigError(
+            f"cannot infer the type of field {name!r}: {error!s:.200}; {_ADVICE}"
+        ) from error
     return field
 
 
 def _field_of_dtype(name: str, dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Field:
     if dtype.kind in "mM" and np.datetime_data(dtype)[0] == "generic":
-        raise ConfigError(f"field {name!r} has times without a unit, of dtype {dtype}: convert them with astype()")
+        raise ConfigError(
+            f"field {name!r} has times without a unit, of dtype {dtype}: convert them with astype()"
+        )
     try:
         return Field(name, dtype, shape, nullable=True)
     except ConfigError as error:

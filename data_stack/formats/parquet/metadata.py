@@ -89,7 +89,9 @@ class ParquetFileRecord:
         return cls(name, size, tuple(facts.n_rows.tolist()), footer_sha256, facts.values_per_row())
 
     @classmethod
-    def from_json(cls, fields: Any, columns: Sequence[Mapping[str, int | None]]) -> ParquetFileRecord:
+    def from_json(
+        cls, fields: Any, columns: Sequence[Mapping[str, int | None]]
+    ) -> ParquetFileRecord:
         """Parse a record: name, size, row groups, digest, and the index of its columns in ``columns``.
 
         Raises:
@@ -99,7 +101,13 @@ class ParquetFileRecord:
         n_rows = tuple(map(int, groups.split(","))) if groups else ()
         is_safe = not _LEADS_ELSEWHERE.search(name) and re.fullmatch(r"[0-9a-f]{64}", digest)
         numbers = (size, kind, *n_rows)
-        if not is_safe or type(size) is not int or type(kind) is not int or min(numbers) < 0 or max(numbers) >= 1 << 63:
+        if (
+            not is_safe
+            or type(size) is not int
+            or type(kind) is not int
+            or min(numbers) < 0
+            or max(numbers) >= 1 << 63
+        ):
             raise ValueError(f"{fields!r:.200} is not a record of a file")
         return cls(name, size, n_rows, digest, columns[kind])
 
@@ -150,7 +158,13 @@ class ParquetManifest:
                 "partition_by": json.dumps(list(self.partition_by)),
                 "columns": list(map(json.loads, kinds)),
                 "files": [
-                    [file.name, file.size, ",".join(map(str, file.row_groups)), file.footer_sha256, kinds[text]]
+                    [
+                        file.name,
+                        file.size,
+                        ",".join(map(str, file.row_groups)),
+                        file.footer_sha256,
+                        kinds[text],
+                    ]
                     for file, text in zip(self.files, columns, strict=True)
                 ],
             }
@@ -169,18 +183,26 @@ class ParquetManifest:
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
         columns, rows = fields.value("columns"), fields.value("files")
         try:
-            stored_schema, partition_by = (parse_json(fields.text(name)) for name in ("schema", "partition_by"))
+            stored_schema, partition_by = (
+                parse_json(fields.text(name)) for name in ("schema", "partition_by")
+            )
             counts = [count for kind in columns for count in kind.values()]
-            are_names = type(partition_by) is list and all(isinstance(name, str) for name in partition_by)
+            are_names = type(partition_by) is list and all(
+                isinstance(name, str) for name in partition_by
+            )
             if not are_names or {*map(type, counts)} - {int, type(None)}:
                 raise ValueError("invalid columns")
             files = tuple(ParquetFileRecord.from_json(row, columns) for row in rows)
         except (TypeError, ValueError, AttributeError, IndexError) as error:
-            raise DatasetFileCorruptError(f"{what} is damaged, or hostile: {error!s:.300}") from error
+            raise DatasetFileCorruptError(
+                f"{what} is damaged, or hostile: {error!s:.300}"
+            ) from error
         fields.done()
         manifest = cls(Schema.from_json(stored_schema), files, tuple(partition_by), n_parts)
         if len(manifest.by_name) != len(files) or manifest.n_rows != n_rows:
-            raise DatasetFileCorruptError(f"{what} is damaged: it lists a file twice, or not as many rows as it states")
+            raise DatasetFileCorruptError(
+                f"{what} is damaged: it lists a file twice, or not as many rows as it states"
+            )
         return manifest
 
     @classmethod
@@ -194,7 +216,9 @@ class ParquetManifest:
         return cls.in_metadata(read_metadata(folder, paths), folder, paths)
 
     @classmethod
-    def in_metadata(cls, found: pa.Schema | None, folder: Folder, paths: Sequence[str]) -> ParquetManifest | None:
+    def in_metadata(
+        cls, found: pa.Schema | None, folder: Folder, paths: Sequence[str]
+    ) -> ParquetManifest | None:
         """The manifest in what :func:`read_metadata` returned for ``paths``; None without one. Raises as :meth:`from_json`."""
         data = None if found is None else found.metadata.get(MANIFEST_KEY)
         return None if data is None else cls.from_json(data, folder.full_name(paths[-1]))
@@ -215,7 +239,10 @@ def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[s
             names = folder.list_files()
         except UnsupportedStorageOperationError:
             names = filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST))
-    found = sorted(filter(_BESIDE.fullmatch, names), key=lambda name: (name != COMMON_METADATA, name.count("/")))
+    found = sorted(
+        filter(_BESIDE.fullmatch, names),
+        key=lambda name: (name != COMMON_METADATA, name.count("/")),
+    )
     return tuple(name for name in found if name in (COMMON_METADATA, found[-1]))
 
 
@@ -250,12 +277,22 @@ def reading_parquet(name: str) -> Iterator[None]:
     except (DataStackError, MemoryError):  # Arrow's lack of memory is an ArrowException, too
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
-            raise StorageError(f"could not read {name}: {os.strerror(error.errno)}", error.errno) from error
-        raise DatasetFileCorruptError(f"{name} is damaged or truncated, or not a Parquet file: {error!s:.300}") from error
+        if (
+            isinstance(error, OSError)
+            and error.errno is not None
+            and not isinstance(error, pa.ArrowException)
+        ):
+            raise StorageError(
+                f"could not read {name}: {os.strerror(error.errno)}", error.errno
+            ) from error
+        raise DatasetFileCorruptError(
+            f"{name} is damaged or truncated, or not a Parquet file: {error!s:.300}"
+        ) from error
 
 
-def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], manifest: ParquetManifest | None) -> None:
+def write_metadata(
+    folder: Folder, schema: pa.Schema, files: Sequence[str], manifest: ParquetManifest | None
+) -> None:
     """Write the metadata files, and replace old ones: Petastorm's ``_common_metadata``, and the manifest last.
 
     Args:
@@ -269,7 +306,9 @@ def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], mani
     """
     metadata: dict[bytes, bytes] = schema.metadata or {}
     if any(map(is_foreign, metadata)):
-        theirs = {key: value for key, value in metadata.items() if not key.startswith(b"data_stack.")}
+        theirs = {
+            key: value for key, value in metadata.items() if not key.startswith(b"data_stack.")
+        }
         _write_footer(folder, COMMON_METADATA, schema.with_metadata(theirs))
     ours = {key: value for key, value in metadata.items() if not is_foreign(key)}
     if manifest is not None:
@@ -284,7 +323,9 @@ def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], mani
 def _write_footer(folder: Folder, path: str, schema: pa.Schema) -> None:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema.remove_metadata()) as writer:
-        writer.add_key_value_metadata(schema.metadata)  # as metadata of the schema they would be stored twice
+        writer.add_key_value_metadata(
+            schema.metadata
+        )  # as metadata of the schema they would be stored twice
     with folder.create(path) as file:
         file.write(sink.getvalue().to_pybytes())
 
@@ -304,12 +345,18 @@ def read_foreign_schema(metadata: Mapping[bytes, bytes]) -> Schema | None:
         ConfigError: the plugin that reads it is not installed, or a codec is unknown.
         DatasetFileCorruptError: the schema is damaged, or hostile.
     """
-    schema: Schema | None = _plugin().read_schema(metadata) if any(map(is_foreign, metadata)) else None
+    schema: Schema | None = (
+        _plugin().read_schema(metadata) if any(map(is_foreign, metadata)) else None
+    )
     return schema
 
 
 def add_foreign_metadata(
-    metadata: Mapping[bytes, bytes], schema: Schema, files: Sequence[ParquetFileRecord], *, always: bool
+    metadata: Mapping[bytes, bytes],
+    schema: Schema,
+    files: Sequence[ParquetFileRecord],
+    *,
+    always: bool,
 ) -> Mapping[bytes, bytes]:
     """Add what Petastorm needs to read the files, or update it; metadata without it are unchanged, except with ``always``.
 
@@ -326,4 +373,6 @@ def add_foreign_metadata(
 def _plugin() -> Any:
     for entry_point in importlib.metadata.entry_points(group=_GROUP, name="dataset-toolkit"):
         return entry_point.load()
-    raise ConfigError(f"Petastorm's metadata needs the package lazy-data-stack-petastorm: {install_command('petastorm')}")
+    raise ConfigError(
+        f"Petastorm's metadata needs the package lazy-data-stack-petastorm: {install_command('petastorm')}"
+    )

@@ -32,7 +32,9 @@ from data_stack.values.stacked_values import objects
 
 Rows = npt.NDArray[np.int32]
 
-_BUFFER_BYTES: Final = 0 if pa.__version__.startswith("18.") else 1 << 18  # pyarrow 18 cannot read all files with it
+_BUFFER_BYTES: Final = (
+    0 if pa.__version__.startswith("18.") else 1 << 18
+)  # pyarrow 18 cannot read all files with it
 _LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": _BUFFER_BYTES}
 """Options of pyarrow's reader for a local file that one thread decodes: it reads a small part of a column at a time, into memory
 that it reuses and that stays in the processor's cache. The system reads ahead meanwhile."""
@@ -69,7 +71,9 @@ class RowGroups:
         DatasetFileCorruptError: a file lacks a required field, or the name of a folder is not a value of its field.
     """
 
-    def __init__(self, footers: Footers, schema: Schema, masks: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, footers: Footers, schema: Schema, masks: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.footers, self.schema, self.masks = footers, schema, dict(masks)
         files = footers.files
         partitioned = [schema[name] for name in partition_names(files.partitions) if name in schema]
@@ -80,13 +84,23 @@ class RowGroups:
         for file, absent in enumerate(self.absent):
             for name in sorted(absent & required):
                 remedy = "exclude it with columns=…, or make the field nullable with schema=…"
-                raise DatasetFileCorruptError(f"{files.name(file)} has no column {name!r}, unlike other files: {remedy}")
+                raise DatasetFileCorruptError(
+                    f"{files.name(file)} has no column {name!r}, unlike other files: {remedy}"
+                )
         files_with_rows = np.unique(footers.file_of[footers.n_rows > 0]).tolist()
         kinds = {id(columns): columns for columns in map(footers.columns, files_with_rows)}.values()
         counts = {name: {columns.get(name) for columns in kinds} for name in schema.fields}
-        self.list_lengths = {field.name: _only(counts[field.name]) for field in schema if isinstance(field.codec, ListCodec)}
-        self.with_nulls = {name: field.nullable and None in counts[name] for name, field in schema.fields.items()}
-        self.with_nulls |= {name: any(value is None for value in values) for name, values in self.partitions.items()}
+        self.list_lengths = {
+            field.name: _only(counts[field.name])
+            for field in schema
+            if isinstance(field.codec, ListCodec)
+        }
+        self.with_nulls = {
+            name: field.nullable and None in counts[name] for name, field in schema.fields.items()
+        }
+        self.with_nulls |= {
+            name: any(value is None for value in values) for name, values in self.partitions.items()
+        }
         self.checked_pages: set[tuple[int, int]] = set()
 
     def read(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
@@ -98,7 +112,9 @@ class RowGroups:
         """
         return GroupReading(self, group, names).columns()
 
-    def damage_error(self, group: int, name: str, error: CellError, rows: Rows | None = None) -> DataStackError:
+    def damage_error(
+        self, group: int, name: str, error: CellError, rows: Rows | None = None
+    ) -> DataStackError:
         """The error for a damaged cell; it names file, row group, row and field.
 
         Args:
@@ -134,7 +150,11 @@ class RowGroups:
             return 0.0
         facts = footers.facts(0)
         leaves = [leaf for name in names for leaf in facts.columns.get(name, [])]
-        return float(facts.chunks["n_raw_bytes"][:, leaves].sum()) / n_rows_of_first * float(footers.n_rows.sum())
+        return (
+            float(facts.chunks["n_raw_bytes"][:, leaves].sum())
+            / n_rows_of_first
+            * float(footers.n_rows.sum())
+        )
 
     def empty(self, name: str) -> npt.NDArray[Any]:
         """A column without rows.
@@ -146,12 +166,19 @@ class RowGroups:
         is_of_objects = self.with_nulls[name] and field.cells.fill(field) is None
         sizes = [size for size in field.shape if size is not None]
         is_ragged = len(sizes) != len(field.shape)
-        if is_of_objects or is_ragged or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
+        if (
+            is_of_objects
+            or is_ragged
+            or not isinstance(field.dtype, np.dtype)
+            or field.dtype.kind in "USO"
+        ):
             return np.empty(0, object)
         try:
             return np.empty((0, *sizes), field.dtype)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"field {name!r} cannot have the shape {field.shape}: {error}") from error
+            raise DatasetFileCorruptError(
+                f"field {name!r} cannot have the shape {field.shape}: {error}"
+            ) from error
 
     def guarantee(self, group: int, types: pa.Schema, *, with_floats: bool) -> pc.Expression:
         """An expression that is true of all rows of a row group, from its partitions and footer.
@@ -162,16 +189,34 @@ class RowGroups:
             with_floats: use bounds of floats, although NaN lies outside of them.
         """
         footers, found = self.footers, [pc.scalar(True)]
-        file, n_rows, index = int(footers.file_of[group]), int(footers.n_rows[group]), int(footers.index_of[group])
+        file, n_rows, index = (
+            int(footers.file_of[group]),
+            int(footers.n_rows[group]),
+            int(footers.index_of[group]),
+        )
         facts, stored = footers.facts(file), footers.of(file).row_group(index)
-        known = {**dict.fromkeys(self.absent[file]), **{name: values[file] for name, values in self.partitions.items()}}
+        known = {
+            **dict.fromkeys(self.absent[file]),
+            **{name: values[file] for name, values in self.partitions.items()},
+        }
         for field in map(self.schema.__getitem__, types.names):
             leaves = facts.columns.get(field.name, [])
             if field.name in known:
                 found.append(partition_guarantee(field.name, known[field.name], types))
-            elif len(leaves) == 1 and isinstance(field.codec, ScalarCodec) and (with_floats or field.dtype not in _FLOATS):
+            elif (
+                len(leaves) == 1
+                and isinstance(field.codec, ScalarCodec)
+                and (with_floats or field.dtype not in _FLOATS)
+            ):
                 n_nulls = int(facts.chunks["n_nulls"][index, leaves[0]])
-                found.append(_column_guarantee(types.field(field.name), stored.column(leaves[0]).statistics, n_rows, n_nulls))
+                found.append(
+                    _column_guarantee(
+                        types.field(field.name),
+                        stored.column(leaves[0]).statistics,
+                        n_rows,
+                        n_nulls,
+                    )
+                )
         return functools.reduce(operator.and_, found)
 
 
@@ -198,14 +243,20 @@ class GroupReading:
         file: the number of the file.
     """
 
-    def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
+    def __init__(
+        self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None
+    ) -> None:
         footers = self._footers = groups.footers
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
         self.file, self._index = int(footers.file_of[group]), int(footers.index_of[group])
         self._n_rows = int(footers.n_rows[group]) if rows is None else len(rows)
         elsewhere = groups.partitions.keys() | groups.absent[self.file]
         self._masks = {name: groups.masks[name] for name in names if name in groups.masks}
-        self._stored = [name for name in dict.fromkeys(self._masks.get(name, name) for name in names) if name not in elsewhere]
+        self._stored = [
+            name
+            for name in dict.fromkeys(self._masks.get(name, name) for name in names)
+            if name not in elsewhere
+        ]
         self._table: Any = None
         self.is_local = footers.files.folder.path is not None
         self.is_decoded = not self._stored
@@ -225,17 +276,30 @@ class GroupReading:
             facts = footers.facts(self.file)
             numbers = self._numbers()
             n_bytes = facts.chunks["n_values"][self._index, numbers] * facts.value_bytes[numbers]
-            check_request(int(np.maximum(n_bytes, facts.chunks["n_raw_bytes"][self._index, numbers]).sum()), name)
+            check_request(
+                int(np.maximum(n_bytes, facts.chunks["n_raw_bytes"][self._index, numbers]).sum()),
+                name,
+            )
             if self.is_local:  # in a store, each check would be a request
                 self._check_pages(source, facts, numbers)
             # the main thread keeps its memory as Arrow's threads do, and need not wait for them to start
-            is_small = threading.current_thread() is threading.main_thread() and self.known_bytes() < _FEW_BYTES
+            is_small = (
+                threading.current_thread() is threading.main_thread()
+                and self.known_bytes() < _FEW_BYTES
+            )
             by_threads = self.by_threads and not is_small
             # else few large requests for all columns are better
             options = _LOCAL_OPTIONS if self.is_local and not by_threads else {"pre_buffer": True}
-            file = pq.ParquetFile(source, metadata=footers.of(self.file), page_checksum_verification=True, **options)
-            table = file.reader.read_row_group(self._index, column_indices=numbers, use_threads=by_threads)
-        self._table, self.is_decoded = table if self._rows is None else _rows_of(table, self._rows), True
+            file = pq.ParquetFile(
+                source, metadata=footers.of(self.file), page_checksum_verification=True, **options
+            )
+            table = file.reader.read_row_group(
+                self._index, column_indices=numbers, use_threads=by_threads
+            )
+        self._table, self.is_decoded = (
+            table if self._rows is None else _rows_of(table, self._rows),
+            True,
+        )
         del file, table
         if self._table.nbytes >= _LARGE_BYTES:
             # each thread of Arrow keeps tens of MiB of freed memory; releasing it takes a millisecond or two
@@ -245,7 +309,9 @@ class GroupReading:
         """The size of the columns before compression, from the footer; 0 if the footer was not read."""
         if not self._footers.is_read(self.file):
             return 0
-        return int(self._footers.facts(self.file).chunks["n_raw_bytes"][self._index, self._numbers()].sum())
+        return int(
+            self._footers.facts(self.file).chunks["n_raw_bytes"][self._index, self._numbers()].sum()
+        )
 
     def _numbers(self) -> list[int]:
         """The numbers of the columns. Paths are ambiguous: "a.b" may be a column, or the field b of a struct a."""
@@ -261,11 +327,21 @@ class GroupReading:
         for number in numbers:
             if (self._group, number) in self._groups.checked_pages:
                 continue
-            start, n_raw_bytes = int(facts.chunks["start"][index, number]), int(facts.chunks["n_raw_bytes"][index, number])
-            claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.chunks["n_bytes"][index, number]))
+            start, n_raw_bytes = (
+                int(facts.chunks["start"][index, number]),
+                int(facts.chunks["n_raw_bytes"][index, number]),
+            )
+            claimed, dictionary = bytes_claimed_by_pages(
+                source, start, start + int(facts.chunks["n_bytes"][index, number])
+            )
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
-                raise DatasetFileCorruptError(f"{name}, column {number} claims {claimed:,} bytes, the footer {n_raw_bytes:,}")
-            if not facts.value_bytes[number] and dictionary * int(facts.chunks["n_values"][index, number]) > limit_bytes():
+                raise DatasetFileCorruptError(
+                    f"{name}, column {number} claims {claimed:,} bytes, the footer {n_raw_bytes:,}"
+                )
+            if (
+                not facts.value_bytes[number]
+                and dictionary * int(facts.chunks["n_values"][index, number]) > limit_bytes()
+            ):
                 self._check_repeated(source, number)
             self._groups.checked_pages.add((self._group, number))
 
@@ -274,7 +350,9 @@ class GroupReading:
         metadata = self._footers.of(self.file)
         name = metadata.schema.column(number).path
         file = pq.ParquetFile(source, metadata=metadata, read_dictionary=[name], pre_buffer=False)
-        (column,) = file.reader.read_row_group(self._index, column_indices=[number], use_threads=False).columns
+        (column,) = file.reader.read_row_group(
+            self._index, column_indices=[number], use_threads=False
+        ).columns
         n_bytes = 0
         for part in column.chunks:
             if isinstance(part, pa.DictionaryArray):
@@ -305,11 +383,20 @@ class GroupReading:
         """A column that the file does not store."""
         groups, field = self._groups, self._groups.schema[name]
         if name in groups.masks:  # of a column that is absent or null
-            return ArrayColumn(np.full(self._n_rows, self._footers.files.partitions[self.file].get(groups.masks[name]) is None))
+            return ArrayColumn(
+                np.full(
+                    self._n_rows,
+                    self._footers.files.partitions[self.file].get(groups.masks[name]) is None,
+                )
+            )
         value = groups.partitions[name][self.file] if name in groups.partitions else None
         fill, n_rows = field.cells.fill(field), self._n_rows
         value = fill if value is None else value
-        is_fixed = isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO" and value is not None
+        is_fixed = (
+            isinstance(field.dtype, np.dtype)
+            and field.dtype.kind not in "USO"
+            and value is not None
+        )
         if is_fixed and (fill is not None or not groups.with_nulls[name]):
             return ArrayColumn(np.full(n_rows, value, field.dtype))
         return ArrayColumn(objects([value] * n_rows))
@@ -327,7 +414,9 @@ class GroupReading:
         except MemoryError:  # Arrow's, which is an ArrowException too
             raise
         except (ValueError, pa.ArrowException) as error:
-            raise DatasetFileCorruptError(f"{groups.footers.name_of(self._group)}, field {name!r}: {error!s:.300}") from error
+            raise DatasetFileCorruptError(
+                f"{groups.footers.name_of(self._group)}, field {name!r}: {error!s:.300}"
+            ) from error
         shape = column.array.shape[1:] if isinstance(column, ArrayColumn) else None
         if name in groups.list_lengths and shape != (groups.list_lengths[name],):
             groups.list_lengths[name] = None
@@ -362,7 +451,11 @@ def partition_column(field: Field, files: ParquetFiles) -> npt.NDArray[Any]:
     Raises:
         DatasetFileCorruptError: a name is not a value of the field.
     """
-    type_ = pa.timestamp(field.arrow_type().unit) if is_instant(field.arrow_type()) else field.arrow_type()
+    type_ = (
+        pa.timestamp(field.arrow_type().unit)
+        if is_instant(field.arrow_type())
+        else field.arrow_type()
+    )
 
     def convert(texts: list[str | None]) -> npt.NDArray[Any]:
         cells = pa.array(texts, pa.string()).cast(type_)
@@ -376,7 +469,9 @@ def partition_column(field: Field, files: ParquetFiles) -> npt.NDArray[Any]:
             convert([text])
         except (ValueError, pa.ArrowException) as error:
             folder = f"{field.name}={NULL_PARTITION if text is None else text:.60}"
-            raise DatasetFileCorruptError(f"{files.name(number)}: the folder {folder!r} is not a value: {error}") from error
+            raise DatasetFileCorruptError(
+                f"{files.name(number)}: the folder {folder!r} is not a value: {error}"
+            ) from error
     return objects(texts)
 
 
@@ -399,9 +494,16 @@ def _column_guarantee(field: pa.Field, statistics: Any, n_rows: int, n_nulls: in
     try:
         if field.type == pa.time64("ns"):  # pyarrow rounds their statistics to microseconds
             return pc.scalar(True)
-        if statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
+        if (
+            statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max
+        ):  # NaN is not
             return pc.scalar(True)
-        bounds = [column >= pa.scalar(statistics.min, field.type), column <= pa.scalar(statistics.max, field.type)]
+        bounds = [
+            column >= pa.scalar(statistics.min, field.type),
+            column <= pa.scalar(statistics.max, field.type),
+        ]
     except _NO_BOUND:
         return pc.scalar(True)
-    return functools.reduce(operator.and_, bounds if n_nulls == 0 else [bound | column.is_null() for bound in bounds])
+    return functools.reduce(
+        operator.and_, bounds if n_nulls == 0 else [bound | column.is_null() for bound in bounds]
+    )

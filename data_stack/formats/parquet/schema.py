@@ -66,7 +66,9 @@ class Field(FieldLike):
         try:
             sizes = tuple(None if size is None else operator.index(size) for size in shape)
         except TypeError as error:
-            raise ConfigError(f"the shape of field {name!r} must be a tuple of sizes and None, got {shape!r:.80}") from error
+            raise ConfigError(
+                f"the shape of field {name!r} must be a tuple of sizes and None, got {shape!r:.80}"
+            ) from error
         if any(size is not None and size < 0 for size in sizes):
             raise ConfigError(f"the shape of field {name!r} has a negative size: {shape!r:.80}")
         try:
@@ -91,7 +93,12 @@ class Field(FieldLike):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for :meth:`from_json`."""
-        content = {"name": self.name, "dtype": dtype_name(self.dtype), "shape": list(self.shape), **self.codec.to_json()}
+        content = {
+            "name": self.name,
+            "dtype": dtype_name(self.dtype),
+            "shape": list(self.shape),
+            **self.codec.to_json(),
+        }
         return {**content, "nullable": self.nullable}
 
     @classmethod
@@ -102,11 +109,24 @@ class Field(FieldLike):
             ConfigError: dtype, shape or codec is unknown.
         """
         try:
-            name, dtype, shape, nullable = content["name"], content["dtype"], content["shape"], content["nullable"]
+            name, dtype, shape, nullable = (
+                content["name"],
+                content["dtype"],
+                content["shape"],
+                content["nullable"],
+            )
         except (KeyError, TypeError) as error:
-            raise ConfigError(f"a field needs name, dtype, shape and nullable, got {content!r:.80}") from error
-        if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(nullable, bool):
-            raise ConfigError(f"field {name!r:.60} has an invalid dtype, shape or nullable: {content!r:.200}")
+            raise ConfigError(
+                f"a field needs name, dtype, shape and nullable, got {content!r:.80}"
+            ) from error
+        if (
+            not isinstance(dtype, str)
+            or not isinstance(shape, list)
+            or not isinstance(nullable, bool)
+        ):
+            raise ConfigError(
+                f"field {name!r:.60} has an invalid dtype, shape or nullable: {content!r:.200}"
+            )
         return cls(name, dtype, shape, read_codec(content), nullable)
 
 
@@ -144,7 +164,9 @@ class Schema:
     def __getitem__(self, name: str) -> Field:
         if name not in self.fields:
             known, near = ", ".join(self.fields), did_you_mean(name, self.fields)
-            raise ConfigError(f"schema {self.name!r} has no field {name!r:.60}{near}; it has: {known:.300}")
+            raise ConfigError(
+                f"schema {self.name!r} has no field {name!r:.60}{near}; it has: {known:.300}"
+            )
         return self.fields[name]
 
     def __contains__(self, name: object) -> bool:
@@ -186,7 +208,11 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for :meth:`from_json`."""
-        return {"version": _VERSION, "name": self.name, "fields": [field.to_json() for field in self]}
+        return {
+            "version": _VERSION,
+            "name": self.name,
+            "fields": [field.to_json() for field in self],
+        }
 
     @classmethod
     def from_json(cls, content: Any) -> Schema:
@@ -199,12 +225,20 @@ class Schema:
         if not isinstance(content, dict) or not isinstance(content.get("fields"), list):
             raise DatasetFileCorruptError(f"not a schema of data_stack: {content!r:.80}")
         if content.get("version") != _VERSION:
-            raise DatasetFileCorruptError(f"the schema {describe_format(content.get('version'), _VERSION)}")
-        return cls(str(content.get("name", "")), [Field.from_json(each) for each in content["fields"]])
+            raise DatasetFileCorruptError(
+                f"the schema {describe_format(content.get('version'), _VERSION)}"
+            )
+        return cls(
+            str(content.get("name", "")), [Field.from_json(each) for each in content["fields"]]
+        )
 
     def metadata(self) -> dict[bytes, bytes]:
         """The schema as key-value metadata of a file."""
-        return {SCHEMA_KEY: json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=True).encode("ascii")}
+        return {
+            SCHEMA_KEY: json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=True).encode(
+                "ascii"
+            )
+        }
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> Schema | None:
@@ -219,7 +253,9 @@ class Schema:
         try:
             content = parse_json(stored)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"the schema in the file's metadata is damaged: {error!s:.200}") from error
+            raise DatasetFileCorruptError(
+                f"the schema in the file's metadata is damaged: {error!s:.200}"
+            ) from error
         return cls.from_json(content)
 
 
@@ -239,8 +275,12 @@ def match_names(choice: Any, names: Sequence[str]) -> list[str]:
     try:
         matches = [name for name in names if re.fullmatch(choice, name)]
     except (re.error, TypeError) as error:
-        raise ConfigError(f"choose fields by name, regular expression or Field, not by {choice!r:.80}") from error
+        raise ConfigError(
+            f"choose fields by name, regular expression or Field, not by {choice!r:.80}"
+        ) from error
     if not matches:
         name = choice if isinstance(choice, str) else choice.pattern
-        raise ConfigError(f"field {name!r:.60} does not exist{did_you_mean(name, names)}; fields: {', '.join(names)}")
+        raise ConfigError(
+            f"field {name!r:.60} does not exist{did_you_mean(name, names)}; fields: {', '.join(names)}"
+        )
     return matches

@@ -23,7 +23,16 @@ from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 
-__all__ = ["Columns", "Predicate", "PredicateError", "RowPredicate", "as_predicate", "as_times", "col", "column_of"]
+__all__ = [
+    "Columns",
+    "Predicate",
+    "PredicateError",
+    "RowPredicate",
+    "as_predicate",
+    "as_times",
+    "col",
+    "column_of",
+]
 
 Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -55,7 +64,11 @@ class PredicateError(ConfigError):
         self.reason, self.row = reason, row
 
     def __str__(self) -> str:
-        return self.reason if self.row is None else f"row {self.row} of the examined ones: {self.reason}"
+        return (
+            self.reason
+            if self.row is None
+            else f"row {self.row} of the examined ones: {self.reason}"
+        )
 
 
 class Predicate(ABC):
@@ -99,13 +112,19 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
         ConfigError: the column is missing.
     """
     if name not in columns:
-        raise ConfigError(f"the predicate needs column {name!r}, which does not exist; columns: {shorten(sorted(columns))}")
+        raise ConfigError(
+            f"the predicate needs column {name!r}, which does not exist; columns: {shorten(sorted(columns))}"
+        )
     return np.asarray(columns[name])
 
 
 def as_times(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Convert a column of numpy times as objects to an array of times, with NaT for None; other columns are unchanged."""
-    first = next((value for value in column if value is not None), None) if column.dtype == object else None
+    first = (
+        next((value for value in column if value is not None), None)
+        if column.dtype == object
+        else None
+    )
     if not isinstance(first, (np.datetime64, np.timedelta64)):
         return column
     return np.array(["NaT" if value is None else value for value in column], first.dtype)
@@ -140,15 +159,25 @@ def _ways_to_see(bound: pc.Expression) -> list[Callable[[pa.DataType], pa.DataTy
     samples.
     """
     with pa.ipc.open_file(bound.__reduce__()[1][0]) as file:
-        zones = re.findall(r"timestamp\[\w+, tz=(.+?)\]", file.schema.to_string(show_schema_metadata=False))
+        zones = re.findall(
+            r"timestamp\[\w+, tz=(.+?)\]", file.schema.to_string(show_schema_metadata=False)
+        )
 
     def see(type_: pa.DataType, zone: str | None, unit: str | None, is_span: bool) -> pa.DataType:
         if pa.types.is_time(type_):
             return pa.duration(type_.unit) if is_span else type_
         return pa.timestamp(unit or type_.unit, zone) if pa.types.is_timestamp(type_) else type_
 
-    forms = [(None, None), *((zone, None) for zone in dict.fromkeys([*zones, "UTC"])), ("UTC", "us")]
-    return [functools.partial(see, zone=zone, unit=unit, is_span=is_span) for is_span in (False, True) for zone, unit in forms]
+    forms = [
+        (None, None),
+        *((zone, None) for zone in dict.fromkeys([*zones, "UTC"])),
+        ("UTC", "us"),
+    ]
+    return [
+        functools.partial(see, zone=zone, unit=unit, is_span=is_span)
+        for is_span in (False, True)
+        for zone, unit in forms
+    ]
 
 
 def _seen_as(times: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -173,24 +202,33 @@ class ArrowPredicate(Predicate):
             # the argument of its pickle: an Arrow file with the expression in its metadata
             self._serialized = expression.__reduce__()[1][0].to_pybytes()
         except pa.ArrowException as error:
-            raise ConfigError(f"{shorten(expression)} must refer to columns by name: {error}") from error
+            raise ConfigError(
+                f"{shorten(expression)} must refer to columns by name: {error}"
+            ) from error
         super().__init__(_fields_in(self._serialized), expression)
         if not self.fields:
             raise ConfigError(f"{shorten(expression)} uses no column: it is the same for all rows")
 
     def mask(self, columns: Columns) -> Bools:
-        types: Mapping[str, Any] = columns.types if isinstance(columns, TypedColumns) else dict.fromkeys(self.fields)
+        types: Mapping[str, Any] = (
+            columns.types if isinstance(columns, TypedColumns) else dict.fromkeys(self.fields)
+        )
         ways = _ways_to_see(self.bound) if types else [lambda type_: type_]
         problem: Exception | None = None
         for see, type_of_nulls in itertools.product(ways, _TYPES_OF_NULLS):
             try:
-                seen = {name: _arrow_array(column_of(columns, name), type_of_nulls, types.get(name)) for name in self.fields}
+                seen = {
+                    name: _arrow_array(column_of(columns, name), type_of_nulls, types.get(name))
+                    for name in self.fields
+                }
                 for name in types.keys() & seen.keys():
                     seen[name] = _seen_as(seen[name], see(types[name] or seen[name].type))
                 return np.asarray(_evaluate(self.bound, seen).fill_null(False), bool)
             except _UNSUITABLE as error:
                 problem = problem or error
-        raise PredicateError(f"pyarrow cannot evaluate {shorten(self.bound)}: {problem}") from problem
+        raise PredicateError(
+            f"pyarrow cannot evaluate {shorten(self.bound)}: {problem}"
+        ) from problem
 
     def content(self) -> Any:
         return {"arrow": hashlib.sha256(self._serialized).hexdigest()}
@@ -207,17 +245,26 @@ def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
         types: types of its columns.
     """
     ways = [
-        pa.schema([(each.name, see(each.type) if is_seen_otherwise(each.type) else each.type) for each in types])
+        pa.schema(
+            [
+                (each.name, see(each.type) if is_seen_otherwise(each.type) else each.type)
+                for each in types
+            ]
+        )
         for see in _ways_to_see(bound)
     ]
     for seen in ways:
         with contextlib.suppress(*_UNSUITABLE):
-            _evaluate(bound, {field.name: pa.nulls(1, field.type) for field in seen})  # pyarrow checks some types only with a row
+            _evaluate(
+                bound, {field.name: pa.nulls(1, field.type) for field in seen}
+            )  # pyarrow checks some types only with a row
             return seen
     return ways[0]
 
 
-def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.Expression]) -> Bools:
+def could_match(
+    bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.Expression]
+) -> Bools:
     """Which parts of a dataset may have rows for which an expression is true, shape ``(n,)``.
 
     Args:
@@ -229,10 +276,14 @@ def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.
 
     # pyarrow simplifies the expression for each fragment; it opens no file
     form, system = arrow_dataset.ParquetFileFormat(), LocalFileSystem()
-    fragments = [form.make_fragment(str(number), system, each) for number, each in enumerate(guarantees)]
+    fragments = [
+        form.make_fragment(str(number), system, each) for number, each in enumerate(guarantees)
+    ]
     found = np.zeros(len(guarantees), bool)
     try:
-        parts = arrow_dataset.FileSystemDataset(fragments, types, form, system).get_fragments(filter=bound)
+        parts = arrow_dataset.FileSystemDataset(fragments, types, form, system).get_fragments(
+            filter=bound
+        )
         found[[int(part.path) for part in parts]] = True
     except _UNSUITABLE:  # raised again with the name of the file when the rows are read
         found[:] = True
@@ -247,7 +298,9 @@ def suits_bounds_of_floats(bound: pc.Expression) -> bool:
         return False
 
 
-def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType, type_: pa.DataType | None) -> pa.Array:
+def _arrow_array(
+    column: npt.NDArray[Any], type_of_nulls: pa.DataType, type_: pa.DataType | None
+) -> pa.Array:
     column = as_times(column)
     values = list(column) if column.ndim > 1 or column.dtype == object else column
     array = pa.array(values, type_ if type_ and pa.types.is_nested(type_) else None)
@@ -262,7 +315,9 @@ def _evaluate(bound: pc.Expression, arrays: Mapping[str, pa.Array]) -> pa.Chunke
     """
     import pyarrow.dataset  # as above
 
-    found = pyarrow.dataset.dataset(pa.table(dict(arrays))).to_table(columns={"found": bound}, use_threads=False)["found"]
+    found = pyarrow.dataset.dataset(pa.table(dict(arrays))).to_table(
+        columns={"found": bound}, use_threads=False
+    )["found"]
     if not pa.types.is_boolean(found.type):
         raise TypeError(f"it returns values of type {found.type}, not bools")
     return found
@@ -272,10 +327,14 @@ def _fields_in(serialized: bytes) -> set[str]:
     """The columns in a serialized expression; of nested fields, the outermost ones. pyarrow has no public way to list them."""
     with pa.ipc.open_file(serialized) as file:
         text = file.schema.to_string(truncate_metadata=False)
-    tokens = iter(re.findall(r"^(field_ref|nested_field_ref): '(.*?)'$", text, re.MULTILINE | re.DOTALL))
+    tokens = iter(
+        re.findall(r"^(field_ref|nested_field_ref): '(.*?)'$", text, re.MULTILINE | re.DOTALL)
+    )
     names = set()
     for kind, value in tokens:
-        nested = [next(tokens)[1] for _ in range(int(value))] if kind == "nested_field_ref" else [value]
+        nested = (
+            [next(tokens)[1] for _ in range(int(value))] if kind == "nested_field_ref" else [value]
+        )
         names.add(nested[0])
     return names
 
@@ -300,14 +359,22 @@ def as_predicate(value: Any) -> Predicate:
         return ArrowPredicate(value)
     if isinstance(value, (list, tuple)):
         try:
-            return ArrowPredicate(pq.filters_to_expression([value] if isinstance(value, tuple) else value))
+            return ArrowPredicate(
+                pq.filters_to_expression([value] if isinstance(value, tuple) else value)
+            )
         except (pa.ArrowException, ValueError, TypeError, IndexError) as error:
             example = [("speed", ">", 3), ("day", "in", ["mon"])]
-            raise ConfigError(f"invalid filters {shorten(value)}: {error}. Pass filters such as {example}") from error
-    if all(callable(getattr(value, name, None)) for name in ("get_fields", "do_include")) and not isinstance(value, type):
+            raise ConfigError(
+                f"invalid filters {shorten(value)}: {error}. Pass filters such as {example}"
+            ) from error
+    if all(
+        callable(getattr(value, name, None)) for name in ("get_fields", "do_include")
+    ) and not isinstance(value, type):
         return RowPredicate(value)
     known = 'an expression such as col("speed") > 3, filters such as [("speed", ">", 3)]'
-    raise ConfigError(f"{shorten(value)} is not a filter: pass {known}, or an object with get_fields() and do_include(values)")
+    raise ConfigError(
+        f"{shorten(value)} is not a filter: pass {known}, or an object with get_fields() and do_include(values)"
+    )
 
 
 class RowPredicate(Predicate):
@@ -321,9 +388,15 @@ class RowPredicate(Predicate):
 
     def __init__(self, function: Any) -> None:
         names: Any = function.get_fields()
-        fields = list(names) if isinstance(names, Iterable) and not isinstance(names, (str, bytes)) else []
+        fields = (
+            list(names)
+            if isinstance(names, Iterable) and not isinstance(names, (str, bytes))
+            else []
+        )
         if not fields or not all(isinstance(name, str) for name in fields):
-            raise ConfigError(f"get_fields() of {shorten(function)} must return a set of names of fields, got {shorten(names)}")
+            raise ConfigError(
+                f"get_fields() of {shorten(function)} must return a set of names of fields, got {shorten(names)}"
+            )
         super().__init__(fields)
         self.function = function
 
@@ -353,4 +426,7 @@ def _plain_values(column: npt.NDArray[Any]) -> list[Any]:
         return list(column)
     if column.dtype != object:
         return list(column.tolist())
-    return [item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item for item in column]
+    return [
+        item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item
+        for item in column
+    ]

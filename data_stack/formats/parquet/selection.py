@@ -36,7 +36,9 @@ class Selection:
         lengths: the number of selected rows of each row group.
     """
 
-    def __init__(self, groups: _Integers, rows: tuple[npt.NDArray[np.int32] | None, ...], lengths: _Integers) -> None:
+    def __init__(
+        self, groups: _Integers, rows: tuple[npt.NDArray[np.int32] | None, ...], lengths: _Integers
+    ) -> None:
         self.groups, self.rows, self.lengths = groups, rows, lengths
         self.n_rows = int(lengths.sum())
         self._blocks = Stretches(lengths)
@@ -65,12 +67,16 @@ class Selection:
         """For each row group of samples, ascending: its number, the positions of the samples in it, and their places."""
         blocks = self._blocks.of(positions)
         rows = positions - self._blocks.starts[blocks]
-        few = blocks.astype(np.uint16) if len(self._blocks) <= 1 << 16 else blocks  # sorted without comparisons
+        few = (
+            blocks.astype(np.uint16) if len(self._blocks) <= 1 << 16 else blocks
+        )  # sorted without comparisons
         order = np.argsort(few, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1)
         return [(self._group_list[blocks[places[0]]], rows[places], places) for places in parts]
 
-    def joined(self, positions: npt.NDArray[Any], most_for_one: int) -> tuple[list[int], _Integers] | None:
+    def joined(
+        self, positions: npt.NDArray[Any], most_for_one: int
+    ) -> tuple[list[int], _Integers] | None:
         """The row groups of samples, ascending, and the place of each sample among their rows together.
 
         None for one row group, or if they have more than ``most_for_one`` rows for each of the samples.
@@ -88,13 +94,19 @@ class Selection:
 # ---------------------------------------------------------------------- what a filter selects
 
 
-def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
+def files_that_could_match(
+    files: ParquetFiles, schema: Schema, predicate: Predicate
+) -> ParquetFiles:
     """The files that may have rows that a predicate selects, by the names of their folders; at least one file.
 
     Raises:
         DatasetFileCorruptError: the name of a folder is not a value of its field.
     """
-    fields = [schema[name] for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
+    fields = [
+        schema[name]
+        for name in partition_names(files.partitions)
+        if name in predicate.fields and name in schema
+    ]
     if not fields:
         return files
     columns = {field.name: partition_column(field, files) for field in fields}
@@ -103,25 +115,43 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
     elif predicate.bound is not None:
         types = _types_of(schema, predicate)
         guarantees = [
-            functools.reduce(operator.and_, [partition_guarantee(name, values[file], types) for name, values in columns.items()])
+            functools.reduce(
+                operator.and_,
+                [
+                    partition_guarantee(name, values[file], types)
+                    for name, values in columns.items()
+                ],
+            )
             for file in range(len(files.paths))
         ]
         mask = selecting.could_match(predicate.bound, types, guarantees)
     else:
         return files
     kept = np.flatnonzero(mask).tolist() or [0]
-    paths, partitions = (tuple(each[number] for number in kept) for each in (files.paths, files.partitions))
-    return files if len(kept) == len(files.paths) else replace(files, paths=paths, partitions=partitions)
+    paths, partitions = (
+        tuple(each[number] for number in kept) for each in (files.paths, files.partitions)
+    )
+    return (
+        files
+        if len(kept) == len(files.paths)
+        else replace(files, paths=paths, partitions=partitions)
+    )
 
 
 def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
     """The types by which the bound of a predicate sees its columns."""
-    return selecting.types_seen(predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields]))
+    return selecting.types_seen(
+        predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields])
+    )
 
 
 def _types_to_tell(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
     """The types of the columns of a predicate whose values do not tell them."""
-    return {name: type_ for name in predicate.fields if selecting.is_seen_otherwise(type_ := schema[name].arrow_type())}
+    return {
+        name: type_
+        for name in predicate.fields
+        if selecting.is_seen_otherwise(type_ := schema[name].arrow_type())
+    }
 
 
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
@@ -140,7 +170,9 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
     if predicate.bound is not None:
         with_floats = selecting.suits_bounds_of_floats(predicate.bound)
         types = _types_of(groups.schema, predicate)
-        guarantees = [groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()]
+        guarantees = [
+            groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()
+        ]
         chosen = chosen[selecting.could_match(predicate.bound, types, guarantees)]
     found: dict[int, tuple[npt.NDArray[np.int32] | None, int]] = {}
 
@@ -154,14 +186,25 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(selecting.TypedColumns(values, _types_to_tell(groups.schema, predicate)))
+            mask = predicate.mask(
+                selecting.TypedColumns(values, _types_to_tell(groups.schema, predicate))
+            )
         except PredicateError as error:
-            where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
+            where = groups.footers.name_of(group) + (
+                "" if error.row is None else f", row {error.row}"
+            )
             raise ConfigError(f"{where}: {error.reason}") from error
         if mask.any():
-            found[group] = None if mask.all() else np.flatnonzero(mask).astype(np.int32), int(mask.sum())
+            found[group] = (
+                None if mask.all() else np.flatnonzero(mask).astype(np.int32),
+                int(mask.sum()),
+            )
 
     Workers(chosen.tolist(), look_at, n_threads()).run()
     hits = [group for group in chosen.tolist() if group in found]
     lengths = [found[group][1] for group in hits]
-    return Selection(np.array(hits, np.int64), tuple(found[group][0] for group in hits), np.array(lengths, np.int64))
+    return Selection(
+        np.array(hits, np.int64),
+        tuple(found[group][0] for group in hits),
+        np.array(lengths, np.int64),
+    )

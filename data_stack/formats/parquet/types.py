@@ -48,7 +48,10 @@ _BY_NAME: Final[dict[str, pa.DataType]] = {
     "float16": pa.float16(),
     **{f"timestamp[{unit}]": pa.timestamp(unit, "UTC") for unit in ("ms", "ns")},
     **{f"timestamp_ntz[{unit}]": pa.timestamp(unit) for unit in ("ms", "ns")},
-    **{f"time[{unit}]": (pa.time32 if unit == "ms" else pa.time64)(unit) for unit in ("ms", "us", "ns")},
+    **{
+        f"time[{unit}]": (pa.time32 if unit == "ms" else pa.time64)(unit)
+        for unit in ("ms", "us", "ns")
+    },
     **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
     "void": pa.null(),
 }
@@ -70,7 +73,16 @@ _TIMES: Final = {
     **dict.fromkeys(("h", "m", "s", "ms"), pa.timestamp("ms")),
     **{unit: pa.timestamp(unit) for unit in ("us", "ns")},
 }
-_DURATION_UNITS: Final = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+_DURATION_UNITS: Final = {
+    "W": "s",
+    "D": "s",
+    "h": "s",
+    "m": "s",
+    "s": "s",
+    "ms": "ms",
+    "us": "us",
+    "ns": "ns",
+}
 
 
 def arrow_type_named(name: Any) -> pa.DataType:
@@ -82,10 +94,14 @@ def arrow_type_named(name: Any) -> pa.DataType:
     decimal = re.fullmatch(r"decimal\((\d{1,2}),(\d{1,2})\)", str(name))
     if decimal is not None and 1 <= int(decimal[1]) <= 76 and int(decimal[2]) <= int(decimal[1]):
         precision, scale = int(decimal[1]), int(decimal[2])
-        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+        return (
+            pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+        )
     if str(name) not in _BY_NAME:
         near, known = did_you_mean(str(name), _BY_NAME), ", ".join(_BY_NAME)
-        raise ConfigError(f"unknown scalar type {name!r:.60}{near}; known: {known}, decimal(precision,scale)")
+        raise ConfigError(
+            f"unknown scalar type {name!r:.60}{near}; known: {known}, decimal(precision,scale)"
+        )
     return _BY_NAME[str(name)]
 
 
@@ -93,12 +109,18 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
     """The name of an Arrow scalar type, or of a type with the same values; None without a name."""
     type_ = plain_type(type_)
     if pa.types.is_decimal(type_):
-        return f"decimal({type_.precision},{type_.scale})" if 0 <= type_.scale <= type_.precision else None
+        return (
+            f"decimal({type_.precision},{type_.scale})"
+            if 0 <= type_.scale <= type_.precision
+            else None
+        )
     if is_text(type_) or is_bytes(type_):
         return "string" if is_text(type_) else "binary"
     if pa.types.is_timestamp(type_):
         unit = "ms" if type_.unit == "s" else type_.unit  # Parquet has no seconds
-        return _NAMES[pa.timestamp(unit, None if type_.tz is None else "UTC")]  # an instant is the same one in every zone
+        return _NAMES[
+            pa.timestamp(unit, None if type_.tz is None else "UTC")
+        ]  # an instant is the same one in every zone
     if pa.types.is_date64(type_) or pa.types.is_time32(type_):
         return "date" if pa.types.is_date64(type_) else "time[ms]"
     return _NAMES.get(type_)
@@ -118,7 +140,9 @@ def is_text(type_: pa.DataType) -> bool:
 
 def is_bytes(type_: pa.DataType) -> bool:
     """Whether ``type_`` is a bytes type."""
-    return type_ in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(pa.types.is_fixed_size_binary(type_))
+    return type_ in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(
+        pa.types.is_fixed_size_binary(type_)
+    )
 
 
 def is_list(type_: pa.DataType) -> bool:
@@ -145,7 +169,9 @@ def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
     if is_list(type_):
         return pa.list_(pa.field("element", arrow_for_spark(type_.value_type)))
     if types.is_struct(type_):
-        return pa.struct([pa.field(each.name, arrow_for_spark(each.type), each.nullable) for each in type_])
+        return pa.struct(
+            [pa.field(each.name, arrow_for_spark(each.type), each.nullable) for each in type_]
+        )
     if types.is_map(type_):
         return pa.map_(arrow_for_spark(type_.key_type), arrow_for_spark(type_.item_type))
     return type_
@@ -168,7 +194,9 @@ def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
         unit, number = np.datetime_data(dtype)
         if number == 1:
             return pa.duration(_DURATION_UNITS[unit]) if dtype.kind == "m" else _TIMES[unit]
-    raise ConfigError(f"Parquet has no scalars of dtype {dtype}; use another unit, or a codec such as NdarrayCodec()")
+    raise ConfigError(
+        f"Parquet has no scalars of dtype {dtype}; use another unit, or a codec such as NdarrayCodec()"
+    )
 
 
 def kind_of(dtype: FieldDtype) -> str:
@@ -212,11 +240,15 @@ def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
             raise TypeError
         checked: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:  # numpy raises these for invalid texts
-        raise ConfigError(f"the dtype of a field must be a dtype of numpy or decimal.Decimal, got {dtype!r:.80}") from error
+        raise ConfigError(
+            f"the dtype of a field must be a dtype of numpy or decimal.Decimal, got {dtype!r:.80}"
+        ) from error
     if checked.kind in "UST":
         return np.dtype("S" if checked.kind == "S" else "U")
     if checked.kind == "V":
-        raise ConfigError(f"a field cannot have the structured dtype {dtype!r:.80}; store each of its fields in its own field")
+        raise ConfigError(
+            f"a field cannot have the structured dtype {dtype!r:.80}; store each of its fields in its own field"
+        )
     if checked.kind in "mM" and np.datetime_data(checked)[0] == "generic":
         return np.dtype(f"{checked.kind}8[ns]")  # the meaning of np.datetime64 in Petastorm
     return checked.newbyteorder("=")  # type: ignore[no-any-return]  # a dtype
@@ -268,8 +300,14 @@ def type_described(content: Any, depth: int = 0) -> pa.DataType:
         ((kind, inner),) = content.items()
         if kind == "list":
             return pa.list_(type_described(inner, depth + 1))
-        if kind == "struct" and isinstance(inner, Mapping) and all(isinstance(name, str) for name in inner):
-            return pa.struct([pa.field(name, type_described(each, depth + 1)) for name, each in inner.items()])
+        if (
+            kind == "struct"
+            and isinstance(inner, Mapping)
+            and all(isinstance(name, str) for name in inner)
+        ):
+            return pa.struct(
+                [pa.field(name, type_described(each, depth + 1)) for name, each in inner.items()]
+            )
         if kind == "map" and isinstance(inner, (list, tuple)) and len(inner) == 2:
             return pa.map_(type_described(inner[0], depth + 1), type_described(inner[1], depth + 1))
     raise ConfigError(f"not a type of a column: {content!r:.80}")

@@ -31,7 +31,13 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import MAX_ROWS, CellBatch, Cells, column_values
-from data_stack.formats.parquet.writer_part import COMPRESSIONS, PROGRESS_NOTE, FileFormat, WriterPart, clear_progress
+from data_stack.formats.parquet.writer_part import (
+    COMPRESSIONS,
+    PROGRESS_NOTE,
+    FileFormat,
+    WriterPart,
+    clear_progress,
+)
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.work import with_bar
 from data_stack.util.suggestions import did_you_mean
@@ -125,13 +131,18 @@ class ParquetWriter(DatasetWriter):
         self._name = self._folder.name or "the root of the store"
         self._short_name = self._folder.name.rpartition("/")[2] or "dataset"
         self._pid, self._state = os.getpid(), ""
-        self.schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
+        self.schema, self._asked_partition_by = (
+            schema,
+            None if partition_by is None else tuple(partition_by),
+        )
         self._part: WriterPart | None = None
         self._stack = contextlib.ExitStack()
         with self._stack:
             lease = self._stack.enter_context(self._folder.lease("_data_stack.lock"))
             if not lease.acquire():
-                raise StorageConflictError(f"another writer has opened {self._name!r}: wait until it is closed")
+                raise StorageConflictError(
+                    f"another writer has opened {self._name!r}: wait until it is closed"
+                )
             self._resume_from(resume, overwrite)
             if self.schema is not None:
                 self._prepare(self.schema)
@@ -139,7 +150,9 @@ class ParquetWriter(DatasetWriter):
 
     def __len__(self) -> int:
         """Number of rows, including rows that are not durable yet; all rows of a newly opened writer are durable."""
-        return self._n_before + (0 if self._part is None else self._part.n_rows + self._cells.n_rows)
+        return self._n_before + (
+            0 if self._part is None else self._part.n_rows + self._cells.n_rows
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._name!r}: {len(self):,} rows{', ' + self._state if self._state else ''}>"
@@ -161,9 +174,13 @@ class ParquetWriter(DatasetWriter):
         self._check_usable()
         number = len(self)
         if not isinstance(row, Mapping):
-            raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
+            raise ConfigError(
+                f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields"
+            )
         if self._part is None:
-            self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
+            self._prepare(
+                schema_of_columns(self._short_name, {name: [value] for name, value in row.items()})
+            )
         if self._cells.append(row, number):
             self._flush_rows()
         return number
@@ -183,12 +200,20 @@ class ParquetWriter(DatasetWriter):
         self._check_usable()
         self._flush_rows()
         if not hasattr(columns, "keys"):
-            raise ConfigError(f"columns must be a dict or a DataFrame, got {type(columns).__name__}")
+            raise ConfigError(
+                f"columns must be a dict or a DataFrame, got {type(columns).__name__}"
+            )
         if self._part is None:
-            self._prepare(schema_of_columns(self._short_name, {name: column_values(columns[name]) for name in columns}))
+            self._prepare(
+                schema_of_columns(
+                    self._short_name, {name: column_values(columns[name]) for name in columns}
+                )
+            )
         n_rows, arrays = self._cells.check_columns(columns, encoded)
         for start in range(0, n_rows, MAX_ROWS):
-            self._spread(self._cells.encode(arrays, start, min(n_rows, start + MAX_ROWS), len(self), encoded))
+            self._spread(
+                self._cells.encode(arrays, start, min(n_rows, start + MAX_ROWS), len(self), encoded)
+            )
 
     def append_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
         """Append rows with encoded cells, such as those of another dataset with the same schema; nothing is decoded.
@@ -206,7 +231,11 @@ class ParquetWriter(DatasetWriter):
         self.append_columns(columns, encoded=columns)
 
     def write(
-        self, iterator: DatasetIteratorIF | Indexable, *, names: Sequence[str] | None = None, progress: bool | None = None
+        self,
+        iterator: DatasetIteratorIF | Indexable,
+        *,
+        names: Sequence[str] | None = None,
+        progress: bool | None = None,
     ) -> int:
         """Write the samples of an iterator from ``len(writer)`` on: samples of an earlier run are not written again.
 
@@ -226,12 +255,18 @@ class ParquetWriter(DatasetWriter):
         iterator = as_iterator(iterator)
         n_samples, start = len(iterator), len(self)
         if start > n_samples:
-            raise ConfigError(f"{self!r} has more rows than the {n_samples} samples to write: it holds another dataset")
+            raise ConfigError(
+                f"{self!r} has more rows than the {n_samples} samples to write: it holds another dataset"
+            )
         if start == n_samples:
             return start
         size = samples_at_once(by_name(iterator[start], names))
-        for first in with_bar(range(start, n_samples, size), progress, desc="writing Parquet", unit="batch"):
-            self.append_columns(by_name(iterator.read_batch(range(first, min(n_samples, first + size))), names))
+        for first in with_bar(
+            range(start, n_samples, size), progress, desc="writing Parquet", unit="batch"
+        ):
+            self.append_columns(
+                by_name(iterator.read_batch(range(first, min(n_samples, first + size))), names)
+            )
         return len(self)
 
     def checkpoint(self) -> None:
@@ -285,21 +320,37 @@ class ParquetWriter(DatasetWriter):
             _remove_dataset(self._folder)
         self._manifest = ParquetManifest.read(self._folder)
         if self._manifest is not None and not can_resume:
-            raise ConfigError(f"{self._name!r} holds a Parquet dataset; this store can neither append to it nor remove it")
+            raise ConfigError(
+                f"{self._name!r} holds a Parquet dataset; this store can neither append to it nor remove it"
+            )
         has_note = can_resume and self._folder.has_file(PROGRESS_NOTE)
-        noted = ParquetManifest.from_json(self._folder.read(PROGRESS_NOTE), PROGRESS_NOTE) if has_note else None
+        noted = (
+            ParquetManifest.from_json(self._folder.read(PROGRESS_NOTE), PROGRESS_NOTE)
+            if has_note
+            else None
+        )
         there = [each for each in (self._manifest, noted) if each is not None]
         for each in there:
             if not resume:
-                what = "a Parquet dataset" if each is self._manifest else "files of an interrupted writer"
-                raise ConfigError(f"{self._name!r} has {what}: choose another folder, or pass resume=True or overwrite=True")
+                what = (
+                    "a Parquet dataset"
+                    if each is self._manifest
+                    else "files of an interrupted writer"
+                )
+                raise ConfigError(
+                    f"{self._name!r} has {what}: choose another folder, or pass resume=True or overwrite=True"
+                )
             _check_same(self._folder, each, self.schema, self._asked_partition_by)
             self.schema, self._asked_partition_by = each.schema, each.partition_by
         self._before = () if self._manifest is None else self._manifest.files
         listed = {file.name for file in self._before}
         # a writer that died at the very end has noted files that the manifest lists
-        self._noted = tuple(file for file in (() if noted is None else noted.files) if file.name not in listed)
-        numbers = [int(match[1]) + 1 for file in self._before if (match := _PART_FILE.fullmatch(file.name))]
+        self._noted = tuple(
+            file for file in (() if noted is None else noted.files) if file.name not in listed
+        )
+        numbers = [
+            int(match[1]) + 1 for file in self._before if (match := _PART_FILE.fullmatch(file.name))
+        ]
         self._n_parts = max([*numbers, *(each.n_parts for each in there)], default=0)
         self._n_before = sum(file.n_rows for file in (*self._before, *self._noted))
         if can_resume:
@@ -310,7 +361,9 @@ class ParquetWriter(DatasetWriter):
         partition_by = self._asked_partition_by or ()
         self._cells = Cells(schema, partition_by, self._name, self._format.file_rows)
         if self._petastorm:
-            add_foreign_metadata({}, schema, (), always=True)  # raises for fields that Petastorm lacks before it writes
+            add_foreign_metadata(
+                {}, schema, (), always=True
+            )  # raises for fields that Petastorm lacks before it writes
         noted = ParquetManifest(schema, self._noted, partition_by, self._n_parts)
         self._part = WriterPart(self._folder, noted, self._cells.arrow_schema, self._format)
         self.schema = schema
@@ -340,15 +393,25 @@ class ParquetWriter(DatasetWriter):
         """Complete all files, and write the metadata files, the manifest last."""
         with self._broken_by_errors():
             # other tools need a file to see the columns
-            part.complete(is_noted=True, needs_file=not (self._before or part.noted.files or part.noted.partition_by))
+            part.complete(
+                is_noted=True,
+                needs_file=not (self._before or part.noted.files or part.noted.partition_by),
+            )
         if self._manifest is None or part.noted.files or self._petastorm:
             manifest = replace(part.noted, files=(*self._before, *part.noted.files))
             before = read_metadata(self._folder) if self._folder.can_delete else None
-            metadata = {**(before.metadata if before is not None else {}), **manifest.schema.metadata()}
+            metadata = {
+                **(before.metadata if before is not None else {}),
+                **manifest.schema.metadata(),
+            }
             metadata.pop(INDEXES_KEY, None)  # they are out of date
-            made = add_foreign_metadata(metadata, manifest.schema, manifest.files, always=self._petastorm)
+            made = add_foreign_metadata(
+                metadata, manifest.schema, manifest.files, always=self._petastorm
+            )
             names = [file.name for file in manifest.files]
-            write_metadata(self._folder, self._cells.arrow_schema.with_metadata(made), names, manifest)
+            write_metadata(
+                self._folder, self._cells.arrow_schema.with_metadata(made), names, manifest
+            )
         clear_progress(self._folder)
 
     def _check_usable(self) -> None:
@@ -366,7 +429,9 @@ def _at_least(name: str, value: Any, least: float) -> float:
     if value is None:
         return _NO_LIMIT
     if not isinstance(value, (int, float, np.number)) or not value >= least or value <= 0:
-        raise ConfigError(f"{name} must be a number {f'of at least {least}' if least else 'above 0'}, got {value!r:.40}")
+        raise ConfigError(
+            f"{name} must be a number {f'of at least {least}' if least else 'above 0'}, got {value!r:.40}"
+        )
     return float(value)
 
 
@@ -375,7 +440,9 @@ def _is_data_file(path: str) -> bool:
     return not is_hidden(path) and (path.endswith(SUFFIXES) or "." not in path.rpartition("/")[2])
 
 
-def _clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_begun: bool) -> None:
+def _clear_left_over(
+    folder: Folder, known: Iterable[ParquetFileRecord], *, was_begun: bool
+) -> None:
     """Delete files of parts that were not completed.
 
     Args:
@@ -388,11 +455,15 @@ def _clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_
     """
     there, names = folder.list_files(), {file.name for file in known}
     for name in sorted(names.difference(there)):
-        raise ConfigError(f"{folder.full_name(name)!r} is in the manifest, but missing. Restore it. {RECREATE}")
+        raise ConfigError(
+            f"{folder.full_name(name)!r} is in the manifest, but missing. Restore it. {RECREATE}"
+        )
     stray = [name for name in there if _is_data_file(name) and name not in names]
     for name in stray:
         if not was_begun or not _PART_FILE.fullmatch(name):
-            raise ConfigError(f"{folder.full_name(name)!r} already exists and is not in the manifest. {RECREATE}")
+            raise ConfigError(
+                f"{folder.full_name(name)!r} already exists and is not in the manifest. {RECREATE}"
+            )
     if folder.path is not None:  # stores clear up after themselves
         stray += [name for name in there if name.rpartition("/")[2].startswith(TEMPORARY)]
     for name in stray:
@@ -407,12 +478,21 @@ def _remove_dataset(folder: Folder) -> None:
     """
     names = folder.list_files()
     beside = find_metadata(folder, names)
-    for name in [*reversed(beside), *filter("_metadata".__eq__, names), *filter(_is_data_file, names)]:
+    for name in [
+        *reversed(beside),
+        *filter("_metadata".__eq__, names),
+        *filter(_is_data_file, names),
+    ]:
         folder.delete(name)
     clear_progress(folder)
 
 
-def _check_same(folder: Folder, there: ParquetManifest, schema: Schema | None, partition_by: tuple[str, ...] | None) -> None:
+def _check_same(
+    folder: Folder,
+    there: ParquetManifest,
+    schema: Schema | None,
+    partition_by: tuple[str, ...] | None,
+) -> None:
     """Check that rows may be appended to an existing dataset; None accepts its schema and partitions.
 
     Raises:
@@ -420,9 +500,13 @@ def _check_same(folder: Folder, there: ParquetManifest, schema: Schema | None, p
     """
     differing = ""
     if schema is not None and list(schema) != list(there.schema):
-        differ = sorted({field.name for field in set(schema) ^ set(there.schema)}) or ["the order of its fields"]
+        differ = sorted({field.name for field in set(schema) ^ set(there.schema)}) or [
+            "the order of its fields"
+        ]
         differing = f"of another schema, which differs in: {', '.join(differ)}"
     elif partition_by is not None and partition_by != there.partition_by:
         differing = f"partitioned by {list(there.partition_by)}, not by {list(partition_by)}"
     if differing:
-        raise ConfigError(f"{folder.name!r} holds a Parquet dataset {differing}. Choose another folder, or overwrite=True")
+        raise ConfigError(
+            f"{folder.name!r} holds a Parquet dataset {differing}. Choose another folder, or overwrite=True"
+        )

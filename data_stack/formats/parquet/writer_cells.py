@@ -43,12 +43,16 @@ class Cells:
         ConfigError: a column of ``partition_by`` is not in the schema or cannot name folders, or no column is left for the files.
     """
 
-    def __init__(self, schema: Schema, partition_by: Sequence[str], name: str, most_rows: int) -> None:
+    def __init__(
+        self, schema: Schema, partition_by: Sequence[str], name: str, most_rows: int
+    ) -> None:
         self._schema, self._name = schema, name
         self._partitions = _partition_fields(schema, partition_by)
         self._most_rows = min(MAX_ROWS, most_rows)
         self._in_files = [field for field in schema if field not in self._partitions]
-        types = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self._in_files]
+        types = [
+            pa.field(field.name, field.arrow_type(), field.nullable) for field in self._in_files
+        ]
         self.arrow_schema = pa.schema(types, metadata=schema.metadata())
         self._waiting: list[CellBatch] = []
         self._n_bytes = self.n_rows = 0
@@ -64,7 +68,9 @@ class Cells:
             ConfigError: a value does not fit its field, or a field is missing or unknown. The row was not added.
         """
         self._check_names(list(row), f"row {number} of {self._name!r}")
-        cells = self.encode({name: [plain_value(value)] for name, value in row.items()}, 0, 1, number)
+        cells = self.encode(
+            {name: [plain_value(value)] for name, value in row.items()}, 0, 1, number
+        )
         self._waiting.append(cells)
         self._n_bytes += cells[0].nbytes
         self.n_rows += 1
@@ -77,7 +83,9 @@ class Cells:
         (batch,) = pa.Table.from_batches(batches, self.arrow_schema).combine_chunks().to_batches()
         return batch, [folder for each in folders for folder in each] if self._partitions else None
 
-    def check_columns(self, columns: Mapping[str, Any], encoded: Collection[str]) -> tuple[int, dict[str, Any]]:
+    def check_columns(
+        self, columns: Mapping[str, Any], encoded: Collection[str]
+    ) -> tuple[int, dict[str, Any]]:
         """The number of rows, and the columns as arrays and lists; ``encoded`` are the names of columns with encoded cells.
 
         Raises:
@@ -86,15 +94,32 @@ class Cells:
         self._check_names(list(columns), f"the columns for {self._name!r}")
         arrays, lengths = {}, {}
         for name in columns:
-            arrays[name] = values = columns[name] if name in encoded else column_values(columns[name])
-            if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
-                raise ConfigError(f"field {name!r} of {self._name!r} needs an array or a list, got {values!r:.80}")
+            arrays[name] = values = (
+                columns[name] if name in encoded else column_values(columns[name])
+            )
+            if (
+                isinstance(values, (str, bytes))
+                or not hasattr(values, "__len__")
+                or getattr(values, "ndim", 1) == 0
+            ):
+                raise ConfigError(
+                    f"field {name!r} of {self._name!r} needs an array or a list, got {values!r:.80}"
+                )
             lengths[name] = len(values)
         if len(set(lengths.values())) > 1:
-            raise ConfigError(f"the columns for {self._name!r} differ in length: {lengths}. Nothing was appended")
+            raise ConfigError(
+                f"the columns for {self._name!r} differ in length: {lengths}. Nothing was appended"
+            )
         return max(lengths.values(), default=0), arrays
 
-    def encode(self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: Collection[str] = ()) -> CellBatch:
+    def encode(
+        self,
+        columns: Mapping[str, Any],
+        start: int,
+        stop: int,
+        number: int,
+        encoded: Collection[str] = (),
+    ) -> CellBatch:
         """Encode some rows of columns.
 
         Args:
@@ -109,7 +134,11 @@ class Cells:
         """
 
         def encode(field: Field, make: Any) -> Any:
-            values = columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
+            values = (
+                columns[field.name][start:stop]
+                if field.name in columns
+                else [None] * (stop - start)
+            )
             try:
                 return make(field, values, field.name in encoded)
             except (MissingDependencyError, MemoryError):
@@ -117,7 +146,9 @@ class Cells:
             except Exception as error:  # codecs of plugins raise anything
                 row = f", row {number + error.row}," if isinstance(error, CellError) else ""
                 where = f"field {field.name!r}{row} of {self._name!r}"
-                raise ConfigError(f"{where}: {error!s:.400}. {number} rows were appended") from error
+                raise ConfigError(
+                    f"{where}: {error!s:.400}. {number} rows were appended"
+                ) from error
 
         arrays = [encode(field, _encode_column) for field in self._in_files]
         folders = [encode(field, _encode_folders) for field in self._partitions]
@@ -126,12 +157,21 @@ class Cells:
 
     def _check_names(self, given: Collection[Any], what: str) -> None:
         unknown = [name for name in given if name not in self._schema]
-        missing = [field.name for field in self._schema if field.name not in given and not field.nullable]
+        missing = [
+            field.name for field in self._schema if field.name not in given and not field.nullable
+        ]
         if unknown:
-            names, near = ", ".join(map(repr, unknown)), did_you_mean(unknown[0], self._schema.fields)
-            raise ConfigError(f"unknown field {names} in {what}{near}; the schema has: {', '.join(sorted(self._schema.fields))}")
+            names, near = (
+                ", ".join(map(repr, unknown)),
+                did_you_mean(unknown[0], self._schema.fields),
+            )
+            raise ConfigError(
+                f"unknown field {names} in {what}{near}; the schema has: {', '.join(sorted(self._schema.fields))}"
+            )
         if missing:
-            raise ConfigError(f"{what} lacks {', '.join(map(repr, missing))}, which must not be null")
+            raise ConfigError(
+                f"{what} lacks {', '.join(map(repr, missing))}, which must not be null"
+            )
 
 
 def _encode_column(field: Field, values: Any, is_encoded: bool) -> pa.Array:
@@ -149,11 +189,16 @@ def _encode_column(field: Field, values: Any, is_encoded: bool) -> pa.Array:
 
 def plain_value(value: Any) -> Any:
     """Tensors and images as arrays, arrays without dimensions as scalars; other values unchanged."""
-    if isinstance(value, np.generic) or not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+    if isinstance(value, np.generic) or not (
+        hasattr(value, "__array__") or hasattr(value, "__array_interface__")
+    ):
         return value
     try:
         array = value if isinstance(value, np.ndarray) else as_array(value)
-    except (TypeError, RuntimeError):  # a tensor without a numpy dtype; refused where its field is known
+    except (
+        TypeError,
+        RuntimeError,
+    ):  # a tensor without a numpy dtype; refused where its field is known
         return value
     return array[()] if array.ndim == 0 else array
 
@@ -162,7 +207,9 @@ def column_values(values: Any) -> Any:
     """A column as an array, or a list of plain values."""
     if hasattr(values, "isna") and hasattr(values, "to_numpy"):  # a Series of pandas
         is_plain = isinstance(values.dtype, np.dtype) and values.dtype != object
-        if not is_plain and values.isna().any():  # pandas has several kinds of nulls, and floats instead of some of them
+        if (
+            not is_plain and values.isna().any()
+        ):  # pandas has several kinds of nulls, and floats instead of some of them
             values = values.astype(object).where(values.notna(), None)
         values = values.to_numpy()
     elif hasattr(values, "to_pylist"):  # an array of pyarrow
@@ -187,12 +234,18 @@ def _partition_fields(schema: Schema, names: Sequence[str]) -> list[Field]:
     if len(set(names)) != len(names):
         raise ConfigError(f"partition_by names a column twice: {', '.join(map(repr, names))}")
     if fields and len(fields) == len(schema):
-        raise ConfigError("a dataset cannot be partitioned by all of its columns: the files would have no columns")
+        raise ConfigError(
+            "a dataset cannot be partitioned by all of its columns: the files would have no columns"
+        )
     for field in fields:
         dtype = field.dtype
-        is_named = dtype is Decimal or (isinstance(dtype, np.dtype) and (dtype.kind in "biuU" or dtype == np.dtype("M8[D]")))
+        is_named = dtype is Decimal or (
+            isinstance(dtype, np.dtype) and (dtype.kind in "biuU" or dtype == np.dtype("M8[D]"))
+        )
         if field.shape or not isinstance(field.codec, ScalarCodec) or not is_named:
-            raise ConfigError(f"cannot partition by {field.name!r}, only by text, integers, booleans, dates and Decimals")
+            raise ConfigError(
+                f"cannot partition by {field.name!r}, only by text, integers, booleans, dates and Decimals"
+            )
     return fields
 
 

@@ -72,7 +72,14 @@ class GrowingParquetFile:
         StorageError: the file cannot be written.
     """
 
-    def __init__(self, folder: Folder, name: str, schema: Schema, arrow_schema: pa.Schema, file_format: FileFormat) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        name: str,
+        schema: Schema,
+        arrow_schema: pa.Schema,
+        file_format: FileFormat,
+    ) -> None:
         self.name, self._schema, self._format = name, arrow_schema, file_format
         self._pending: list[pa.RecordBatch] = []
         self.n_rows = self._pending_rows = self.pending_bytes = 0
@@ -83,10 +90,14 @@ class GrowingParquetFile:
                 folder = folder.subfolder(segment)
             self.sink = _Sink(self._opened.enter_context(folder.create(file)))
         except MalformedIdentifierError as error:
-            raise ConfigError(f"{name!r} cannot be stored: {error}. Local folders allow any values of partitions") from error
+            raise ConfigError(
+                f"{name!r} cannot be stored: {error}. Local folders allow any values of partitions"
+            ) from error
         try:
             options = _options(schema, arrow_schema, file_format.compression)
-            self._writer = pq.ParquetWriter(self.sink, arrow_schema, write_page_checksum=True, **options)
+            self._writer = pq.ParquetWriter(
+                self.sink, arrow_schema, write_page_checksum=True, **options
+            )
         except BaseException as error:
             self.discard(error)
             raise
@@ -102,7 +113,9 @@ class GrowingParquetFile:
         self.pending_bytes += batch.nbytes
         self.n_rows += batch.num_rows
         while self._pending_rows:
-            n_rows = max(1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes))
+            n_rows = max(
+                1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes)
+            )
             n_rows = min(n_rows, self._format.row_group_rows)
             if self._pending_rows < n_rows:
                 return
@@ -128,18 +141,24 @@ class GrowingParquetFile:
         self._opened.close()
         end, size = self.sink.end or b"", self.sink.size
         footer = end[-8 - int.from_bytes(end[-8:-4], "little") :]
-        return ParquetFileRecord.of(self.name, size, footer_facts(footer[:-8], size), hashlib.sha256(footer).hexdigest())
+        return ParquetFileRecord.of(
+            self.name, size, footer_facts(footer[:-8], size), hashlib.sha256(footer).hexdigest()
+        )
 
     def discard(self, error: BaseException | None = None) -> None:
         """Discard the file."""
         self.sink.is_broken = True
         if hasattr(self, "_writer"):
-            self._writer.is_open = False  # else pyarrow would close it again when it is collected, and warn
+            self._writer.is_open = (
+                False  # else pyarrow would close it again when it is collected, and warn
+            )
         error = error or DataStackError("discarded")
         try:
             self._opened.__exit__(type(error), error, error.__traceback__)
         except BaseException as raised:
-            if raised is not error and not isinstance(raised, OSError):  # the disk may have no room for buffered bytes
+            if raised is not error and not isinstance(
+                raised, OSError
+            ):  # the disk may have no room for buffered bytes
                 raise
 
     def _write(self, n_rows: int) -> None:
@@ -147,7 +166,11 @@ class GrowingParquetFile:
         table = pa.Table.from_batches(self._pending, self._schema)
         self._writer.write_table(table.slice(0, n_rows), row_group_size=n_rows)
         rest = table.slice(n_rows)
-        self._pending, self._pending_rows, self.pending_bytes = rest.to_batches(), len(rest), rest.nbytes
+        self._pending, self._pending_rows, self.pending_bytes = (
+            rest.to_batches(),
+            len(rest),
+            rest.nbytes,
+        )
 
 
 def _options(schema: Schema, arrow_schema: pa.Schema, compression: str) -> dict[str, Any]:
@@ -159,8 +182,15 @@ def _options(schema: Schema, arrow_schema: pa.Schema, compression: str) -> dict[
     compressed = {field.name for field in schema if field.codec.is_compressed}
     # dictionaries pay for words and small numbers; floats and bytes rarely repeat
     rarely = ("FLOAT", "DOUBLE", "BYTE_ARRAY")
-    repeat = [each.path for each in columns if each.physical_type not in rarely or each.logical_type.type != "NONE"]
-    codecs = {each.path: "none" if each.path.partition(".")[0] in compressed else compression for each in columns}
+    repeat = [
+        each.path
+        for each in columns
+        if each.physical_type not in rarely or each.logical_type.type != "NONE"
+    ]
+    codecs = {
+        each.path: "none" if each.path.partition(".")[0] in compressed else compression
+        for each in columns
+    }
     return {"compression": codecs, "use_dictionary": repeat}
 
 
@@ -221,8 +251,19 @@ class WriterPart:
         n_rows: number of rows that were added.
     """
 
-    def __init__(self, folder: Folder, noted: ParquetManifest, arrow_schema: pa.Schema, file_format: FileFormat) -> None:
-        self._folder, self.noted, self._arrow_schema, self._format = folder, noted, arrow_schema, file_format
+    def __init__(
+        self,
+        folder: Folder,
+        noted: ParquetManifest,
+        arrow_schema: pa.Schema,
+        file_format: FileFormat,
+    ) -> None:
+        self._folder, self.noted, self._arrow_schema, self._format = (
+            folder,
+            noted,
+            arrow_schema,
+            file_format,
+        )
         self._open: dict[str, GrowingParquetFile] = {}
         self._published: list[ParquetFileRecord] = []
         self._n_in_folder: dict[str, int] = {}
@@ -240,8 +281,12 @@ class WriterPart:
             self._add_to_folder(name, batch.take(pa.array(np.flatnonzero(inverse == number))))
         # when its files have the wanted size on average
         n_folders = len(self._n_in_folder)
-        n_bytes = sum(file.sink.size for file in self._open.values()) + sum(file.size for file in self._published)
-        if self._format.is_full(n_bytes // n_folders, (self.n_rows - self._n_complete) // n_folders):
+        n_bytes = sum(file.sink.size for file in self._open.values()) + sum(
+            file.size for file in self._published
+        )
+        if self._format.is_full(
+            n_bytes // n_folders, (self.n_rows - self._n_complete) // n_folders
+        ):
             self.complete()
 
     def complete(self, *, is_noted: bool = False, needs_file: bool = False) -> None:
@@ -310,8 +355,14 @@ class WriterPart:
                 self._complete_file(next(iter(self._open)))  # the least recently written one
             part, number = self.noted.n_parts, self._n_in_folder.get(folder, 0)
             self._n_in_folder[folder] = number + 1
-            name = f"{folder}/part-{part:06d}-{number:03d}.parquet" if self.noted.partition_by else f"part-{part:06d}.parquet"
-            file = GrowingParquetFile(self._folder, name, self.noted.schema, self._arrow_schema, self._format)
+            name = (
+                f"{folder}/part-{part:06d}-{number:03d}.parquet"
+                if self.noted.partition_by
+                else f"part-{part:06d}.parquet"
+            )
+            file = GrowingParquetFile(
+                self._folder, name, self.noted.schema, self._arrow_schema, self._format
+            )
         self._open[folder] = file
         return file
 

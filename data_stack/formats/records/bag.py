@@ -46,7 +46,9 @@ class Ends:
         elif file is not None and file.buffer is not None:
             # Signed, like positions: larger values become negative, which is never a valid offset.
             self._ends: _Integers = np.ndarray((n_records,), "<i8", file.buffer, offset)
-            self.view = memoryview(file.buffer)[offset : offset + n_records * _ENTRY_BYTES].cast("q")
+            self.view = memoryview(file.buffer)[offset : offset + n_records * _ENTRY_BYTES].cast(
+                "q"
+            )
 
     def bounds(self, places: range | _Integers) -> _Bounds:
         """Begin and end of each of some records.
@@ -66,7 +68,10 @@ class Ends:
                 offsets = self._offset + indices * _ENTRY_BYTES
                 starts = np.maximum(offsets - _ENTRY_BYTES, self._offset)
                 self.file.check(starts.tolist(), (offsets + _ENTRY_BYTES).tolist())
-            ends, begins = self._ends.take(indices), self._ends.take(indices - 1, mode="wrap") if self.n_records else indices
+            ends, begins = (
+                self._ends.take(indices),
+                self._ends.take(indices - 1, mode="wrap") if self.n_records else indices,
+            )
         begins[indices == 0] = 0
         return begins, ends
 
@@ -100,7 +105,12 @@ class Bag:
             DatasetFileCorruptError: it is damaged.
         """
         view, buffer, index_file = self.ends.view, self.file.buffer, self.ends.file
-        if view is None or buffer is None or index_file is None or not (index_file.checks.is_done and self.file.checks.is_done):
+        if (
+            view is None
+            or buffer is None
+            or index_file is None
+            or not (index_file.checks.is_done and self.file.checks.is_done)
+        ):
             return self.records(range(index, index + 1))[0]
         begin, end = view[index - 1] if index else 0, view[index]
         if not 0 <= begin <= end <= self.n_bytes:
@@ -117,7 +127,9 @@ class Bag:
             begins, ends = self.bounds(places)
             if isinstance(places, range):
                 begins, ends = begins[:1], ends[-1:]
-            self.file.ranges.resource.prefetch(list(zip(begins.tolist(), (ends - begins).tolist(), strict=True)))
+            self.file.ranges.resource.prefetch(
+                list(zip(begins.tolist(), (ends - begins).tolist(), strict=True))
+            )
 
     def bounds(self, places: range | _Integers) -> _Bounds:
         """Begin and end of records, which are in the file; raises as :meth:`record`."""
@@ -141,7 +153,9 @@ class Bag:
         file = self.ends.file or self.file
         problem = f"in {file.name} record {index:,} begins at byte {begin:,} and ends at {end:,}, of {self.n_bytes:,}"
         remedy = "Restore the file from a copy, or write the dataset again"
-        return DatasetFileCorruptError(f"the index of column {self.column!r} is damaged: {problem}. {remedy}")
+        return DatasetFileCorruptError(
+            f"the index of column {self.column!r} is damaged: {problem}. {remedy}"
+        )
 
 
 def ends_of_index(file: StoredFile, n_bytes: int) -> Ends:
@@ -168,11 +182,15 @@ def ends_of_bag(column: str, file: StoredFile) -> tuple[Ends, int]:
     n_bytes = _entry(file, file.size - _ENTRY_BYTES) if file.size >= _ENTRY_BYTES else file.size
     table_bytes = file.size - n_bytes
     if table_bytes < _ENTRY_BYTES or table_bytes % _ENTRY_BYTES:
-        raise DatasetFileCorruptError(f"column {column!r} is damaged: {file.name} does not end with its index; it was truncated")
+        raise DatasetFileCorruptError(
+            f"column {column!r} is damaged: {file.name} does not end with its index; it was truncated"
+        )
     leading = 1 if _entry(file, n_bytes) == 0 else 0
     n_records = table_bytes // _ENTRY_BYTES - leading
     if n_records > MAX_RECORDS:
-        raise DatasetFileCorruptError(f"column {column!r} is damaged: {file.name} has an index of {n_records:,} records")
+        raise DatasetFileCorruptError(
+            f"column {column!r} is damaged: {file.name} has an index of {n_records:,} records"
+        )
     return Ends(file, n_bytes + leading * _ENTRY_BYTES, n_records), n_bytes
 
 
@@ -231,9 +249,14 @@ class SampleReferences:
             except ValueError as error:
                 raise self.bag.undecodable(position, error) from error
         table = np.array(parsed, np.int64).reshape(len(parsed), len(self._names), 2)
-        return {name: (table[:, number, 0], table[:, number, 1]) for number, name in enumerate(self._names)}
+        return {
+            name: (table[:, number, 0], table[:, number, 1])
+            for number, name in enumerate(self._names)
+        }
 
-    def check(self, name: str, n_records: int, positions: _Integers, firsts: _Integers, counts: _Integers) -> None:
+    def check(
+        self, name: str, n_records: int, positions: _Integers, firsts: _Integers, counts: _Integers
+    ) -> None:
         """Check that samples only name records that a column of ``n_records`` has.
 
         Raises:
@@ -248,7 +271,9 @@ class SampleReferences:
 
 def pack_references(entries: Sequence[int | tuple[int, int]]) -> bytes:
     """A record: of each column a record's number, or ``(first, count)``."""
-    packed: bytes = msgpack.packb([entry if isinstance(entry, int) else entry if entry[1] else () for entry in entries])
+    packed: bytes = msgpack.packb(
+        [entry if isinstance(entry, int) else entry if entry[1] else () for entry in entries]
+    )
     return packed
 
 
@@ -259,15 +284,21 @@ def _parse(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]
         ValueError: the record is invalid.
     """
     # Nothing but lists and numbers is in one, so that nothing else is made of a stranger's.
-    parsed: Any = msgpack.unpackb(record, max_map_len=0, max_str_len=0, max_bin_len=0, max_ext_len=0)
+    parsed: Any = msgpack.unpackb(
+        record, max_map_len=0, max_str_len=0, max_bin_len=0, max_ext_len=0
+    )
     if type(parsed) is not list or len(parsed) != len(are_sequences):
         raise ValueError("it does not have an entry for each column")
     entries = []
     for entry, is_sequence in zip(parsed, are_sequences, strict=True):
         numbers = (entry or [0, 0]) if is_sequence and type(entry) is list else [entry, 1]
-        are_valid = len(numbers) == 2 and all(type(each) is int and 0 <= each <= MAX_RECORDS for each in numbers)
+        are_valid = len(numbers) == 2 and all(
+            type(each) is int and 0 <= each <= MAX_RECORDS for each in numbers
+        )
         if is_sequence is not (type(entry) is list) or not are_valid:
-            raise ValueError("an entry is neither the number of a record nor first and count of a sequence")
+            raise ValueError(
+                "an entry is neither the number of a record nor first and count of a sequence"
+            )
         entries.append((numbers[0], numbers[1]))
     return entries
 
@@ -279,6 +310,9 @@ def as_places(positions: range | IndexArrayOfInts) -> Places:
     n = len(positions)
     if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
         places = range(positions.item(0), positions.item(0) + n)
-        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
+        if (
+            positions.tobytes()
+            == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes()
+        ):
             return places
     return positions.astype(np.int64, copy=False)

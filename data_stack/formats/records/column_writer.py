@@ -45,12 +45,23 @@ class ColumnWriter:
         self._declared = layout = codec.derive_layout(column)
         if layout is not None:
             if column.shape is not None and column.shape != layout.shape:
-                raise ConfigError(f"column {name!r} has type {column.type!r}, whose shape is {layout.shape}, not {column.shape}")
-            if column.dtype is not None and layout.dtype.kind in "iu" and column.dtype.kind not in "iu":
-                raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
+                raise ConfigError(
+                    f"column {name!r} has type {column.type!r}, whose shape is {layout.shape}, not {column.shape}"
+                )
+            if (
+                column.dtype is not None
+                and layout.dtype.kind in "iu"
+                and column.dtype.kind not in "iu"
+            ):
+                raise ConfigError(
+                    f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}"
+                )
         self._fits = column.dtype is None and column.shape is None
         if layout is not None and layout.record_bytes == layout.dtype.itemsize == 8:
-            self._fits |= column.dtype in (None, layout.dtype)  # a codec of numbers takes nothing but what has its dtype
+            self._fits |= column.dtype in (
+                None,
+                layout.dtype,
+            )  # a codec of numbers takes nothing but what has its dtype
         self._is_known, self.begins_empty = True, False
         self._layout: FixedLayout | None = None
         self.n_records = 0
@@ -62,9 +73,18 @@ class ColumnWriter:
     def encode(self, value: Any) -> bytes:
         """The record of a value; raises the exception of the codec for a value that it does not store."""
         layout = self._declared
-        if layout is not None and type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == layout.shape:
-            return layout.header + value.tobytes()  # what the codec would return, in a third of the time
-        record = self.codec.encode(value if self._fits else fit_array(value, self.column.dtype, self.column.shape))
+        if (
+            layout is not None
+            and type(value) is np.ndarray
+            and value.dtype == layout.dtype
+            and value.shape == layout.shape
+        ):
+            return (
+                layout.header + value.tobytes()
+            )  # what the codec would return, in a third of the time
+        record = self.codec.encode(
+            value if self._fits else fit_array(value, self.column.dtype, self.column.shape)
+        )
         if type(record) is not bytes:
             raise TypeError(f"its codec returned {type(record).__name__}, not bytes")
         return record
@@ -72,7 +92,9 @@ class ColumnWriter:
     def encode_sequence(self, values: Any) -> list[bytes]:
         """The records of a sample's values, of a column that has any number of them."""
         if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__iter__"):
-            raise TypeError(f"a column of {self.column.type} takes a list of values for each sample, not {type(values).__name__}")
+            raise TypeError(
+                f"a column of {self.column.type} takes a list of values for each sample, not {type(values).__name__}"
+            )
         return [self.encode(value) for value in values]
 
     def prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
@@ -87,10 +109,14 @@ class ColumnWriter:
             if not isinstance(array, np.ndarray) or array.dtype == object:
                 return array, None
             check_shape(array.shape[1:], column.shape)
-            layout = self.codec.derive_layout(Column(column.type, column.dtype or array.dtype, array.shape[1:]))
+            layout = self.codec.derive_layout(
+                Column(column.type, column.dtype or array.dtype, array.shape[1:])
+            )
             if layout is None:
                 return array, None
-            return fit_array(array, column.dtype or layout.dtype, (len(array), *layout.shape)), layout
+            return fit_array(
+                array, column.dtype or layout.dtype, (len(array), *layout.shape)
+            ), layout
         except Exception as error:  # noqa: BLE001  # a codec may raise anything
             self.refuse(error)
 
@@ -126,7 +152,9 @@ class ColumnWriter:
         if isinstance(error, (MissingDependencyError, MemoryError)):
             raise error
         where = f"column {self.name!r}" + ("" if number is None else f", sample {number},")
-        raise ConfigError(f"{where} of {self._where!r} cannot store the value: {error!s:.400}. It was not appended") from error
+        raise ConfigError(
+            f"{where} of {self._where!r} cannot store the value: {error!s:.400}. It was not appended"
+        ) from error
 
     # ------------------------------------------------------------------ what the records are
 
@@ -137,7 +165,9 @@ class ColumnWriter:
         self._buffers.reverse()
         self.idx.put(ends.astype("<u8", copy=False).tobytes())
         if len(part.sizes):
-            self._layout = part.layout if self.n_records == 0 or part.layout == self._layout else None
+            self._layout = (
+                part.layout if self.n_records == 0 or part.layout == self._layout else None
+            )
             self.begins_empty |= self.n_records == 0 and not part.sizes[0]
             self.n_records += len(part.sizes)
 
@@ -154,19 +184,30 @@ class ColumnWriter:
             self._is_known = False
             return
         self._layout = None if record_bytes is None else self.codec.derive_layout(earlier)
-        if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
+        if self.column.dtype not in (None, earlier.dtype) or self._declared not in (
+            None,
+            self._layout,
+        ):
             declared = f"{self.column.dtype}, {self.column.shape}"
-            raise ConfigError(f"column {self.name!r} is not of {declared} in earlier records; declare no dtype")
+            raise ConfigError(
+                f"column {self.name!r} is not of {declared} in earlier records; declare no dtype"
+            )
 
     def result(self) -> tuple[Column, int | None]:
         """The column as declared, completed by the layout of its records; and their size if all have the column's layout."""
         column, seen = self.column, self._layout
         if seen is not None:
-            column = Column(column.type, column.dtype or seen.dtype, seen.shape if column.shape is None else column.shape)
+            column = Column(
+                column.type,
+                column.dtype or seen.dtype,
+                seen.shape if column.shape is None else column.shape,
+            )
         if not self._is_known or _has_fields(column):
             return Column(column.type), None
         layout = self.codec.derive_layout(column)
-        return column, layout.record_bytes if layout is not None and (layout == seen or self.n_records == 0) else None
+        return column, layout.record_bytes if layout is not None and (
+            layout == seen or self.n_records == 0
+        ) else None
 
 
 def _has_fields(column: Column) -> bool:

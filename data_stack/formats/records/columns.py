@@ -52,7 +52,11 @@ class FixedColumn:
 
     def __init__(self, bag: Bag, layout: FixedLayout, dtype: np.dtype[Any] | None) -> None:
         self.bag = bag
-        self._stored, self._shape, self._record_bytes = layout.dtype, layout.shape, layout.record_bytes
+        self._stored, self._shape, self._record_bytes = (
+            layout.dtype,
+            layout.shape,
+            layout.record_bytes,
+        )
         self._dtype = layout.dtype if dtype is None else dtype
         if layout.dtype.kind == "b":  # bytes other than 0 and 1 are not valid booleans
             self._stored = np.dtype(np.uint8)
@@ -61,20 +65,33 @@ class FixedColumn:
         self._is_number = not layout.shape
         self._is_scalar = self._is_number and not layout.header
         self._is_cast = self._stored != self._dtype
-        self._gives_items = self._is_scalar and self._stored.kind in "iuf" and self._dtype.kind in "iuf"
+        self._gives_items = (
+            self._is_scalar and self._stored.kind in "iuf" and self._dtype.kind in "iuf"
+        )
         self._is_boxed = self._is_number and not self._gives_items
         # In one piece each: fancy indexing copies these at the speed of memory, and it needs no rows side by side.
-        self._item = self._stored if self._is_number else np.dtype(f"V{self._record_bytes - self._header_bytes}")
+        self._item = (
+            self._stored
+            if self._is_number
+            else np.dtype(f"V{self._record_bytes - self._header_bytes}")
+        )
         self._rows: StoredRowsColumn | None = None
         file = bag.file
         if file.ranges is not None:
-            self._rows = StoredRowsColumn(file.ranges, 0, (len(bag), self._record_bytes), np.dtype(np.uint8))
+            self._rows = StoredRowsColumn(
+                file.ranges, 0, (len(bag), self._record_bytes), np.dtype(np.uint8)
+            )
         else:
             data = file.buffer if len(bag) else bytes(self._record_bytes)
             self._items = self._items_of(len(bag), data)
-            shape, strides = (len(bag), *layout.shape), np.empty((1, *layout.shape), self._stored).strides[1:]
+            shape, strides = (
+                (len(bag), *layout.shape),
+                np.empty((1, *layout.shape), self._stored).strides[1:],
+            )
             strides = (self._record_bytes, *strides)
-            self._values: _Array = np.ndarray(shape, self._stored, data, self._header_bytes, strides)
+            self._values: _Array = np.ndarray(
+                shape, self._stored, data, self._header_bytes, strides
+            )
             self._is_contiguous = self._items.flags.c_contiguous and self._items.flags.aligned
 
     def __len__(self) -> int:
@@ -109,20 +126,30 @@ class FixedColumn:
         """Values stacked, shape ``(len(places), ...)``."""
         if self._rows is not None:
             indices = np.arange(places.start, places.stop) if isinstance(places, range) else places
-            items = self._items_of(len(indices), self._rows.read(indices)) if len(indices) else np.empty(0, self._item)
+            items = (
+                self._items_of(len(indices), self._rows.read(indices))
+                if len(indices)
+                else np.empty(0, self._item)
+            )
             return self._array_of(items.copy())
         if not self.bag.file.checks.is_done:
             self._check(places)
         if isinstance(places, range):
             return self._array_of(self._items[places.start : places.stop].copy())
         # take is faster, but first copies an array whose items do not lie side by side
-        return self._array_of(self._items.take(places) if self._is_contiguous else self._items[places])
+        return self._array_of(
+            self._items.take(places) if self._is_contiguous else self._items[places]
+        )
 
     def runs(self, starts: _Integers, length: int) -> _Array | None:
         """The values of ``length`` records from each of ``starts`` on, shape ``(n, length, ...)``."""
         if self._rows is not None:
             records = self._rows.runs(starts, length)
-            items = self._items_of(len(starts) * length, records).copy() if len(starts) else np.empty(0, self._item)
+            items = (
+                self._items_of(len(starts) * length, records).copy()
+                if len(starts)
+                else np.empty(0, self._item)
+            )
         else:
             if not self.bag.file.checks.is_done:
                 ends = (starts + length) * self._record_bytes
@@ -132,11 +159,17 @@ class FixedColumn:
         return values.reshape(len(starts), length, *values.shape[1:])
 
     def _array_of(self, items: _Array) -> _Array:
-        values: _Array = items if self._is_number else np.ndarray((len(items), *self._shape), self._stored, items)
+        values: _Array = (
+            items
+            if self._is_number
+            else np.ndarray((len(items), *self._shape), self._stored, items)
+        )
         return values.astype(self._dtype) if self._is_cast else values
 
     def _items_of(self, n_records: int, data: Any) -> _Array:
-        items: _Array = np.ndarray((n_records,), self._item, data, self._header_bytes, (self._record_bytes,))
+        items: _Array = np.ndarray(
+            (n_records,), self._item, data, self._header_bytes, (self._record_bytes,)
+        )
         return items
 
     def _check(self, places: Places) -> None:
@@ -171,7 +204,11 @@ class RaggedColumn:
         dtype, shape = self._column.dtype, self._column.shape
         if dtype is not None and shape is not None and None not in shape:
             return dtype.itemsize * math.prod(size for size in shape if size is not None)
-        return self.bag.n_bytes * (_EXPANSION if self._codec.is_compressed else 1) // max(1, len(self.bag))
+        return (
+            self.bag.n_bytes
+            * (_EXPANSION if self._codec.is_compressed else 1)
+            // max(1, len(self.bag))
+        )
 
     def value(self, index: int) -> Any:
         """As of a :class:`FixedColumn`."""
@@ -193,7 +230,9 @@ class RaggedColumn:
         n_records, n_bytes = len(records), sum(map(len, records))
         if n_bytes >= n_records * _BYTES_TO_GIVE_BACK:
             self.bag.file.give_back()
-        n_threads = min(_MAX_THREADS, n_threads_here()) if self._codec.releases_gil and n_records > 1 else 1
+        n_threads = (
+            min(_MAX_THREADS, n_threads_here()) if self._codec.releases_gil and n_records > 1 else 1
+        )
         if n_threads == 1 or n_bytes < _BYTES_FOR_THREADS:
             return self._decode(records, places, request)
         n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)
@@ -202,15 +241,27 @@ class RaggedColumn:
         futures = [computing.submit(self._decode, *piece) for piece in pieces]
         try:
             # From the end on, this thread decodes what no other has begun; to wait for it could be to wait for itself.
-            own = {n: self._decode(*pieces[n]) for n in reversed(range(n_pieces)) if futures[n].cancel()}
-            return [value for n, future in enumerate(futures) for value in (own[n] if n in own else future.result())]
+            own = {
+                n: self._decode(*pieces[n])
+                for n in reversed(range(n_pieces))
+                if futures[n].cancel()
+            }
+            return [
+                value
+                for n, future in enumerate(futures)
+                for value in (own[n] if n in own else future.result())
+            ]
         finally:
             for future in futures:
                 future.cancel()
 
     def each(self, places: _Integers) -> Iterator[Any]:
         """The values one after the other; the bytes of several come in one request, from a store those of all."""
-        n_records = len(places) if self.bag.file.ranges is not None else _BYTES_AT_ONCE * len(self) // max(1, self.bag.n_bytes)
+        n_records = (
+            len(places)
+            if self.bag.file.ranges is not None
+            else _BYTES_AT_ONCE * len(self) // max(1, self.bag.n_bytes)
+        )
         for start in range(0, len(places), max(1, n_records)):
             records = self.bag.records(places[start : start + max(1, n_records)])
             self.bag.file.give_back()
@@ -243,20 +294,34 @@ class RaggedColumn:
         values, dtype = self.values(places), self._column.dtype
         if not values:
             layout = self._codec.derive_layout(self._column)
-            return np.empty(0, object) if layout is None else np.empty((0, *layout.shape), dtype or layout.dtype)
+            return (
+                np.empty(0, object)
+                if layout is None
+                else np.empty((0, *layout.shape), dtype or layout.dtype)
+            )
         if self._is_plain or set(map(type, values)) in ({bytes}, {str}):
             objects: _Array = np.empty(len(values), object)
             objects[:] = values
             return objects
         stacked = stack_values(values)
-        if dtype is None or stacked.dtype.kind not in "biufc" or any(hasattr(value, "dtype") for value in values):
+        if (
+            dtype is None
+            or stacked.dtype.kind not in "biufc"
+            or any(hasattr(value, "dtype") for value in values)
+        ):
             return stacked
         return stacked.astype(dtype, copy=False)  # Python's numbers have no dtype of their own
 
     def _failure(self, index: int, error: Exception) -> Exception:
         if isinstance(error, RequestLimitError):
-            return error.at(f"record {index:,} of column {self.bag.column!r} of {self.bag.file.name}")
-        return error if isinstance(error, MissingDependencyError) else self.bag.undecodable(index, error)
+            return error.at(
+                f"record {index:,} of column {self.bag.column!r} of {self.bag.file.name}"
+            )
+        return (
+            error
+            if isinstance(error, MissingDependencyError)
+            else self.bag.undecodable(index, error)
+        )
 
 
 ValueColumn = Union[FixedColumn, RaggedColumn]
@@ -266,10 +331,15 @@ ValueColumn = Union[FixedColumn, RaggedColumn]
 def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) -> list[list[Any]]:
     """Runs of values that begin at ``firsts``, each as a list, in one request."""
     total = int(counts.sum())
-    check_request(total * (elements.row_bytes + 24), f"sequences of {total:,} values")  # which may all be of one record
+    check_request(
+        total * (elements.row_bytes + 24), f"sequences of {total:,} values"
+    )  # which may all be of one record
     before = np.cumsum(counts) - counts
     values = elements.values(np.repeat(firsts - before, counts) + np.arange(total)) if total else []
-    return [values[start : start + count] for start, count in zip(before.tolist(), counts.tolist(), strict=True)]
+    return [
+        values[start : start + count]
+        for start, count in zip(before.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 def samples_of(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[dict[str, Any]]:

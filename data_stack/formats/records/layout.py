@@ -25,7 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, FixedLayout
-from data_stack.exception import ConfigError, DatasetFileCorruptError, UnsupportedStorageOperationError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.io.folder import Folder
 from data_stack.util.untrusted_text import parse_json
 
@@ -61,13 +65,26 @@ def shard_names(folder: Folder) -> list[str]:
         DatasetFileCorruptError: a shard is missing.
     """
     try:
-        found = {name for name in folder.list_names() if _SHARD.fullmatch(name) and shard_name(int(name)) == name}
-    except UnsupportedStorageOperationError:  # a store that cannot list still knows whether a resource exists
-        found = set(itertools.takewhile(lambda name: folder.subfolder(name).has_file(SPEC), map(shard_name, itertools.count())))
+        found = {
+            name
+            for name in folder.list_names()
+            if _SHARD.fullmatch(name) and shard_name(int(name)) == name
+        }
+    except (
+        UnsupportedStorageOperationError
+    ):  # a store that cannot list still knows whether a resource exists
+        found = set(
+            itertools.takewhile(
+                lambda name: folder.subfolder(name).has_file(SPEC),
+                map(shard_name, itertools.count()),
+            )
+        )
     names = [shard_name(number) for number in range(len(found))]
     missing = sorted(set(names) - found)
     if missing:
-        raise DatasetFileCorruptError(f"shard {missing[0]} of {folder.name!r} is missing, but there is {max(found)}; restore it")
+        raise DatasetFileCorruptError(
+            f"shard {missing[0]} of {folder.name!r} is missing, but there is {max(found)}; restore it"
+        )
     return names
 
 
@@ -78,7 +95,9 @@ def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
         ConfigError: the spec is empty, or a name or type is invalid.
     """
     if not spec or not hasattr(spec, "items"):
-        raise ConfigError(f"a record dataset needs a spec such as {{'image': 'jpg', 'label': 'i64'}}, got {spec!r:.80}")
+        raise ConfigError(
+            f"a record dataset needs a spec such as {{'image': 'jpg', 'label': 'i64'}}, got {spec!r:.80}"
+        )
     columns = {}
     for name, declared in sorted(spec.items(), key=lambda item: str(item[0])):
         problem = _wrong_name(name)
@@ -86,7 +105,9 @@ def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
             raise ConfigError(f"a column cannot be called {name!r:.80}: {problem}")
         column = declared if isinstance(declared, Column) else Column(declared)
         if not _NAME.match(str(column.type)):
-            raise ConfigError(f"column {name!r} needs a type such as 'i64', or a Column, got {declared!r:.80}")
+            raise ConfigError(
+                f"column {name!r} needs a type such as 'i64', or a Column, got {declared!r:.80}"
+            )
         columns[name] = column
     return columns
 
@@ -105,13 +126,23 @@ def parse_spec(data: bytes, what: str) -> dict[str, str]:
     try:
         spec = parse_json(data, max_bytes=_MAX_SPEC_BYTES)
     except ValueError as error:
-        raise DatasetFileCorruptError(f"{what} is damaged: it is not JSON ({str(error)[:200]})") from error
-    if not isinstance(spec, dict) or not spec or not all(isinstance(kind, str) for kind in spec.values()):
-        raise DatasetFileCorruptError(f"{what} is damaged: it does not map names of columns to types")
+        raise DatasetFileCorruptError(
+            f"{what} is damaged: it is not JSON ({str(error)[:200]})"
+        ) from error
+    if (
+        not isinstance(spec, dict)
+        or not spec
+        or not all(isinstance(kind, str) for kind in spec.values())
+    ):
+        raise DatasetFileCorruptError(
+            f"{what} is damaged: it does not map names of columns to types"
+        )
     for name, kind in spec.items():
         problem = _wrong_name(name)
         if problem is not None or not _NAME.match(kind):
-            raise DatasetFileCorruptError(f"{what} is damaged: invalid column {name!r:.80}: {kind!r:.80} ({problem or 'type'})")
+            raise DatasetFileCorruptError(
+                f"{what} is damaged: invalid column {name!r:.80}: {kind!r:.80} ({problem or 'type'})"
+            )
     return dict(sorted(spec.items()))
 
 
@@ -132,9 +163,17 @@ def names_of(names: Any) -> list[str]:
     Raises:
         ConfigError: they are something else.
     """
-    listed = [] if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
-    if not listed or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
-        raise ConfigError(f"columns must be a list of different names, at least one, got {names!r:.80}")
+    listed = (
+        [] if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
+    )
+    if (
+        not listed
+        or not all(isinstance(name, str) for name in listed)
+        or len(set(listed)) != len(listed)
+    ):
+        raise ConfigError(
+            f"columns must be a list of different names, at least one, got {names!r:.80}"
+        )
     return listed
 
 
@@ -160,4 +199,6 @@ class Part:
             size, header = layout.record_bytes, layout.header
             if not all(len(record) == size and record.startswith(header) for record in records):
                 layout = None
-        return cls(b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout)
+        return cls(
+            b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout
+        )

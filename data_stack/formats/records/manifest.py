@@ -68,7 +68,13 @@ class RecordsManifest:
         for name, file in self.files.items():
             blocks = base64.b64encode(file.blocks).decode("ascii")
             files.append({"name": name, "size": file.size, "sha256": file.sha256, "blocks": blocks})
-        content = {"format": _FORMAT, "count": self.count, "columns": columns, "block_bytes": BLOCK_BYTES, "files": files}
+        content = {
+            "format": _FORMAT,
+            "count": self.count,
+            "columns": columns,
+            "block_bytes": BLOCK_BYTES,
+            "files": files,
+        }
         return seal_json(content)
 
     @classmethod
@@ -81,7 +87,9 @@ class RecordsManifest:
         fields = JsonObject.unseal(data, what)
         fields.known_format(_FORMAT, advice="Remove it to read unchecked")
         if fields.size("block_bytes") != BLOCK_BYTES:
-            raise DatasetFileCorruptError(f"{what} has blocks of another length than {BLOCK_BYTES}; remove it to read unchecked")
+            raise DatasetFileCorruptError(
+                f"{what} has blocks of another length than {BLOCK_BYTES}; remove it to read unchecked"
+            )
         count = fields.size("count")
         columns: dict[str, Column] = {}
         record_bytes: dict[str, int | None] = {}
@@ -90,27 +98,46 @@ class RecordsManifest:
             columns[name] = _column(each, what)
             record_bytes[name] = each.optional(each.size, "record_bytes")
             each.done()
-        expected = {SPEC, *(file(name) for name in (REFS, *columns) for file in (bag_name, idx_name))}
+        expected = {
+            SPEC,
+            *(file(name) for name in (REFS, *columns) for file in (bag_name, idx_name)),
+        }
         files = {}
         for each in fields.objects("files"):
-            name, size, sha256 = each.text("name"), each.size("size"), each.hexadecimal("sha256", 64)
+            name, size, sha256 = (
+                each.text("name"),
+                each.size("size"),
+                each.hexadecimal("sha256", 64),
+            )
             if name not in expected:  # it could lead anywhere
-                raise DatasetFileCorruptError(f"{what} lists {name!r:.80}, which is not a file of its columns")
-            files[name] = FileRecord(size, sha256, _blocks(each.text("blocks"), size, f"{what}: {name}"))
+                raise DatasetFileCorruptError(
+                    f"{what} lists {name!r:.80}, which is not a file of its columns"
+                )
+            files[name] = FileRecord(
+                size, sha256, _blocks(each.text("blocks"), size, f"{what}: {name}")
+            )
             each.done()
         fields.done()
         return cls(count, columns, record_bytes, files)
 
 
 def _column(fields: JsonObject, what: str) -> Column:
-    column_type, dtype, shape = fields.text("type"), fields.optional(fields.text, "dtype"), fields.optional(fields.text, "shape")
+    column_type, dtype, shape = (
+        fields.text("type"),
+        fields.optional(fields.text, "dtype"),
+        fields.optional(fields.text, "shape"),
+    )
     try:
         sizes = None if shape is None else tuple(json.loads(shape))
         column = Column(column_type, None if dtype is None else np.dtype(dtype), sizes)
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
-        raise DatasetFileCorruptError(f"{what} has an invalid column: {str(error)[:200]}") from error
+        raise DatasetFileCorruptError(
+            f"{what} has an invalid column: {str(error)[:200]}"
+        ) from error
     if column.dtype is not None and (column.dtype.hasobject or column.dtype.subdtype is not None):
-        raise DatasetFileCorruptError(f"{what} names the dtype {dtype!r:.80}, which is not a dtype of plain values")
+        raise DatasetFileCorruptError(
+            f"{what} names the dtype {dtype!r:.80}, which is not a dtype of plain values"
+        )
     sizes = column.shape or ()
     if len(sizes) > _MAX_DIMENSIONS or any(size is not None and size > _MAX_SIZE for size in sizes):
         raise DatasetFileCorruptError(f"{what} names an invalid shape: {shape!r:.80}")
@@ -121,7 +148,11 @@ def _blocks(text: str, size: int, what: str) -> bytes:
     try:
         blocks = base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error) as error:
-        raise DatasetFileCorruptError(f"{what}: the digests of its blocks cannot be read") from error
+        raise DatasetFileCorruptError(
+            f"{what}: the digests of its blocks cannot be read"
+        ) from error
     if len(blocks) != -(-size // BLOCK_BYTES) * DIGEST_BYTES:
-        raise DatasetFileCorruptError(f"{what}: {len(blocks)} bytes of digests for {size} bytes in blocks of {BLOCK_BYTES}")
+        raise DatasetFileCorruptError(
+            f"{what}: {len(blocks)} bytes of digests for {size} bytes in blocks of {BLOCK_BYTES}"
+        )
     return blocks

@@ -17,7 +17,13 @@ from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provid
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
-from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    RequestLimitError,
+    ResourceChangedError,
+    StorageError,
+)
 from data_stack.formats.records.bag import Places, SampleReferences, as_places
 from data_stack.formats.records.columns import RaggedColumn, ValueColumn, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
@@ -100,7 +106,9 @@ class RecordReader(RecordsIterator):
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
         # Its pickle keeps the codecs of plugins, which a spawned process may not know.
-        options["codecs"] = with_provided_codecs((types[name] for name in self._keys if name in types), codecs)
+        options["codecs"] = with_provided_codecs(
+            (types[name] for name in self._keys if name in types), codecs
+        )
         self._codecs: dict[str, Codec] = {}
         for name in self._keys:
             _check_column(name, types)
@@ -119,14 +127,20 @@ class RecordReader(RecordsIterator):
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         manifest, references = self._files.manifest, self._files.references()
         if manifest is not None and manifest.count > MAX_RECORDS:
-            raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
+            raise DatasetFileCorruptError(
+                f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples"
+            )
         if manifest is not None and references is not None and len(references) < manifest.count:
-            raise DatasetFileCorruptError(f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}")
+            raise DatasetFileCorruptError(
+                f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}"
+            )
         self._references: SampleReferences | None = references
         self._length = self._files.count_samples(references) if manifest is None else manifest.count
         if references is not None and not references.is_remote:
             references.release()  # of hundreds of shards, only those that are read have files open
-        self._n_stored = self._length  # a pickled reader keeps its length if samples are appended later
+        self._n_stored = (
+            self._length
+        )  # a pickled reader keeps its length if samples are appended later
 
     # ------------------------------------------------------------------ description
 
@@ -163,7 +177,10 @@ class RecordReader(RecordsIterator):
             DatasetOutOfBoundsError: ``index`` is out of bounds.
         """
         entries = self._entries(np.array([check_index(index, self._length)]), self._keys)
-        return {name: range(entries[name][1].item()) if name in self._sequences else True for name in self._keys}
+        return {
+            name: range(entries[name][1].item()) if name in self._sequences else True
+            for name in self._keys
+        }
 
     # ------------------------------------------------------------------ one sample
 
@@ -190,30 +207,49 @@ class RecordReader(RecordsIterator):
             columns = dict.fromkeys(self._keys if columns is None else names_of(columns), True)
         for name, part in columns.items():
             _check_column(name, self._codecs)
-            if not isinstance(part, (bool, np.bool_, range, slice)) or (name not in self._sequences and hasattr(part, "start")):
-                raise ConfigError(f"column {name!r} takes True, False, or a range if it holds sequences, got {part!r:.80}")
+            if not isinstance(part, (bool, np.bool_, range, slice)) or (
+                name not in self._sequences and hasattr(part, "start")
+            ):
+                raise ConfigError(
+                    f"column {name!r} takes True, False, or a range if it holds sequences, got {part!r:.80}"
+                )
         wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
         with decoding_for(current_request()):
             for name, part in wanted.items():
                 if name in self._sequences:
                     (first,), (count,) = entries[name]
-                    some = slice(part.start, part.stop, part.step) if isinstance(part, (range, slice)) else slice(None)
+                    some = (
+                        slice(part.start, part.stop, part.step)
+                        if isinstance(part, (range, slice))
+                        else slice(None)
+                    )
                     places = np.arange(first, first + count)[some]
                     sample[name] = self._column(name).values(places) if len(places) else []
                 else:
-                    sample[name] = self._column(name).value(entries[name][0].item() if entries else position)
+                    sample[name] = self._column(name).value(
+                        entries[name][0].item() if entries else position
+                    )
         return sample
 
     def _sample(self, position: int) -> Sample:
         if self._references is not None or self._n_counted > 1:
-            return next(samples_of(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
+            return next(
+                samples_of(
+                    self._keys, self._read(self._keys, range(position, position + 1), stacked=False)
+                )
+            )
         opened = self._opened
-        return {name: (opened[name] if name in opened else self._column(name)).value(position) for name in self._keys}
+        return {
+            name: (opened[name] if name in opened else self._column(name)).value(position)
+            for name in self._keys
+        }
 
     # ------------------------------------------------------------------ many samples
 
-    def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
+    def _read(
+        self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool
+    ) -> list[Any]:
         """Columns of some samples: stacked, or as lists of values."""
         with decoding_for(current_request()) if self._n_counted else contextlib.nullcontext():
             return self._read_places(names, as_places(positions), stacked)
@@ -232,7 +268,9 @@ class RecordReader(RecordsIterator):
                 found.append(column.read(firsts) if stacked else column.values(firsts))
         return found
 
-    def _entries(self, positions: _Integers, names: Sequence[str]) -> dict[str, tuple[_Integers, _Integers]]:
+    def _entries(
+        self, positions: _Integers, names: Sequence[str]
+    ) -> dict[str, tuple[_Integers, _Integers]]:
         """By column, first record and number of records of each sample; empty without columns, or if sample i has record i."""
         if self._references is None or not names:
             return {}
@@ -274,7 +312,13 @@ class RecordReader(RecordsIterator):
             column.bag.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (type(self), self._folder, self._options, self._length, self._files.manifest_sha256)
+        return _reopen, (
+            type(self),
+            self._folder,
+            self._options,
+            self._length,
+            self._files.manifest_sha256,
+        )
 
     # ------------------------------------------------------------------ inside
 
@@ -282,13 +326,17 @@ class RecordReader(RecordsIterator):
         column = self._opened.get(name)
         if column is None:
             if self._closed:
-                raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
+                raise StorageError(
+                    f"the reader of {self._folder.name!r} is closed; open the dataset again"
+                )
             if self not in self._siblings:
                 if len(self._siblings) >= most_open_files() // (2 * len(self._keys) + 1):
                     for each in list(self._siblings):
                         each.release()
                 self._siblings.add(self)
-            with self._opening.setdefault(name, fork_lock()):  # of two threads, one fetches the index
+            with self._opening.setdefault(
+                name, fork_lock()
+            ):  # of two threads, one fetches the index
                 opened = self._opened
                 if (column := opened.get(name)) is None:
                     n_records = None if self._files.has_references else self._n_stored
@@ -306,7 +354,9 @@ class RecordAccess(RemoteAccess):
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
         reader = self.source
-        return reader._sequences.isdisjoint(reader._keys) and all(reader._column(name).is_fixed for name in reader._keys)
+        return reader._sequences.isdisjoint(reader._keys) and all(
+            reader._column(name).is_fixed for name in reader._keys
+        )
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
@@ -321,42 +371,82 @@ class RecordAccess(RemoteAccess):
 
     def _sample_bytes(self) -> int:
         """About how much a decoded sample takes; at least 1."""
-        columns, n_samples = map(self.source._column, self.source._keys), max(1, self.source._length)
+        columns, n_samples = (
+            map(self.source._column, self.source._keys),
+            max(1, self.source._length),
+        )
         return max(1, sum(column.row_bytes * -(-len(column) // n_samples) for column in columns))
 
     def remote_bytes(self) -> float:
         files, keys = self.source._files, self.source._keys
-        return sum(map(files.n_bytes_of, keys)) / max(1, self.n_samples) if files.is_remote(keys) else 0
+        return (
+            sum(map(files.n_bytes_of, keys)) / max(1, self.n_samples)
+            if files.is_remote(keys)
+            else 0
+        )
 
-    def fetches(self, places: Places, keys: Sequence[ColumnKey] | None = None) -> list[Callable[[], object]]:
+    def fetches(
+        self, places: Places, keys: Sequence[ColumnKey] | None = None
+    ) -> list[Callable[[], object]]:
         reader = self.source
-        names = [str(key) for key in keys or reader._keys if key in reader._codecs and reader._references is None]
-        return [functools.partial(lambda name: reader._column(name).bag.fetch(places), name) for name in names]
+        names = [
+            str(key)
+            for key in keys or reader._keys
+            if key in reader._codecs and reader._references is None
+        ]
+        return [
+            functools.partial(lambda name: reader._column(name).bag.fetch(places), name)
+            for name in names
+        ]
 
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self.await_prefetched(positions)
-        return list(samples_of(self.source._keys, self.source._read(self.source._keys, positions, stacked=False)))
+        return list(
+            samples_of(
+                self.source._keys, self.source._read(self.source._keys, positions, stacked=False)
+            )
+        )
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
         self.await_prefetched(positions)
-        return dict(zip(self.source._keys, self.source._read(self.source._keys, positions, stacked=True), strict=True))
+        return dict(
+            zip(
+                self.source._keys,
+                self.source._read(self.source._keys, positions, stacked=True),
+                strict=True,
+            )
+        )
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[npt.NDArray[Any]]:
         reader = self.source
         for key in keys:
             _check_column(key, reader._codecs)
-        return reader._read([str(key) for key in keys], range(reader._length) if positions is None else positions, stacked=True)
+        return reader._read(
+            [str(key) for key in keys],
+            range(reader._length) if positions is None else positions,
+            stacked=True,
+        )
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         reader = self.source
         is_alone = key in reader._keys and reader._references is None and n_threads_here() == 1
-        column = reader._column(str(key)) if is_alone and reader._codecs[str(key)].releases_gil else None
-        return column.each(np.asarray(positions, np.int64)) if isinstance(column, RaggedColumn) else None
+        column = (
+            reader._column(str(key)) if is_alone and reader._codecs[str(key)].releases_gil else None
+        )
+        return (
+            column.each(np.asarray(positions, np.int64))
+            if isinstance(column, RaggedColumn)
+            else None
+        )
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
+    ) -> Batch | None:
         reader = self.source
         for key in keys or ():
             _check_column(key, reader._codecs)
@@ -375,7 +465,10 @@ class RecordAccess(RemoteAccess):
             places = range(first, min(first + at_once, stop))
             try:
                 values = reader._read(keys, places, stacked=False)
-            except (DatasetFileCorruptError, RequestLimitError):  # samples before the damage are intact; each may fit alone
+            except (
+                DatasetFileCorruptError,
+                RequestLimitError,
+            ):  # samples before the damage are intact; each may fit alone
                 for position in places:
                     yield reader[position]
             else:
@@ -386,18 +479,28 @@ class RecordAccess(RemoteAccess):
 
     def declare_columns(self) -> dict[str, DeclaredColumn]:
         # For other columns the first value says more, such as the dtype of an array.
-        return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.source.spec.items()}
+        return {
+            name: DeclaredColumn(kind if kind.endswith("[]") else None)
+            for name, kind in self.source.spec.items()
+        }
 
     def content_fingerprint(self) -> dict[str, Any]:
         return self.source._files.content(self.source._keys)
 
 
 def _reopen(
-    reader_class: type[RecordReader], folder: Folder, options: dict[str, Any], length: int, manifest_sha256: str | None
+    reader_class: type[RecordReader],
+    folder: Folder,
+    options: dict[str, Any],
+    length: int,
+    manifest_sha256: str | None,
 ) -> RecordReader:
     reader = reader_class(folder, **options)
     if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
-        before, now = f"{length} samples, sha256 {manifest_sha256}", f"{len(reader)}, sha256 {reader._files.manifest_sha256}"
+        before, now = (
+            f"{length} samples, sha256 {manifest_sha256}",
+            f"{len(reader)}, sha256 {reader._files.manifest_sha256}",
+        )
         raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
     reader._length = length
     return reader
@@ -410,4 +513,6 @@ def _check_column(name: object, known: Collection[str]) -> None:
         ConfigError: it does not.
     """
     if name not in known:
-        raise ConfigError(f"unknown column {name!r:.80}{did_you_mean(name, known)}; the columns are {', '.join(known)}")
+        raise ConfigError(
+            f"unknown column {name!r:.80}{did_you_mean(name, known)}; the columns are {', '.join(known)}"
+        )

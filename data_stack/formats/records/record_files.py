@@ -73,7 +73,10 @@ class RecordFiles:
                     f"{folder.full_name(MANIFEST)} does not cover all samples: another program, such as Granular, appended some. "
                     f"Those are read without checksums; renew them with data_stack.formats.records.seal({folder.name!r})"
                 )
-                self.manifest, self.schema = None, {name: Column(kind) for name, kind in self.types.items()}
+                self.manifest, self.schema = (
+                    None,
+                    {name: Column(kind) for name, kind in self.types.items()},
+                )
 
     # ------------------------------------------------------------------ spec and manifest
 
@@ -98,10 +101,19 @@ class RecordFiles:
                 data = folder.read(SPEC)
             except ResourceNotFoundError as error:
                 if manifest is not None:
-                    raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
-                raise ResourceNotFoundError(f"no record dataset in {folder.name or 'the store'!r}: it has no {SPEC}") from error
-            if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
-                raise DatasetFileCorruptError(f"{what} is damaged: its digest differs from the one in {MANIFEST}")
+                    raise DatasetFileCorruptError(
+                        f"{what} is missing, but {MANIFEST} lists it"
+                    ) from error
+                raise ResourceNotFoundError(
+                    f"no record dataset in {folder.name or 'the store'!r}: it has no {SPEC}"
+                ) from error
+            if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (
+                record.size,
+                record.sha256,
+            ):
+                raise DatasetFileCorruptError(
+                    f"{what} is damaged: its digest differs from the one in {MANIFEST}"
+                )
             self.types = parse_spec(data, what)
         if manifest is None:
             self.schema = {name: Column(kind) for name, kind in self.types.items()}
@@ -112,7 +124,9 @@ class RecordFiles:
             raise DatasetFileCorruptError(f"{what} and {MANIFEST} name different columns or types")
         for file in (SPEC, *(each for name in self.types for each in self._files_of(name))):
             if file not in manifest.files:
-                raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} has no digest of {file!r}")
+                raise DatasetFileCorruptError(
+                    f"{folder.full_name(MANIFEST)} has no digest of {file!r}"
+                )
         for file, record in manifest.files.items() if folder.path is not None else ():
             try:
                 size = os.path.getsize(f"{folder.path}/{file}")
@@ -125,8 +139,12 @@ class RecordFiles:
         path = self.folder.path
         if path is None or self.has_references or self.manifest is None:
             return False
-        indexes = {name: record for name, record in self.manifest.files.items() if name.endswith(".idx")}
-        longer = (os.path.getsize(path / name) >= record.size + 8 for name, record in indexes.items())
+        indexes = {
+            name: record for name, record in self.manifest.files.items() if name.endswith(".idx")
+        }
+        longer = (
+            os.path.getsize(path / name) >= record.size + 8 for name, record in indexes.items()
+        )
         return bool(indexes) and all(longer) and not self.folder.has_file(UNFINISHED)
 
     def _files_of(self, name: str) -> tuple[str, ...]:
@@ -147,7 +165,11 @@ class RecordFiles:
         """
         bag, *indexes = self._files_of(name)
         # Of a store, each takes a request.
-        beside = [waiting.submit(self._open, each, _LOADED_INDEX_BYTES) for each in indexes if self._is_remote]
+        beside = [
+            waiting.submit(self._open, each, _LOADED_INDEX_BYTES)
+            for each in indexes
+            if self._is_remote
+        ]
         file = self._open(bag)
         if not indexes:
             ends, n_bytes = ends_of_bag(name, file)
@@ -156,7 +178,9 @@ class RecordFiles:
         if n_records is None:
             return Bag(name, file, file.size, ends_of_index(index, file.size))
         if n_records * 8 > index.size:
-            raise DatasetFileCorruptError(f"{index.name} is cut short: {index.size:,} bytes for {n_records:,} records")
+            raise DatasetFileCorruptError(
+                f"{index.name} is cut short: {index.size:,} bytes for {n_records:,} records"
+            )
         return Bag(name, file, file.size, Ends(index, 0, n_records))
 
     def column(self, name: str, codec: Codec, n_records: int | None) -> ValueColumn:
@@ -172,14 +196,29 @@ class RecordFiles:
             file, n_records = self._open(bag_name(name)), n_records or 0
             n_bytes = file.size
         if n_records * record_bytes != n_bytes:
-            raise DatasetFileCorruptError(f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,}")
+            raise DatasetFileCorruptError(
+                f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,}"
+            )
         bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
         layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
-        if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
-            raise DatasetFileCorruptError(f"column {name!r} of type {column.type!r} cannot hold {column.dtype}")
+        if (
+            layout is not None
+            and layout.dtype.kind in "iu"
+            and column.dtype is not None
+            and column.dtype.kind not in "iu"
+        ):
+            raise DatasetFileCorruptError(
+                f"column {name!r} of type {column.type!r} cannot hold {column.dtype}"
+            )
         if layout is not None and layout.record_bytes == record_bytes:
-            has_rows = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MAX_DIMENSIONS
-            if has_rows and layout.dtype.kind in "biufcSVmM":  # what is in strings is for their codec to look at
+            has_rows = (
+                layout.dtype.itemsize > 0
+                and 0 not in layout.shape
+                and len(layout.shape) < _MAX_DIMENSIONS
+            )
+            if (
+                has_rows and layout.dtype.kind in "biufcSVmM"
+            ):  # what is in strings is for their codec to look at
                 return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
 
@@ -189,7 +228,11 @@ class RecordFiles:
             self._is_remote = self.first.is_remote(names)
         elif self._is_remote is None:
             with self.folder.open(bag_name(max(names, key=self.n_bytes_of))) as resource:
-                self._is_remote = resource.prefetches or not self._mapped or map_file(resource, resource.size) is None
+                self._is_remote = (
+                    resource.prefetches
+                    or not self._mapped
+                    or map_file(resource, resource.size) is None
+                )
         return self._is_remote
 
     def n_bytes_of(self, name: str) -> int:
@@ -210,7 +253,9 @@ class RecordFiles:
         if self.has_references:
             return SampleReferences(lambda: self.bag(REFS), self.types)
         if any(kind.endswith("[]") for kind in self.types.values()):
-            raise DatasetFileCorruptError(f"{self.folder.name}: {REFS}.bag, the index of sequences, is missing; restore it")
+            raise DatasetFileCorruptError(
+                f"{self.folder.name}: {REFS}.bag, the index of sequences, is missing; restore it"
+            )
         return None
 
     def count_samples(self, references: SampleReferences | None) -> int:
@@ -228,10 +273,16 @@ class RecordFiles:
             lengths[name] = len(bag)
             end = int(bag.bounds(range(len(bag) - 1, len(bag)))[1][0]) if len(bag) else 0
             index = bag.ends.file
-            is_torn |= bag.n_bytes != end or (index is not None and index is not bag.file and index.size != 8 * len(bag))
+            is_torn |= bag.n_bytes != end or (
+                index is not None and index is not bag.file and index.size != 8 * len(bag)
+            )
             bag.close()
         n_samples = min(lengths.values()) if references is None else len(references)
-        single = {length for name, length in lengths.items() if references is None or not self.types[name].endswith("[]")}
+        single = {
+            length
+            for name, length in lengths.items()
+            if references is None or not self.types[name].endswith("[]")
+        }
         if references is not None and n_samples:
             last = np.array([n_samples - 1])
             for name, (firsts, counts) in references.many(last).items():
@@ -253,12 +304,16 @@ class RecordFiles:
         for file, record in (self._covered or {}).items():
             name, digest = self.folder.full_name(file), Digest()
             with self.folder.open(file) as resource:
-                while digest.size < record.size and (data := resource.read(min(_READ_BYTES, record.size - digest.size))):
+                while digest.size < record.size and (
+                    data := resource.read(min(_READ_BYTES, record.size - digest.size))
+                ):
                     digest.update(data)
             for block in differing_blocks(digest.blocks, record.blocks):
                 raise block_damage(name, block)
             if digest.sha256 != record.sha256:
-                raise DatasetFileCorruptError(f"{name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it")
+                raise DatasetFileCorruptError(
+                    f"{name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it"
+                )
         if self.manifest is not None and not self.has_references:
             for name in self.schema:
                 self.bag(name, self.manifest.count)  # raises if the index is shorter
@@ -267,7 +322,11 @@ class RecordFiles:
     def n_bytes(self) -> int:
         """Size of all columns and their indexes."""
         if self.manifest is not None:
-            return sum(record.size for file, record in self.manifest.files.items() if file.endswith((".bag", ".idx")))
+            return sum(
+                record.size
+                for file, record in self.manifest.files.items()
+                if file.endswith((".bag", ".idx"))
+            )
         bags = [self.bag(name) for name in [REFS] * self.has_references + list(self.types)]
         return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
 
@@ -278,17 +337,32 @@ class RecordFiles:
         """
         columns = {name: self.schema[name] for name in names}
         held = {name: [each.type, str(each.dtype), each.shape] for name, each in columns.items()}
-        files = [file for name in [REFS] * self.has_references + list(columns) for file in self._files_of(name)]
+        files = [
+            file
+            for name in [REFS] * self.has_references + list(columns)
+            for file in self._files_of(name)
+        ]
         if self.manifest is not None:
-            return {"columns": held, "files": {file: self.manifest.files[file].sha256 for file in files}}
-        digests = contents_of_resources([functools.partial(self.folder.open, file) for file in files])
+            return {
+                "columns": held,
+                "files": {file: self.manifest.files[file].sha256 for file in files},
+            }
+        digests = contents_of_resources(
+            [functools.partial(self.folder.open, file) for file in files]
+        )
         return {"columns": held, "files": dict(zip(files, digests, strict=True))}
 
     def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
-        options: dict[str, Any] = {"mapped": self._mapped, "load_bytes": load_bytes, "checks": self._checks.get(file)}
+        options: dict[str, Any] = {
+            "mapped": self._mapped,
+            "load_bytes": load_bytes,
+            "checks": self._checks.get(file),
+        }
         try:
             record = None if self._covered is None else self._covered[file]
-            stored = StoredFile(self.folder, file, record, is_longer=self.manifest is None, **options)
+            stored = StoredFile(
+                self.folder, file, record, is_longer=self.manifest is None, **options
+            )
         except ResourceNotFoundError as error:
             raise self._missing(file) from error
         self._checks[file] = stored.checks
@@ -296,7 +370,9 @@ class RecordFiles:
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         what = f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}"
-        return DatasetFileCorruptError(f"{what}. Restore the file from a copy, or write the dataset again")
+        return DatasetFileCorruptError(
+            f"{what}. Restore the file from a copy, or write the dataset again"
+        )
 
 
 @functools.cache

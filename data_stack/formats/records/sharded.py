@@ -54,11 +54,16 @@ class ShardedRecordReader(RecordsIterator):
         shardstart: int = 0,
         shardstep: int = 1,
     ) -> None:
-        first, step = check_integer("shardstart", shardstart, at_least=0), check_integer("shardstep", shardstep, at_least=1)
+        first, step = (
+            check_integer("shardstart", shardstart, at_least=0),
+            check_integer("shardstep", shardstep, at_least=1),
+        )
         folder = folder_of(source, prefix)
         names = shard_names(folder)
         if not names:
-            raise ResourceNotFoundError(f"no shards such as {shard_name(0)}/{SPEC} in {folder.name or 'the store'!r}")
+            raise ResourceNotFoundError(
+                f"no shards such as {shard_name(0)}/{SPEC} in {folder.name or 'the store'!r}"
+            )
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"shardstart={first}, but {folder.name!r} has {len(names)} shards")
@@ -69,22 +74,33 @@ class ShardedRecordReader(RecordsIterator):
             try:
                 return RecordReader(shard, codecs=codecs, columns=keys, mapped=mapped)
             except ResourceNotFoundError as error:
-                raise DatasetFileCorruptError(f"shard {shard.name} is missing or empty: {error}. Restore it") from error
+                raise DatasetFileCorruptError(
+                    f"shard {shard.name} is missing or empty: {error}. Restore it"
+                ) from error
 
         readers: list[RecordReader] = []
         # Of a store, each takes a request or two.
-        for reader in map(open_shard, chosen) if folder.path is not None else waiting.map(open_shard, chosen, at_once=32):
+        for reader in (
+            map(open_shard, chosen)
+            if folder.path is not None
+            else waiting.map(open_shard, chosen, at_once=32)
+        ):
             readers.append(reader)
             found, expected = reader._files.types, readers[0]._files.types
             if found != expected:
                 where = reader._folder.name
-                raise DatasetFileCorruptError(f"shard {where} has the columns {found}, but the first shard has {expected}")
+                raise DatasetFileCorruptError(
+                    f"shard {where} has the columns {found}, but the first shard has {expected}"
+                )
         self._use(readers)
 
     def _use(self, readers: list[RecordReader]) -> None:
         self._readers, siblings = readers, weakref.WeakSet[RecordReader]()
         for reader in readers:
-            reader._siblings, reader._files.first = siblings, None if reader is readers[0] else readers[0]._files
+            reader._siblings, reader._files.first = (
+                siblings,
+                None if reader is readers[0] else readers[0]._files,
+            )
         self._starts = list(itertools.accumulate(map(len, readers), initial=0))
 
     # ------------------------------------------------------------------ description
@@ -160,9 +176,15 @@ class _ShardedAccess(CombinedAccess):
     """Access to records in shards: a batch is one request to each shard."""
 
     def __init__(self, source: ShardedRecordReader) -> None:
-        super().__init__([access_to(reader) for reader in source._readers], list(map(len, source._readers)))
+        super().__init__(
+            [access_to(reader) for reader in source._readers], list(map(len, source._readers))
+        )
         self._keys, self._first = list(source.spec), access_to(source._readers[0])
-        n_bytes = sum(part.remote_bytes() * part.n_samples for part, _ in self.parts if isinstance(part, RecordAccess))
+        n_bytes = sum(
+            part.remote_bytes() * part.n_samples
+            for part, _ in self.parts
+            if isinstance(part, RecordAccess)
+        )
         self.prefers_blocks, self._is_remote = n_bytes > MAX_KEPT_REMOTE_BYTES, n_bytes > 0
 
     def _fetch(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey]) -> None:
@@ -180,10 +202,16 @@ class _ShardedAccess(CombinedAccess):
         self._fetch(positions, self._keys)
         return super().samples(positions)
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Any]:
         if positions is not None:
             self._fetch(positions, keys)
-        return super().columns(keys, positions) if self.n_samples else self._first.columns(keys, positions)
+        return (
+            super().columns(keys, positions)
+            if self.n_samples
+            else self._first.columns(keys, positions)
+        )
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if not len(positions):
@@ -198,14 +226,21 @@ class _ShardedAccess(CombinedAccess):
         return [part.content_fingerprint() for part, _ in self.parts]
 
 
-def _reopen(reader_class: type[ShardedRecordReader], readers: list[RecordReader]) -> ShardedRecordReader:
+def _reopen(
+    reader_class: type[ShardedRecordReader], readers: list[RecordReader]
+) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
     reader._use(readers)
     return reader
 
 
 def open(  # noqa: A001  # records.open("train")
-    source: Any, *, prefix: str = "", codecs: Codecs | None = None, columns: Sequence[str] | None = None, mapped: bool = True
+    source: Any,
+    *,
+    prefix: str = "",
+    codecs: Codecs | None = None,
+    columns: Sequence[str] | None = None,
+    mapped: bool = True,
 ) -> RecordReader | ShardedRecordReader:
     """Open a record dataset, in one folder or in shards, of any version of Granular's files.
 
@@ -261,11 +296,15 @@ class ShardedRecordWriter(DatasetWriter):
         shardstep: int = 1,
         codecs: Codecs | None = None,
     ) -> None:
-        self._shardlen = sys.maxsize if shardlen is None else check_integer("shardlen", shardlen, at_least=1)
+        self._shardlen = (
+            sys.maxsize if shardlen is None else check_integer("shardlen", shardlen, at_least=1)
+        )
         self._number = check_integer("shardstart", shardstart, at_least=0)
         self._step = check_integer("shardstep", shardstep, at_least=1)
         if shardlen is None and (self._number > 0 or self._step > 1):
-            raise ConfigError("shardstart and shardstep need shardlen, the number of samples in a shard")
+            raise ConfigError(
+                "shardstart and shardstep need shardlen, the number of samples in a shard"
+            )
         self._folder = folder_of(target, prefix)
         self._columns, self._codecs = check_columns(spec), codecs
         self._n_before = 0
@@ -341,7 +380,9 @@ class ShardedRecordWriter(DatasetWriter):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ConfigError(f"cannot append to the shards in {self._folder.name!r}: their writer is closed")
+            raise ConfigError(
+                f"cannot append to the shards in {self._folder.name!r}: their writer is closed"
+            )
 
     def _complete_if_full(self) -> None:
         if self._writer is not None and len(self._writer) >= self._shardlen:
@@ -355,7 +396,9 @@ class ShardedRecordWriter(DatasetWriter):
 
     def _resume(self) -> None:
         """Count the shards that are there, completing any that was not, up to the last one that is not full."""
-        grows = self._folder.path is not None and not any(column.is_sequence for column in self._columns.values())
+        grows = self._folder.path is not None and not any(
+            column.is_sequence for column in self._columns.values()
+        )
         while (folder := self._shard(self._number)).has_file(SPEC):
             is_last = not self._shard(self._number + self._step).has_file(SPEC)
             if grows and (is_last or not folder.has_file(MANIFEST) or folder.has_file(UNFINISHED)):
@@ -366,7 +409,11 @@ class ShardedRecordWriter(DatasetWriter):
                 self._complete(writer)
                 continue
             with RecordReader(folder, codecs=self._codecs) as reader:
-                if reader.spec != (spec := {name: column.type for name, column in self._columns.items()}):
-                    raise ConfigError(f"{folder.name!r} is a shard with other columns: {reader.spec}, not {spec}")
+                if reader.spec != (
+                    spec := {name: column.type for name, column in self._columns.items()}
+                ):
+                    raise ConfigError(
+                        f"{folder.name!r} is a shard with other columns: {reader.spec}, not {spec}"
+                    )
                 self._n_before += len(reader)
             self._number += self._step

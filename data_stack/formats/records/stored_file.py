@@ -66,7 +66,9 @@ class BlockChecks:
     def check_block(self, block: int, content: memoryview) -> None:
         """Compare a block with its checksum; the last one may be followed by bytes that were appended later."""
         content = content[: self.size - (block << _SHIFT)]
-        if self._digests is not None and block_digest(content) != digest_of_block(self._digests, block):
+        if self._digests is not None and block_digest(content) != digest_of_block(
+            self._digests, block
+        ):
             raise block_damage(self.name, block)
         self._checked[block] = 1
         first = self._checked.find(0, self._first)
@@ -81,7 +83,9 @@ class BlockChecks:
         first, last = offset >> _SHIFT, (end - 1) >> _SHIFT
         if self.is_done or end <= offset or 0 not in self._checked[first : last + 1]:
             return None
-        return first << _SHIFT, max(offset + size, min((last + 1) << _SHIFT, self.size)) - (first << _SHIFT)
+        return first << _SHIFT, max(offset + size, min((last + 1) << _SHIFT, self.size)) - (
+            first << _SHIFT
+        )
 
 
 class StoredFile:
@@ -126,7 +130,9 @@ class StoredFile:
         if record is not None:
             check_size(self.name, size, record)
             if size == record.size and opened.sha256 not in (None, record.sha256):
-                raise DatasetFileCorruptError(f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 differs")
+                raise DatasetFileCorruptError(
+                    f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 differs"
+                )
         self.size = size if record is None or is_longer else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
@@ -192,7 +198,11 @@ class _CheckedRanges(PositionalFile):
     name = property(attrgetter("checks.name"))
 
     def read_at(self, offset: int, size: int) -> bytes:
-        return super().read_at(offset, size) if self.checks.is_done else self.read_ranges([(offset, size)])[0]
+        return (
+            super().read_at(offset, size)
+            if self.checks.is_done
+            else self.read_ranges([(offset, size)])[0]
+        )
 
     def readinto_at(self, offset: int, buffer: Any, /) -> int:
         if self.checks.is_done:
@@ -207,12 +217,16 @@ class _CheckedRanges(PositionalFile):
         if checks.is_done:
             return super().read_ranges(ranges)
         widened = [checks.widen(offset, size) for offset, size in ranges]
-        pieces = super().read_ranges([span if wide is None else wide for span, wide in zip(ranges, widened, strict=True)])
+        pieces = super().read_ranges(
+            [span if wide is None else wide for span, wide in zip(ranges, widened, strict=True)]
+        )
         for index, (wide, (offset, size)) in enumerate(zip(widened, ranges, strict=True)):
             if wide is not None:
                 data = memoryview(pieces[index])
                 for position in range(0, min(wide[1], checks.size - wide[0]), BLOCK_BYTES):
-                    checks.check_block((wide[0] + position) >> _SHIFT, data[position : position + BLOCK_BYTES])
+                    checks.check_block(
+                        (wide[0] + position) >> _SHIFT, data[position : position + BLOCK_BYTES]
+                    )
                 pieces[index] = pieces[index][offset - wide[0] : offset - wide[0] + size]
         return pieces
 
@@ -224,4 +238,6 @@ def check_size(name: str, size: int, record: FileRecord) -> None:
         DatasetFileCorruptError: it is shorter.
     """
     if size < record.size:
-        raise DatasetFileCorruptError(f"{name} is cut short: {size:,} of {record.size:,} bytes. Restore it from a copy")
+        raise DatasetFileCorruptError(
+            f"{name} is cut short: {size:,} of {record.size:,} bytes. Restore it from a copy"
+        )

@@ -17,7 +17,15 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Column, codec_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records.column_writer import ColumnWriter
-from data_stack.formats.records.layout import REFS, SPEC, Part, bag_name, idx_name, parse_spec, spec_json
+from data_stack.formats.records.layout import (
+    REFS,
+    SPEC,
+    Part,
+    bag_name,
+    idx_name,
+    parse_spec,
+    spec_json,
+)
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
 from data_stack.io.integrity import Digest
@@ -66,7 +74,9 @@ class GrowingFile:
     def __init__(self, path: str) -> None:
         self.path = path
         with disk_errors("open", path):
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            self._handle = os.open(
+                path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+            )
             self.size = os.fstat(self._handle).st_size
         self._digest: Digest | None = None
         self._n_early = self.size
@@ -110,7 +120,9 @@ class GrowingFile:
         with disk_errors("read", self.path):
             data = os.pread(self._handle, size, offset)
         if len(data) < size:
-            raise DatasetFileCorruptError(f"{self.path!r} ends at byte {offset + len(data)}: the file was truncated")
+            raise DatasetFileCorruptError(
+                f"{self.path!r} ends at byte {offset + len(data)}: the file was truncated"
+            )
         return data
 
     def sync(self) -> None:
@@ -130,7 +142,9 @@ class GrowingFile:
                 for offset in range(start, stop, _READ_BYTES):
                     digest.update(self.read(offset, min(_READ_BYTES, stop - offset)))
                 if start == 0 and earlier is not None and digest.sha256 != earlier.sha256:
-                    raise DatasetFileCorruptError(f"{self.path!r} is damaged: it does not match the digest in the manifest")
+                    raise DatasetFileCorruptError(
+                        f"{self.path!r} is damaged: it does not match the digest in the manifest"
+                    )
             self._digest = digest
         return FileRecord(self._digest.size, self._digest.sha256, self._digest.blocks)
 
@@ -174,7 +188,9 @@ class Target(ABC):
         with disk_errors("create the folder", path):
             make_folders(path, durably=True)
         if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
-            raise StorageConflictError(f"another writer has the record dataset {path!r} open; wait, or let each write shards")
+            raise StorageConflictError(
+                f"another writer has the record dataset {path!r} open; wait, or let each write shards"
+            )
         for name in self._folder.list_names():
             if name.startswith(TEMPORARY):  # of a writer that died
                 self._folder.delete(name)
@@ -206,7 +222,9 @@ class Target(ABC):
     def give_up(self) -> None:
         """Release all resources; unpublished files are discarded."""
         stack, self._stack = self._stack, contextlib.ExitStack()
-        stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the contexts from publishing
+        stack.__exit__(
+            GeneratorExit, GeneratorExit(), None
+        )  # an exception keeps the contexts from publishing
 
     def detach_in_child(self) -> None:
         """Detach a forked child from the files, which belong to its parent."""
@@ -246,15 +264,21 @@ class GrowingTarget(Target):
         names = [file(name) for name in self._columns for file in (bag_name, idx_name)]
         if not folder.has_file(SPEC):
             if there := next(filter(folder.has_file, names), None):
-                raise ConfigError(f"{folder.full_name(there)!r} exists without a {SPEC}. Choose another folder")
+                raise ConfigError(
+                    f"{folder.full_name(there)!r} exists without a {SPEC}. Choose another folder"
+                )
             self._create(SPEC, spec_json(self._columns))
         manifest = self._manifest_there = self._check_manifest(names)
         for name in self._columns:
             if folder.has_file(bag_name(name)) and not folder.has_file(idx_name(name)):
                 with folder.open(bag_name(name)) as bag:
                     if bag.read(1):
-                        raise ConfigError(f"{folder.full_name(bag_name(name))!r} has no index beside it. Choose another folder")
-        self._opened = {name: self._stack.enter_context(GrowingFile(f"{folder.path}/{name}")) for name in names}
+                        raise ConfigError(
+                            f"{folder.full_name(bag_name(name))!r} has no index beside it. Choose another folder"
+                        )
+        self._opened = {
+            name: self._stack.enter_context(GrowingFile(f"{folder.path}/{name}")) for name in names
+        }
         for name, writer in self.writers.items():
             writer.bag, writer.idx = self._opened[bag_name(name)], self._opened[idx_name(name)]
         self._is_marked = folder.has_file(UNFINISHED)
@@ -266,34 +290,54 @@ class GrowingTarget(Target):
         found = parse_spec(folder.read(SPEC), folder.full_name(SPEC))
         asked = {name: column.type for name, column in self._columns.items()}
         if found != asked:
-            raise ConfigError(f"{folder.name!r} has other columns: {found}, not {asked}. Choose another folder")
+            raise ConfigError(
+                f"{folder.name!r} has other columns: {found}, not {asked}. Choose another folder"
+            )
         if not folder.has_file(MANIFEST):
             return None
         manifest = RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
         missing = {*names} - manifest.files.keys()
         if {name: column.type for name, column in manifest.columns.items()} != asked or missing:
-            problem = f"has no digest of {sorted(missing)}" if missing else f"and {SPEC} name different columns"
+            problem = (
+                f"has no digest of {sorted(missing)}"
+                if missing
+                else f"and {SPEC} name different columns"
+            )
             raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} {problem}")
         return manifest
 
     def _resume_from(self, manifest: RecordsManifest | None) -> None:
         """Keep the complete samples, and remove bytes after them."""
-        promised = {} if manifest is None else {name: record.size for name, record in manifest.files.items()}
+        promised = (
+            {}
+            if manifest is None
+            else {name: record.size for name, record in manifest.files.items()}
+        )
         is_longer = False
         for name, found in self._opened.items():
             if found.size < promised.get(name, 0):
-                raise DatasetFileCorruptError(f"{found.path!r} is cut short: {found.size} of {promised[name]} bytes. Restore it")
+                raise DatasetFileCorruptError(
+                    f"{found.path!r} is cut short: {found.size} of {promised[name]} bytes. Restore it"
+                )
             is_longer = is_longer or found.size > promised.get(name, 0)
         self.count = 0 if manifest is None else manifest.count
         is_covered = self._is_marked or not is_longer
         if not is_covered:
             self.count = min(map(_n_complete, self.writers.values()))
             if manifest is not None and self.count < manifest.count:
-                raise DatasetFileCorruptError(f"{self._folder.name!r} has {self.count} samples, its manifest {manifest.count}")
+                raise DatasetFileCorruptError(
+                    f"{self._folder.name!r} has {self.count} samples, its manifest {manifest.count}"
+                )
         for name, writer in self.writers.items():
             writer.idx.cut(self.count * _ENTRY_BYTES)
-            last = writer.idx.read((self.count - 1) * _ENTRY_BYTES, _ENTRY_BYTES) if self.count else b""
-            writer.bag.cut(promised.get(bag_name(name), 0) if is_covered else int.from_bytes(last, "little"))
+            last = (
+                writer.idx.read((self.count - 1) * _ENTRY_BYTES, _ENTRY_BYTES)
+                if self.count
+                else b""
+            )
+            writer.bag.cut(
+                promised.get(bag_name(name), 0) if is_covered else int.from_bytes(last, "little")
+            )
             if manifest is not None and is_covered:
                 writer.follow(manifest.columns[name], manifest.record_bytes[name], self.count)
             else:
@@ -313,7 +357,9 @@ class GrowingTarget(Target):
             return
         for each in self._opened.values():
             each.sync()
-        self._manifest_there = self._write_manifest({name: each.record(earlier.get(name)) for name, each in self._opened.items()})
+        self._manifest_there = self._write_manifest(
+            {name: each.record(earlier.get(name)) for name, each in self._opened.items()}
+        )
 
     def finish(self) -> None:
         if self._is_marked:
@@ -344,14 +390,20 @@ class WholeTarget(Target):
     def _open(self) -> None:
         folder = self._folder
         if folder.has_file(SPEC):
-            raise ConfigError(f"{folder.full_name(SPEC)!r} exists already, and cannot be resumed; choose another place")
+            raise ConfigError(
+                f"{folder.full_name(SPEC)!r} exists already, and cannot be resumed; choose another place"
+            )
         self._has_sequences = any(column.is_sequence for column in self._columns.values())
         self._resources = self._stack.enter_context(contextlib.ExitStack())
         if self._has_sequences:
             self.writers[REFS] = ColumnWriter(REFS, Column("bytes"), codec_of("bytes"), folder.name)
         for name, writer in self.writers.items():
             writer.bag = UploadedFile(self._resources.enter_context(folder.create(bag_name(name))))
-            idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
+            idx = (
+                io.BytesIO()
+                if self._has_sequences
+                else self._resources.enter_context(folder.create(idx_name(name)))
+            )
             writer.idx = UploadedFile(idx)
 
     def finish(self) -> None:
@@ -359,7 +411,9 @@ class WholeTarget(Target):
         for name, writer in self.writers.items():
             if self._has_sequences:
                 # A bag whose first record is empty is only readable with a leading zero.
-                writer.bag.put(bytes(_ENTRY_BYTES * writer.begins_empty) + writer.idx.file.getvalue())
+                writer.bag.put(
+                    bytes(_ENTRY_BYTES * writer.begins_empty) + writer.idx.file.getvalue()
+                )
             else:
                 records[idx_name(name)] = writer.idx.record()
             records[bag_name(name)] = writer.bag.record()
@@ -375,6 +429,8 @@ def _n_complete(writer: ColumnWriter) -> int:
     if len(decreases):
         first = int(decreases[0]) + 1
         if ends[first:].any():
-            raise DatasetFileCorruptError(f"{writer.idx.path!r} is damaged: entry {first} is smaller than the one before")
+            raise DatasetFileCorruptError(
+                f"{writer.idx.path!r} is damaged: entry {first} is smaller than the one before"
+            )
         ends = ends[:first]
     return int(np.searchsorted(ends, np.uint64(writer.bag.size), "right"))

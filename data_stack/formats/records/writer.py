@@ -14,7 +14,16 @@ from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.bag import pack_references
 from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.columns import samples_of
-from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, Part, bag_name, check_columns, parse_spec, shard_names
+from data_stack.formats.records.layout import (
+    MAX_RECORDS,
+    REFS,
+    SPEC,
+    Part,
+    bag_name,
+    check_columns,
+    parse_spec,
+    shard_names,
+)
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
@@ -62,15 +71,28 @@ class RecordWriter(DatasetWriter):
         StorageError: it cannot be written there.
     """
 
-    def __init__(self, target: Any, spec: Mapping[str, str | Column], *, prefix: str = "", codecs: Codecs | None = None) -> None:
+    def __init__(
+        self,
+        target: Any,
+        spec: Mapping[str, str | Column],
+        *,
+        prefix: str = "",
+        codecs: Codecs | None = None,
+    ) -> None:
         folder = folder_of(target, prefix)
         self._name = folder.name or "the root of the store"
         self._columns = check_columns(spec)
         columns = self._columns.items()
-        self._writers = {name: ColumnWriter(name, each, codec_of(each.type, codecs), self._name) for name, each in columns}
+        self._writers = {
+            name: ColumnWriter(name, each, codec_of(each.type, codecs), self._name)
+            for name, each in columns
+        }
         self._sequences = {name for name, each in columns if each.is_sequence}
         writers = self._writers.items()
-        self._encoding = [(name, each.encode_sequence if name in self._sequences else each.encode) for name, each in writers]
+        self._encoding = [
+            (name, each.encode_sequence if name in self._sequences else each.encode)
+            for name, each in writers
+        ]
         #: The records of samples that are not written yet.
         self._rows: list[list[Any]] = []
         self._row_bytes = 0
@@ -127,7 +149,11 @@ class RecordWriter(DatasetWriter):
             self._writers[name].refuse(error, len(self))
         self._rows.append(row)
         for records in row:
-            self._row_bytes += len(records) + 8 if type(records) is bytes else sum(map(len, records)) + 8 * len(records)
+            self._row_bytes += (
+                len(records) + 8
+                if type(records) is bytes
+                else sum(map(len, records)) + 8 * len(records)
+            )
         if flush:
             self.flush()
         return len(self) - 1
@@ -145,7 +171,9 @@ class RecordWriter(DatasetWriter):
         self._check_open()
         n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
-            for sample in samples_of(list(self._columns), [columns[name] for name in self._columns]):
+            for sample in samples_of(
+                list(self._columns), [columns[name] for name in self._columns]
+            ):
                 self.append(sample)
             return
         prepared = {name: writer.prepare(columns[name]) for name, writer in self._writers.items()}
@@ -158,7 +186,9 @@ class RecordWriter(DatasetWriter):
                 parts[name] = self._writers[name].encode_many(values[start:stop], layout, number)
             self._put(parts, stop - start)
             n_bytes = sum(memoryview(part.data).nbytes for part in parts.values())
-            n_at_once = max(1, min(16 * n_at_once, (stop - start) * _COLUMN_BYTES // max(1, n_bytes)))
+            n_at_once = max(
+                1, min(16 * n_at_once, (stop - start) * _COLUMN_BYTES // max(1, n_bytes))
+            )
             start = stop
 
     def flush(self) -> None:
@@ -207,7 +237,11 @@ class RecordWriter(DatasetWriter):
         parts = {}
         for number, (name, writer) in enumerate(self._writers.items()):
             records = [row[number] for row in rows]
-            flat = [record for each in records for record in each] if name in self._sequences else records
+            flat = (
+                [record for each in records for record in each]
+                if name in self._sequences
+                else records
+            )
             parts[name] = Part.of(flat, writer.codec)
         if self._sequences:
             parts[REFS] = self._references(rows)
@@ -216,7 +250,9 @@ class RecordWriter(DatasetWriter):
 
     def _put(self, parts: Mapping[str, Part], n_samples: int) -> None:
         if self._target.count + n_samples > MAX_RECORDS:
-            raise ConfigError(f"a record dataset has at most {MAX_RECORDS} samples; write shards (ShardedRecordWriter)")
+            raise ConfigError(
+                f"a record dataset has at most {MAX_RECORDS} samples; write shards (ShardedRecordWriter)"
+            )
         try:
             self._target.put(parts, n_samples)
         except BaseException as error:
@@ -274,13 +310,21 @@ def seal(source: Any, *, prefix: str = "") -> int:
         StorageConflictError: a writer has it open.
     """
     folder = folder_of(source, prefix)
-    parts = [folder] if folder.has_file(SPEC) else [folder.subfolder(name) for name in shard_names(folder)]
+    parts = (
+        [folder]
+        if folder.has_file(SPEC)
+        else [folder.subfolder(name) for name in shard_names(folder)]
+    )
     if folder.path is None or not parts or any(part.has_file(bag_name(REFS)) for part in parts):
-        raise ConfigError(f"{folder.name!r} cannot be sealed: expected records or shards in a local folder, without {REFS}.bag")
+        raise ConfigError(
+            f"{folder.name!r} cannot be sealed: expected records or shards in a local folder, without {REFS}.bag"
+        )
     n_samples = 0
     for part in parts:
         types = parse_spec(part.read(SPEC), part.full_name(SPEC))
-        with RecordWriter(part, types, codecs=dict.fromkeys(types.values())) as writer:  # nothing is encoded
+        with RecordWriter(
+            part, types, codecs=dict.fromkeys(types.values())
+        ) as writer:  # nothing is encoded
             n_samples += len(writer)
     return n_samples
 
@@ -295,11 +339,19 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
     lengths = {}
     for column in columns:
         values = given[column]
-        if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
-            raise ConfigError(f"column {column!r} of {name!r} takes an array or a list of n values, not {values!r:.80}")
+        if (
+            isinstance(values, (str, bytes, bytearray))
+            or not hasattr(values, "__len__")
+            or getattr(values, "ndim", 1) == 0
+        ):
+            raise ConfigError(
+                f"column {column!r} of {name!r} takes an array or a list of n values, not {values!r:.80}"
+            )
         lengths[column] = len(values)
     if len(set(lengths.values())) != 1:
-        raise ConfigError(f"the columns for {name!r} differ in length: {lengths}. Nothing was appended")
+        raise ConfigError(
+            f"the columns for {name!r} differ in length: {lengths}. Nothing was appended"
+        )
     return lengths[column]
 
 
@@ -307,4 +359,6 @@ def _check_names(given: Any, columns: Collection[str], what: str) -> None:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{what} is {type(given).__name__}, not a dict of its columns")
     if given.keys() != set(columns):
-        raise ConfigError(f"{what} has the columns {list(given)}, not {list(columns)}. Nothing was appended")
+        raise ConfigError(
+            f"{what} has the columns {list(given)}, not {list(columns)}. Nothing was appended"
+        )

@@ -21,7 +21,14 @@ from typing import Any
 
 from data_stack.exception import ArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember
-from data_stack.io.archives.streams import ArchiveLimits, compression_of, decompress_chunks, open_decompressed, stream_of, window
+from data_stack.io.archives.streams import (
+    ArchiveLimits,
+    compression_of,
+    decompress_chunks,
+    open_decompressed,
+    stream_of,
+    window,
+)
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.archives.zip import ZipArchive
 from data_stack.io.location import as_resource
@@ -32,7 +39,9 @@ from data_stack.io.storage_connectors.writer import can_seek
 __all__ = ["Archive", "ArchiveLimits", "ArchiveMember", "open_archive", "open_decompressed"]
 
 
-def open_archive(stream: Any, *, limits: ArchiveLimits | None = None, strip_parents: bool = False) -> Archive:
+def open_archive(
+    stream: Any, *, limits: ArchiveLimits | None = None, strip_parents: bool = False
+) -> Archive:
     """Open a zip, a tar, or a tar compressed by gzip, bzip2, xz or zstd, detected by its first bytes.
 
     ::
@@ -65,11 +74,18 @@ def open_archive(stream: Any, *, limits: ArchiveLimits | None = None, strip_pare
     if looks_like_tar(head):
         return TarArchive(name, begin, file if compression is None else None, limits)
     if compression is not None:
-        raise ArchiveError(f"{name!r} is compressed by {compression}, but holds no tar; open_decompressed() reads it")
+        raise ArchiveError(
+            f"{name!r} is compressed by {compression}, but holds no tar; open_decompressed() reads it"
+        )
     if head.startswith(b"PK\3\4") or zipfile.is_zipfile(window(file)):
         return ZipArchive(name, file, limits, strip_parents)
-    raise ArchiveError(f"{name!r} is neither a zip nor a tar: " + (f"it begins with {head[:8]!r}" if head else "it is empty"))
+    raise ArchiveError(
+        f"{name!r} is neither a zip nor a tar: "
+        + (f"it begins with {head[:8]!r}" if head else "it is empty")
+    )
 
 
-def _decompress(file: StreamedResource, name: str, compression: str, limits: ArchiveLimits) -> io.BufferedReader:
+def _decompress(
+    file: StreamedResource, name: str, compression: str, limits: ArchiveLimits
+) -> io.BufferedReader:
     return stream_of(decompress_chunks(window(file), name, compression, limits), name)

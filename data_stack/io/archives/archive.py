@@ -78,7 +78,9 @@ class Archive(ABC):
             RequestLimitError: it has more than a request may take.
         """
         with self.open(member) as stream:
-            return read_within_limit(stream, f"{member if isinstance(member, str) else member.name!r} of {self.name!r}")
+            return read_within_limit(
+                stream, f"{member if isinstance(member, str) else member.name!r} of {self.name!r}"
+            )
 
     def names(self) -> list[str]:
         """Names of all files, in the order of the archive."""
@@ -143,7 +145,9 @@ class Archive(ABC):
         try:
             return check_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
         except MalformedIdentifierError as error:
-            raise ArchiveError(f"a member of {self.name!r} cannot be stored under its name: {error}. Give rename=…") from error
+            raise ArchiveError(
+                f"a member of {self.name!r} cannot be stored under its name: {error}. Give rename=…"
+            ) from error
 
 
 def read_within_limit(stream: Any, what: str) -> bytes:
@@ -177,10 +181,16 @@ def check_name(name: str, archive: str) -> str:
         UnsafeArchiveError: it is absolute, climbs out, is too long, or is not portable.
     """
     if len(name) > _MAX_NAME_CHARACTERS:
-        raise UnsafeArchiveError(f"{archive!r} has a member name of {len(name)} characters, more than {_MAX_NAME_CHARACTERS}")
+        raise UnsafeArchiveError(
+            f"{archive!r} has a member name of {len(name)} characters, more than {_MAX_NAME_CHARACTERS}"
+        )
     segments = [segment for segment in name.split("/") if segment not in ("", ".")]
     if re.match(r"/|[A-Za-z]:", name) or ".." in segments:
-        raise UnsafeArchiveError(f"{archive!r} has a member {name!r}, which lies outside of the target folder")
+        raise UnsafeArchiveError(
+            f"{archive!r} has a member {name!r}, which lies outside of the target folder"
+        )
     if _FORBIDDEN.search(name):
-        raise UnsafeArchiveError(f"{archive!r} has a member {name!r} with a backslash, control character or undecodable byte")
+        raise UnsafeArchiveError(
+            f"{archive!r} has a member {name!r} with a backslash, control character or undecodable byte"
+        )
     return "/".join(segments)

@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from data_stack.exception import ArchiveError, ArchiveLimitError, ConfigError, MissingDependencyError
+from data_stack.exception import (
+    ArchiveError,
+    ArchiveLimitError,
+    ConfigError,
+    MissingDependencyError,
+)
 from data_stack.io.byte_source import Positioned
 from data_stack.io.positional import name_of
 from data_stack.io.resources import StreamedResource
@@ -41,17 +46,23 @@ class ArchiveLimits:
     def __post_init__(self) -> None:
         for field in fields(self):
             if not getattr(self, field.name) > 0:
-                raise ConfigError(f"{field.name} of ArchiveLimits must be positive, got {getattr(self, field.name)!r}")
+                raise ConfigError(
+                    f"{field.name} of ArchiveLimits must be positive, got {getattr(self, field.name)!r}"
+                )
 
     def check_bytes(self, archive: str, n_bytes: int) -> None:
         """Refuse more than ``max_bytes``."""
         if n_bytes > self.max_bytes:
-            raise _limit_error(archive, f"unpacks to more than {self.max_bytes:,} bytes", "max_bytes")
+            raise _limit_error(
+                archive, f"unpacks to more than {self.max_bytes:,} bytes", "max_bytes"
+            )
 
     def check_count(self, archive: str, n_members: int) -> None:
         """Refuse more than ``max_members``."""
         if n_members > self.max_members:
-            raise _limit_error(archive, f"has more than {self.max_members:,} members", "max_members")
+            raise _limit_error(
+                archive, f"has more than {self.max_members:,} members", "max_members"
+            )
 
     def check_ratio(self, archive: str, n_bytes: int, n_stored_bytes: int) -> None:
         """Refuse a compression ratio above ``max_ratio``."""
@@ -62,14 +73,20 @@ class ArchiveLimits:
 
 
 def _limit_error(archive: str, what: str, limit: str) -> ArchiveLimitError:
-    return ArchiveLimitError(f"{archive!r} {what}. If you trust it, read it with limits=ArchiveLimits({limit}=…).")
+    return ArchiveLimitError(
+        f"{archive!r} {what}. If you trust it, read it with limits=ArchiveLimits({limit}=…)."
+    )
 
 
 CHUNK_BYTES: Final = 1 << 17
 
 
 def window(
-    file: StreamedResource, start: int = 0, end: int | None = None, *, block_bytes: int = CHUNK_BYTES
+    file: StreamedResource,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    block_bytes: int = CHUNK_BYTES,
 ) -> io.BufferedReader:
     """A stream over a part of a file, with its own position; it reads ``block_bytes`` at a time, and leaves the file open."""
     return io.BufferedReader(_Window(file, start, file.size if end is None else end), block_bytes)
@@ -82,7 +99,9 @@ class _Window(Positioned):
     size = property(lambda self: self._end - self._start)
 
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
-        data = self._file.read_at(self._start + offset, max(0, min(len(buffer), self.size - offset)))
+        data = self._file.read_at(
+            self._start + offset, max(0, min(len(buffer), self.size - offset))
+        )
         buffer[: len(data)] = data
         return len(data)
 
@@ -97,7 +116,9 @@ def chunks_of(stream: Any) -> Iterator[bytes]:
     """Read a file-like object to its end."""
     while data := stream.read(CHUNK_BYTES):
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise TypeError(f"an archive is read from bytes, not {type(data).__name__}; open the stream in binary mode")
+            raise TypeError(
+                f"an archive is read from bytes, not {type(data).__name__}; open the stream in binary mode"
+            )
         yield bytes(data)
 
 
@@ -166,7 +187,12 @@ _MAX_WINDOW_BYTES: Final = 1 << 27
 #: Small, because unused input is copied after each of the many streams that a hostile file may have, and because zstandard does
 #: not bound its output: 8 bytes become at most 256 KiB, this much 32 MiB.
 _INPUT_BYTES: Final = 1 << 10
-_MAGICS: Final = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd"}
+_MAGICS: Final = {
+    "gzip": b"\x1f\x8b",
+    "bz2": b"BZh",
+    "xz": b"\xfd7zXZ\0",
+    "zstd": b"\x28\xb5\x2f\xfd",
+}
 
 
 def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io.BufferedReader:
@@ -198,8 +224,13 @@ def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io
     stream, head = with_head(stream)
     compression = compression_of(head)
     if compression is None:
-        raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
-    return stream_of(delay_last_chunk(decompress_chunks(stream, name, compression, limits, limits.max_bytes)), name)
+        raise ArchiveError(
+            f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}"
+        )
+    return stream_of(
+        delay_last_chunk(decompress_chunks(stream, name, compression, limits, limits.max_bytes)),
+        name,
+    )
 
 
 def compression_of(head: bytes) -> str | None:
@@ -210,7 +241,11 @@ def compression_of(head: bytes) -> str | None:
 
 
 def decompress_chunks(
-    stream: io.BufferedReader, name: str, compression: str, limits: ArchiveLimits, max_bytes: float = math.inf
+    stream: io.BufferedReader,
+    name: str,
+    compression: str,
+    limits: ArchiveLimits,
+    max_bytes: float = math.inf,
 ) -> Iterator[bytes]:
     """Decompress in chunks of bounded size; the ratio is checked, and the length against ``max_bytes``."""
     data, n_read, n_bytes = b"", 0, 0
@@ -221,14 +256,18 @@ def decompress_chunks(
                 data = stream.read(_INPUT_BYTES)
                 n_read += len(data)
                 if not data:
-                    raise ArchiveError(f"{name!r} is truncated: it ends after {n_read:,} bytes. Fetch it again.")
+                    raise ArchiveError(
+                        f"{name!r} is truncated: it ends after {n_read:,} bytes. Fetch it again."
+                    )
             try:
                 output = decompressor.decompress(data, CHUNK_BYTES)
             except MemoryError:
                 raise
             except Exception as error:  # each library has its own
                 why = f"is damaged before byte {n_read:,}, or needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack"
-                raise ArchiveError(f"{name!r} {why}: {error}. Fetch it again, or compress it with less memory.") from error
+                raise ArchiveError(
+                    f"{name!r} {why}: {error}. Fetch it again, or compress it with less memory."
+                ) from error
             data, n_bytes = b"", n_bytes + len(output)
             limits.check_ratio(name, n_bytes, n_read)
             if n_bytes > max_bytes:
@@ -243,7 +282,9 @@ def decompress_chunks(
             break
     while data:
         if data.strip(b"\0"):
-            raise ArchiveError(f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off.")
+            raise ArchiveError(
+                f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off."
+            )
         data = stream.read(CHUNK_BYTES)
 
 
@@ -257,7 +298,9 @@ class _Inflater:
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         if self._is_bounded:
-            output = bytes(self._library.decompress(self._library.unconsumed_tail + data, max_length))
+            output = bytes(
+                self._library.decompress(self._library.unconsumed_tail + data, max_length)
+            )
             # A full output may leave more inside, even when all input is consumed.
             self.needs_input = len(output) < max_length
         else:
@@ -271,7 +314,9 @@ def _zstd() -> _Inflater:
         import zstandard
     except ImportError as error:
         raise MissingDependencyError("reading zstd", "zstandard", "zstd") from error
-    return _Inflater(zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj(), False)
+    return _Inflater(
+        zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj(), False
+    )
 
 
 _MAKERS: Final[dict[str, Callable[[], Any]]] = {

@@ -32,7 +32,13 @@ class TarArchive(Archive):
         file: the tar itself, if it is not compressed.
     """
 
-    def __init__(self, name: str, begin: Callable[[], Any], file: StreamedResource | None, limits: ArchiveLimits) -> None:
+    def __init__(
+        self,
+        name: str,
+        begin: Callable[[], Any],
+        file: StreamedResource | None,
+        limits: ArchiveLimits,
+    ) -> None:
         super().__init__(name, limits)
         self._begin, self._file = begin, file
         self._index: dict[str, ArchiveMember] | None = None
@@ -44,7 +50,12 @@ class TarArchive(Archive):
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
         self._check_open()
         name = member if isinstance(member, str) else member.name
-        found = member if isinstance(member, ArchiveMember) and getattr(member._headers, "archive", None) is self else None
+        found = (
+            member
+            if isinstance(member, ArchiveMember)
+            and getattr(member._headers, "archive", None) is self
+            else None
+        )
         if self._file is not None:
             if found is None:
                 self._index = self._index or {each.name: each for each in self}
@@ -53,19 +64,27 @@ class TarArchive(Archive):
                 raise self._no_member(name, self._index or ())
             return stream_of(self._content(self._file.read_at, found), name)
         # The content of the member that was yielded last comes next, unless it was opened before.
-        if found is None or found.is_folder or not found._headers.tell() == found.offset != found._headers.opened:
+        if (
+            found is None
+            or found.is_folder
+            or not found._headers.tell() == found.offset != found._headers.opened
+        ):
             found = next((each for each in self if each.name == name and not each.is_folder), None)
         if found is None:
             raise self._no_member(name)
         found._headers.opened = found.offset
         return stream_of(self._content(found._headers.read_at, found), name)
 
-    def _content(self, read_at: Callable[[int, int], bytes], member: ArchiveMember) -> Iterator[bytes]:
+    def _content(
+        self, read_at: Callable[[int, int], bytes], member: ArchiveMember
+    ) -> Iterator[bytes]:
         offset, end = member.offset, member.offset + member.size
         while offset < end:
             chunk = read_at(offset, min(CHUNK_BYTES, end - offset))
             if not chunk:
-                raise ArchiveError(f"{self.name!r} is truncated: it ends inside of {member.name!r}. Fetch it again.")
+                raise ArchiveError(
+                    f"{self.name!r} is truncated: it ends inside of {member.name!r}. Fetch it again."
+                )
             offset += len(chunk)
             yield chunk
 
@@ -81,14 +100,20 @@ class TarArchive(Archive):
                 yield member
                 self._check_open()
         if headers.last != _ZEROS:
-            raise ArchiveError(f"{self.name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
+            raise ArchiveError(
+                f"{self.name!r} is damaged or truncated: its end mark is missing. Fetch it again."
+            )
         end = headers.read_content(_BLOCK_BYTES)
         if len(end) < _BLOCK_BYTES:
-            raise ArchiveError(f"{self.name!r} is truncated: it ends inside of its end mark. Fetch it again.")
+            raise ArchiveError(
+                f"{self.name!r} is truncated: it ends inside of its end mark. Fetch it again."
+            )
         # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
         while end:
             if end.strip(b"\0"):
-                raise ArchiveError(f"{self.name!r} has other data behind the end of its tar; split concatenated archives")
+                raise ArchiveError(
+                    f"{self.name!r} has other data behind the end of its tar; split concatenated archives"
+                )
             end = headers.read_content(CHUNK_BYTES)
 
     def _parse(self, headers: _Headers) -> Iterator[tarfile.TarInfo]:
@@ -98,10 +123,14 @@ class TarArchive(Archive):
             while (header := tar.next()) is not None:
                 tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all; typeshed lacks it
                 if {"path", "size"} & tar.pax_headers.keys():
-                    raise ArchiveError(f"{name!r} has a pax header with one name or size for all members")
+                    raise ArchiveError(
+                        f"{name!r} has a pax header with one name or size for all members"
+                    )
                 yield header
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-            raise ArchiveError(f"{name!r} is damaged before byte {headers.tell():,}: {error}. Fetch it again.") from error
+            raise ArchiveError(
+                f"{name!r} is damaged before byte {headers.tell():,}: {error}. Fetch it again."
+            ) from error
 
     def _member(self, header: tarfile.TarInfo, headers: _Headers) -> ArchiveMember:
         """The member of a header."""
@@ -111,10 +140,14 @@ class TarArchive(Archive):
         is_special = header.issparse() or not (header.isreg() or header.isdir())
         # Implementations disagree on whether these have content; without content, all see the same members.
         if size and (is_special or header.isdir()):
-            raise UnsafeArchiveError(f"{name!r}: {header.name!r} is sparse or not a regular file, but has {size:,} bytes")
+            raise UnsafeArchiveError(
+                f"{name!r}: {header.name!r} is sparse or not a regular file, but has {size:,} bytes"
+            )
         if is_special:
             kind = f"a link, a device, sparse or of another kind ({header.type!r})"
-            raise UnsafeArchiveError(f"{name!r}: {header.name!r} is {kind}; only files and folders are read. Use another tool.")
+            raise UnsafeArchiveError(
+                f"{name!r}: {header.name!r} is {kind}; only files and folders are read. Use another tool."
+            )
         checked = check_name(header.name, name)
         if header.isreg() and (not checked or header.name.endswith("/")):
             raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
@@ -134,24 +167,34 @@ class _Headers:
 
     def seek(self, offset: int) -> None:
         if offset < self._position:
-            raise ArchiveError(f"{self._archive!r} is damaged: a header leads back to byte {offset:,}")
+            raise ArchiveError(
+                f"{self._archive!r} is damaged: a header leads back to byte {offset:,}"
+            )
         if self._stream.seekable():
             self._stream.seek(offset)
             self._position = offset
-        while self._position < offset and self.read_content(min(CHUNK_BYTES, offset - self._position)):
+        while self._position < offset and self.read_content(
+            min(CHUNK_BYTES, offset - self._position)
+        ):
             pass
 
     def read(self, size: int) -> bytes:
         """Read a header, or the content of an extension header."""
         # A long name or the attributes of a member; 64 KiB of extended attributes are the most that Linux keeps.
         if not 0 <= size <= 1 << 17:
-            raise ArchiveError(f"{self._archive!r} claims {size:,} bytes of attributes for one member")
+            raise ArchiveError(
+                f"{self._archive!r} claims {size:,} bytes of attributes for one member"
+            )
         self.last = self.read_content(size)
         if size > _BLOCK_BYTES and len(self.last) < size:
-            raise ArchiveError(f"{self._archive!r} is truncated: it ends inside of a header. Fetch it again.")
+            raise ArchiveError(
+                f"{self._archive!r} is truncated: it ends inside of a header. Fetch it again."
+            )
         # Regular expressions of tarfile take quadratic time for these, in Python before 3.11.10.
         if re.search(rb"[0-9]{512}", self.last):
-            raise ArchiveError(f"{self._archive!r} is damaged: a header has numbers of hundreds of digits")
+            raise ArchiveError(
+                f"{self._archive!r} is damaged: a header has numbers of hundreds of digits"
+            )
         return self.last
 
     def read_content(self, size: int) -> bytes:
@@ -163,7 +206,9 @@ class _Headers:
     def read_at(self, offset: int, size: int) -> bytes:
         """Read a part of a member, which must come next."""
         if self._position != offset:
-            raise ValueError(f"a member of {self._archive!r} can no longer be read: the iteration is past it")
+            raise ValueError(
+                f"a member of {self._archive!r} can no longer be read: the iteration is past it"
+            )
         return self.read_content(size)
 
 

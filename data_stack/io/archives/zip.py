@@ -16,12 +16,28 @@ from typing import Final
 
 from data_stack.exception import ArchiveError, DataStackError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
-from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, chunks_of, delay_last_chunk, stream_of, window
+from data_stack.io.archives.streams import (
+    CHUNK_BYTES,
+    ArchiveLimits,
+    chunks_of,
+    delay_last_chunk,
+    stream_of,
+    window,
+)
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request
 
 #: What zipfile raises for damaged archives.
-_ERRORS: Final = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OverflowError, OSError)
+_ERRORS: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    ValueError,
+    OverflowError,
+    OSError,
+)
 
 
 class ZipArchive(Archive):
@@ -33,7 +49,9 @@ class ZipArchive(Archive):
         strip_parents: leave ``..`` and a leading ``/`` out of names.
     """
 
-    def __init__(self, name: str, file: StreamedResource, limits: ArchiveLimits, strip_parents: bool = False) -> None:
+    def __init__(
+        self, name: str, file: StreamedResource, limits: ArchiveLimits, strip_parents: bool = False
+    ) -> None:
         super().__init__(name, limits)
         directory = _DirectoryFile(file, name, limits)
         try:
@@ -45,7 +63,9 @@ class ZipArchive(Archive):
         infos = self._zip.infolist()
         limits.check_count(name, len(infos))
         if len(infos) != directory.n_entries or (not infos and file.read_at(0, 4) == b"PK\3\4"):
-            raise self._damage_error(f"its directory has {directory.n_entries:,} entries, of which {len(infos):,} can be found")
+            raise self._damage_error(
+                f"its directory has {directory.n_entries:,} entries, of which {len(infos):,} can be found"
+            )
         limits.check_bytes(name, sum(info.file_size for info in infos))
         limits.check_ratio(name, sum(info.file_size for info in infos), file.size)
         #: None for folders.
@@ -56,10 +76,14 @@ class ZipArchive(Archive):
             is_folder = info.orig_filename.endswith("/") or kind == stat.S_IFDIR
             written = info.orig_filename
             if strip_parents:
-                written = "/".join(part for part in written.split("/") if part not in ("", "..")) or "."
+                written = (
+                    "/".join(part for part in written.split("/") if part not in ("", "..")) or "."
+                )
             member = check_name(written, name)
             if (is_folder and info.file_size) or not (member or is_folder):
-                raise UnsafeArchiveError(f"{name!r} has a file without a name ({info.orig_filename!r})")
+                raise UnsafeArchiveError(
+                    f"{name!r} has a file without a name ({info.orig_filename!r})"
+                )
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 why = "is a link or a device; only files and folders are read. Use another tool."
                 raise UnsafeArchiveError(f"{name!r}: {member!r} {why}")
@@ -79,10 +103,14 @@ class ZipArchive(Archive):
         if info is None:
             raise self._no_member(name, self._members)
         if info.flag_bits & (1 | 1 << 6 | 1 << 13):
-            raise UnsafeArchiveError(f"{self.name!r}: {name!r} is encrypted; unpack it with another tool")
+            raise UnsafeArchiveError(
+                f"{self.name!r}: {name!r} is encrypted; unpack it with another tool"
+            )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             method = info.compress_type
-            raise ArchiveError(f"{self.name!r}: {name!r} is compressed by method {method}, not by deflate; use another tool")
+            raise ArchiveError(
+                f"{self.name!r}: {name!r} is compressed by method {method}, not by deflate; use another tool"
+            )
         self._limits.check_ratio(self.name, info.file_size, info.compress_size)
         return stream_of(delay_last_chunk(self._chunks(info)), name)
 
@@ -99,7 +127,9 @@ class ZipArchive(Archive):
         except _ERRORS as error:
             raise self._damage_error(error) from error
         if size != info.file_size:
-            raise self._damage_error(f"{info.orig_filename!r} has {size:,} bytes, the directory says {info.file_size:,}")
+            raise self._damage_error(
+                f"{info.orig_filename!r} has {size:,} bytes, the directory says {info.file_size:,}"
+            )
 
     def _damage_error(self, how: object) -> ArchiveError:
         return ArchiveError(f"{self.name!r} is damaged: {how}. Fetch it again.")

@@ -102,14 +102,28 @@ def retrieve(
     definitions = list(definitions)
     timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
     if max_parallel < 1 or not timeout_seconds > 0:
-        raise ConfigError(f"max_parallel and timeout_seconds must be positive, got {max_parallel} and {timeout_seconds}")
+        raise ConfigError(
+            f"max_parallel and timeout_seconds must be positive, got {max_parallel} and {timeout_seconds}"
+        )
     jobs: dict[str, ResourceDefinition] = {}
     for definition in definitions:
         if jobs.setdefault(definition.identifier, definition) != definition:
-            raise ConfigError(f"two different resources are defined as {definition.identifier!r}; rename one")
-        storage_connector.has_resource(definition.identifier)  # refuses malformed identifiers before anything is fetched
+            raise ConfigError(
+                f"two different resources are defined as {definition.identifier!r}; rename one"
+            )
+        storage_connector.has_resource(
+            definition.identifier
+        )  # refuses malformed identifiers before anything is fetched
     offline = is_offline() if offline is None else offline
-    run = _Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits, verify_stored)
+    run = _Retrieval(
+        list(jobs.values()),
+        storage_connector,
+        fetchers,
+        offline,
+        timeout_seconds,
+        limits,
+        verify_stored,
+    )
     with byte_bar("retrieving", progress) as draw:
         run.supervise(min(max_parallel, len(jobs)), draw)
     return [run.results[definition.identifier] for definition in definitions]
@@ -142,7 +156,9 @@ def import_file(
     for name, digest in (("sha256", sha256), ("md5_sum", md5_sum)):
         known = getattr(definition, name)
         if digest is not None and known is not None and digest.lower() != known:
-            raise ConfigError(f"{definition.identifier!r} is defined with {name} {known}, not {digest.lower()}")
+            raise ConfigError(
+                f"{definition.identifier!r} is defined with {name} {known}, not {digest.lower()}"
+            )
     path = os.fspath(path)
     sha256, md5_sum = definition.sha256 or sha256, definition.md5_sum or md5_sum
     definition = replace(definition, source=path, mirrors=(), sha256=sha256, md5_sum=md5_sum)
@@ -178,9 +194,16 @@ class _Retrieval:
         """Do all jobs."""
 
         def look() -> None:
-            under_way, sizes = list(self._transfers.values()), [each.size for each in list(self.results.values())]
+            under_way, sizes = (
+                list(self._transfers.values()),
+                [each.size for each in list(self.results.values())],
+            )
             n_bytes = sum(sizes) + sum(transfer.size for transfer in under_way)
-            draw(n_bytes, sum(sizes) + sum(max(transfer.size, transfer.expected_size or 0) for transfer in under_way))
+            draw(
+                n_bytes,
+                sum(sizes)
+                + sum(max(transfer.size, transfer.expected_size or 0) for transfer in under_way),
+            )
 
         def end() -> None:
             for transfer in list(self._transfers.values()):
@@ -189,7 +212,9 @@ class _Retrieval:
         self._workers = Workers(self.jobs, self._work, n_threads)
         # How long an interruption waits for threads; one that waits for a hanging disk is left behind.
         self._workers.run(look, end, patience_seconds=5.0)
-        failures = [self._failures[job.identifier] for job in self.jobs if job.identifier in self._failures]
+        failures = [
+            self._failures[job.identifier] for job in self.jobs if job.identifier in self._failures
+        ]
         if len(failures) == 1:
             raise failures[0]
         if failures:
@@ -215,7 +240,11 @@ class _Retrieval:
             info = self.connector.stat(identifier)
             actual: dict[str, Any] = {"size": info.size, "sha256": info.sha256}
             algorithm = "sha256" if "sha256" in promised else "md5"
-            if algorithm in promised and not actual.get(algorithm) and definition.size in (None, info.size):
+            if (
+                algorithm in promised
+                and not actual.get(algorithm)
+                and definition.size in (None, info.size)
+            ):
                 actual[algorithm] = self._hash_of_stored(identifier, algorithm)
         except ResourceNotFoundError:
             return None  # deleted meanwhile
@@ -227,7 +256,9 @@ class _Retrieval:
                 message = "stored resource %r has %s %s, expected %s; it is retrieved again"
                 logger.warning(message, identifier, name, value, promised[name])
                 return None
-        return RetrievedResource(identifier, None, info.size, actual["sha256"], bool(promised.keys() - {"size"}))
+        return RetrievedResource(
+            identifier, None, info.size, actual["sha256"], bool(promised.keys() - {"size"})
+        )
 
     def _hash_of_stored(self, identifier: str, algorithm: str) -> str:
         digest = hashlib.new(algorithm, usedforsecurity=False)
@@ -241,7 +272,9 @@ class _Retrieval:
         """Fetch the resource from the first source that delivers it."""
         attempts: list[tuple[str, str]] = []
         is_corrupt = False
-        sources = [os.fsdecode(source) for source in definition.sources]  # a path may have come as a Path
+        sources = [
+            os.fsdecode(source) for source in definition.sources
+        ]  # a path may have come as a Path
         # Stable: the order of the definition, but for hosts that have failed.
         sources.sort(key=lambda source: _host(source) in self._failed_hosts)
         for source in sources:
@@ -253,29 +286,50 @@ class _Retrieval:
                         return _deliver(definition, source, fetch, self.connector, self._begin)
                     except ChecksumMismatchError as error:
                         is_corrupt = True
-                        page = ", in an HTML page" if looks_like_page(self._transfers[definition.identifier].head) else ""
-                        reasons.append(f"sent {error.algorithm} {error.actual}, expected {error.expected}{page}")
+                        page = (
+                            ", in an HTML page"
+                            if looks_like_page(self._transfers[definition.identifier].head)
+                            else ""
+                        )
+                        reasons.append(
+                            f"sent {error.algorithm} {error.actual}, expected {error.expected}{page}"
+                        )
             except SourceError as error:
                 reasons.append(redact(str(error), source))
             attempts.append((shorten(source), "; then ".join(dict.fromkeys(reasons))))
             # The error will report the last source, and offline ones.
             level = logging.INFO if self.offline or source == sources[-1] else logging.WARNING
-            logger.log(level, "could not retrieve resource %r from %s: %s", definition.identifier, *attempts[-1])
+            logger.log(
+                level,
+                "could not retrieve resource %r from %s: %s",
+                definition.identifier,
+                *attempts[-1],
+            )
             if (host := _host(source)) is not None:
                 self._failed_hosts.add(host)
             self._workers.check()
-        expected = ", ".join(f"{name} {value}" for name, value in _promises(definition).items()) or None
-        raise (CorruptSourceError if is_corrupt else RetrievalError)(definition.identifier, attempts, expected)
+        expected = (
+            ", ".join(f"{name} {value}" for name, value in _promises(definition).items()) or None
+        )
+        raise (CorruptSourceError if is_corrupt else RetrievalError)(
+            definition.identifier, attempts, expected
+        )
 
     def _begin(self, definition: ResourceDefinition, writer: ResourceWriter) -> Transfer:
-        transfer = Transfer(definition, writer, timeout_seconds=self.timeout_seconds, limits=self.limits)
+        transfer = Transfer(
+            definition, writer, timeout_seconds=self.timeout_seconds, limits=self.limits
+        )
         self._transfers[definition.identifier] = transfer
         self._workers.check()
         return transfer
 
 
 def _deliver(
-    definition: ResourceDefinition, source: str, fetch: Fetch, connector: StorageConnector, begin: Callable[..., Transfer]
+    definition: ResourceDefinition,
+    source: str,
+    fetch: Fetch,
+    connector: StorageConnector,
+    begin: Callable[..., Transfer],
 ) -> RetrievedResource:
     """Store the bytes of ``source`` if they match the definition.
 
@@ -288,7 +342,9 @@ def _deliver(
     try:
         if fetch is fetch_http and verified:  # else nothing could verify the partial file
             promised = (source, identifier, definition.size, definition.sha256, definition.md5_sum)
-            created = connector.create_resumable(identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32])
+            created = connector.create_resumable(
+                identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32]
+            )
         else:
             created = connector.create(identifier)
         with created as writer:
@@ -302,18 +358,34 @@ def _deliver(
             transfer.check()
             verified = verified or transfer.is_verified
             writer.close()
-            actual = {"size": transfer.size, "sha256": writer.digest.sha256, "md5": transfer.hash_by("md5").hexdigest()}
+            actual = {
+                "size": transfer.size,
+                "sha256": writer.digest.sha256,
+                "md5": transfer.hash_by("md5").hexdigest(),
+            }
             for name, expected in _promises(definition).items():
                 if expected != actual[name]:
-                    raise ChecksumMismatchError(identifier, shorten(source), str(expected), str(actual[name]), name)
+                    raise ChecksumMismatchError(
+                        identifier, shorten(source), str(expected), str(actual[name]), name
+                    )
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(f"could not store {identifier!r}: {error.strerror or error}", error.errno) from error
+        raise StorageError(
+            f"could not store {identifier!r}: {error.strerror or error}", error.errno
+        ) from error
     if not verified:
-        logger.warning("resource %r has no digest: its bytes from %s are stored unverified", identifier, shorten(source))
-    logger.info("retrieved resource %r from %s, %d bytes", identifier, shorten(source), writer.digest.size)
-    return RetrievedResource(identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified)
+        logger.warning(
+            "resource %r has no digest: its bytes from %s are stored unverified",
+            identifier,
+            shorten(source),
+        )
+    logger.info(
+        "retrieved resource %r from %s, %d bytes", identifier, shorten(source), writer.digest.size
+    )
+    return RetrievedResource(
+        identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified
+    )
 
 
 def _promises(definition: ResourceDefinition) -> dict[str, Any]:
@@ -353,7 +425,9 @@ class HTTPRetrieverImpl(RetrieverImplIF):
     """Retrieves from any source that :func:`retrieve` knows."""
 
     def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
-        return [resource.identifier for resource in retrieve(retrieval_jobs, self.storage_connector)]
+        return [
+            resource.identifier for resource in retrieve(retrieval_jobs, self.storage_connector)
+        ]
 
 
 class FileRetrieverImpl(HTTPRetrieverImpl):

@@ -55,7 +55,10 @@ def copy_file(path: str, transfer: Transfer) -> None:
         while n_read := os.readv(handle, [buffer]):
             transfer.write(buffer[:n_read])
         after = os.fstat(handle)
-    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns) or transfer.size != after.st_size:
+    if (after.st_size, after.st_mtime_ns) != (
+        before.st_size,
+        before.st_mtime_ns,
+    ) or transfer.size != after.st_size:
         raise SourceError("changed while it was read")
 
 
@@ -73,7 +76,11 @@ def fetch_package(source: str, transfer: Transfer) -> None:
     """
     package, *names = source.partition(":")[2].split("/")
     # find_spec() would import the parents of a submodule.
-    if not package.isidentifier() or not names or any(name in ("", ".", "..") or "\\" in name for name in names):
+    if (
+        not package.isidentifier()
+        or not names
+        or any(name in ("", ".", "..") or "\\" in name for name in names)
+    ):
         raise SourceError("not of the form package:NAME/folder/file")
     spec = find_spec(package)
     if spec is None:
@@ -86,7 +93,9 @@ def fetch_package(source: str, transfer: Transfer) -> None:
 
 
 #: Sources without a scheme are paths.
-_LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType({"": fetch_file, "file": fetch_file, "package": fetch_package})
+_LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType(
+    {"": fetch_file, "file": fetch_file, "package": fetch_package}
+)
 HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": fetch_http, "https": fetch_http})
 _registered: dict[str, Fetch] = {}
 
@@ -99,12 +108,16 @@ def register_scheme(scheme: str, fetch: Fetch) -> None:
     """
     scheme = scheme.lower()
     if not _SCHEME.fullmatch(scheme + ":"):
-        raise ConfigError(f"{scheme!r} is not a valid scheme: at least two of 'a-z0-9+.-', beginning with a letter")
+        raise ConfigError(
+            f"{scheme!r} is not a valid scheme: at least two of 'a-z0-9+.-', beginning with a letter"
+        )
     if scheme in _LOCAL or scheme in HTTP or _registered.setdefault(scheme, fetch) is not fetch:
         raise ConfigError(f"the scheme {scheme!r} is already taken")
 
 
-def fetcher_of(source: str, fetchers: Mapping[str, Fetch] | None = None, *, offline: bool) -> tuple[Fetch, bool]:
+def fetcher_of(
+    source: str, fetchers: Mapping[str, Fetch] | None = None, *, offline: bool
+) -> tuple[Fetch, bool]:
     """The function that fetches ``source``, and whether it uses local files only.
 
     Raises:
@@ -148,7 +161,10 @@ class PlannedSource:
 
 
 def ask_sources(
-    definitions: Sequence[ResourceDefinition], *, offline: bool | None = None, timeout_seconds: float = 10.0
+    definitions: Sequence[ResourceDefinition],
+    *,
+    offline: bool | None = None,
+    timeout_seconds: float = 10.0,
 ) -> list[PlannedSource]:
     """Ask the sources of each resource in turn until one sends its first bytes, which are discarded.
 
@@ -166,8 +182,13 @@ def ask_sources(
     def ask(definition: ResourceDefinition) -> None:
         refusals: list[tuple[str, str]] = []
         for source in map(os.fsdecode, definition.sources):
-            writer, limits = ResourceWriter(definition.identifier, io.BytesIO()), Limits(n_retries=1)
-            transfer = _FirstBytes(definition, writer, timeout_seconds=timeout_seconds, limits=limits)
+            writer, limits = (
+                ResourceWriter(definition.identifier, io.BytesIO()),
+                Limits(n_retries=1),
+            )
+            transfer = _FirstBytes(
+                definition, writer, timeout_seconds=timeout_seconds, limits=limits
+            )
             reason = ""
             try:
                 fetcher_of(source, offline=offline)[0](source, transfer)
@@ -179,7 +200,9 @@ def ask_sources(
                 answers[name] = PlannedSource(name, size, False, shorten(source), tuple(refusals))
                 return
             refusals.append((shorten(source), reason))
-        answers[definition.identifier] = PlannedSource(definition.identifier, definition.size, False, None, tuple(refusals))
+        answers[definition.identifier] = PlannedSource(
+            definition.identifier, definition.size, False, None, tuple(refusals)
+        )
 
     Workers(definitions, ask, 4).run()
     return [answers[definition.identifier] for definition in definitions]

@@ -23,9 +23,13 @@ def fetch_http(source: str, transfer: Transfer) -> None:
         nonlocal etag
         if etag is None and transfer.size:
             transfer.restart()
-        headers = {"Range": f"bytes={transfer.size}-", "If-Range": etag} if etag and transfer.size else {}
+        headers = (
+            {"Range": f"bytes={transfer.size}-", "If-Range": etag} if etag and transfer.size else {}
+        )
         seconds, limits = transfer.timeout_seconds, transfer.limits
-        answer = Exchange(source, headers=headers, timeout_seconds=seconds, limits=limits, deadline=deadline)
+        answer = Exchange(
+            source, headers=headers, timeout_seconds=seconds, limits=limits, deadline=deadline
+        )
         transfer.interrupt = answer.cut
         transfer.check()
         with answer:
@@ -55,8 +59,18 @@ def _check_resumed(answer: Exchange, transfer: Transfer, etag: str | None) -> No
     offset, expected = transfer.size, transfer.expected_size
     first, last, total = answer.content_range or (-1, -1, None)
     total = expected if total is None else total
-    fits = answer.status == 206 and first == offset and total is not None and last == total - 1 and expected in (None, total)
-    if not fits or answer.length not in (None, last + 1 - offset) or answer.headers.get("ETag", etag) != etag:
+    fits = (
+        answer.status == 206
+        and first == offset
+        and total is not None
+        and last == total - 1
+        and expected in (None, total)
+    )
+    if (
+        not fits
+        or answer.length not in (None, last + 1 - offset)
+        or answer.headers.get("ETag", etag) != etag
+    ):
         raise WebError("resumes with another part or file than requested", transient=True)
 
 
@@ -72,7 +86,9 @@ def _check_whole(answer: Exchange, transfer: Transfer) -> str | None:
         if size is not None:
             raise WebError(f"announces {length:,} bytes, expected {size:,}")
         if length > transfer.limits.max_bytes:
-            raise WebError(f"announces {length:,} bytes, more than the limit of {transfer.limits.max_bytes:,}")
+            raise WebError(
+                f"announces {length:,} bytes, more than the limit of {transfer.limits.max_bytes:,}"
+            )
     transfer.expected_size = size if length is None else length
     etag = answer.headers.get("ETag", "").strip()
     strong = etag if re.fullmatch(r'"[\x21\x23-\x7e\x80-\xff]*"', etag) else None
@@ -87,12 +103,16 @@ def _receive(answer: Exchange, transfer: Transfer, source: str) -> None:
             transfer.write(data)
     except WebError as error:
         transfer.check()
-        raise WebError(f"{error.reason} after {transfer.size:,} {expected}", error.transient) from None
+        raise WebError(
+            f"{error.reason} after {transfer.size:,} {expected}", error.transient
+        ) from None
     if transfer.expected_size is not None and transfer.size < transfer.expected_size:
         raise WebError(f"the connection was cut after {transfer.size:,} {expected}", transient=True)
     if not transfer.has_digest:
         if transfer.size == 0 and transfer.definition.size is None:
             raise WebError("answers with an empty body")
         names = (transfer.definition.identifier.lower(), urlsplit(source).path.lower())
-        if looks_like_page(transfer.head) and not any(name.endswith((".html", ".htm", ".xhtml")) for name in names):
+        if looks_like_page(transfer.head) and not any(
+            name.endswith((".html", ".htm", ".xhtml")) for name in names
+        ):
             raise WebError("answers with an HTML page")

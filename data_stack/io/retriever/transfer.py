@@ -43,7 +43,11 @@ class Transfer:
         timeout_seconds: float = 30.0,
         limits: Limits | None = None,
     ) -> None:
-        self.definition, self.timeout_seconds, self.limits = definition, timeout_seconds, limits or Limits()
+        self.definition, self.timeout_seconds, self.limits = (
+            definition,
+            timeout_seconds,
+            limits or Limits(),
+        )
         self.size = 0
         self.expected_size = definition.size
         self.is_verified = False
@@ -148,4 +152,9 @@ Fetch: TypeAlias = Callable[[str, Transfer], None]
 
 def looks_like_page(head: bytes) -> bool:
     """Whether ``head`` begins an HTML page."""
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower().startswith((b"<!doctype html", b"<html"))
+    return (
+        head.removeprefix(b"\xef\xbb\xbf")
+        .lstrip()[:20]
+        .lower()
+        .startswith((b"<!doctype html", b"<html"))
+    )

@@ -5,4 +5,6 @@ MongoDBStorageConnector and FsspecStorageConnector need an optional package; Mis
 
 from data_stack.util.lazy import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, optional=("FsspecStorageConnector", "MongoDBStorageConnector"))
+__getattr__, __dir__, __all__ = attach_stub(
+    __name__, __file__, optional=("FsspecStorageConnector", "MongoDBStorageConnector")
+)

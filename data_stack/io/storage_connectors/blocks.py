@@ -58,7 +58,10 @@ class Blocks:
 
     def split(self, data: bytes, n_blocks: int) -> list[bytes]:
         """The blocks in the bytes of a run; short or empty ones where bytes are missing."""
-        return [data[number * self.block_bytes : (number + 1) * self.block_bytes] for number in range(n_blocks)]
+        return [
+            data[number * self.block_bytes : (number + 1) * self.block_bytes]
+            for number in range(n_blocks)
+        ]
 
     def close(self) -> None:
         """Release handles."""
@@ -71,7 +74,9 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
         numbers: ascending numbers of blocks.
         most: begin another run at multiples of this number; 0: nowhere.
     """
-    for _, run in itertools.groupby(enumerate(numbers), lambda each: (each[1] - each[0], most and each[1] // most)):
+    for _, run in itertools.groupby(
+        enumerate(numbers), lambda each: (each[1] - each[0], most and each[1] // most)
+    ):
         blocks = [number for _, number in run]
         yield blocks[0], len(blocks)
 
@@ -119,7 +124,9 @@ class BlockedSource(ByteSource):
         self._end_of_last = end
         n_ahead = min(self._run_bytes, self._blocks.ahead_bytes) // block_bytes
         position = offset
-        for number, data in self._obtain(range(offset // block_bytes, -(-end // block_bytes)), n_ahead):
+        for number, data in self._obtain(
+            range(offset // block_bytes, -(-end // block_bytes)), n_ahead
+        ):
             start = position - number * block_bytes
             part = memoryview(data)[start : start + end - position]
             buffer[position - offset : position - offset + len(part)] = part
@@ -141,7 +148,9 @@ class BlockedSource(ByteSource):
                 offset, size = ranges[index]
                 # Blocks come in ascending order, so the parts of a range do too.
                 first, end = max(0, offset - start), offset + size - start
-                parts[index].append(memoryview(data)[first:end] if first or end < len(data) else data)  # copied once, by join
+                parts[index].append(
+                    memoryview(data)[first:end] if first or end < len(data) else data
+                )  # copied once, by join
         return [b"".join(part) for part in parts]
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
@@ -150,14 +159,22 @@ class BlockedSource(ByteSource):
         numbers: set[int] = set()
         n_ranges = 0
         for offset, size in ranges:
-            touched = range(offset // block_bytes, -(-min(offset + size, self._blocks.size) // block_bytes)) if size else ()
+            touched = (
+                range(
+                    offset // block_bytes, -(-min(offset + size, self._blocks.size) // block_bytes)
+                )
+                if size
+                else ()
+            )
             if n_ranges and len(numbers.union(touched)) > room:
                 break
             numbers.update(touched)
             n_ranges += 1
         wanted = sorted(numbers)[:room]
         with self._lock:
-            wanted = [number for number in wanted if number not in self._fetches]  # the reader waits for those under way
+            wanted = [
+                number for number in wanted if number not in self._fetches
+            ]  # the reader waits for those under way
         for _ in self._obtain(wanted):
             pass
         return n_ranges
@@ -170,24 +187,40 @@ class BlockedSource(ByteSource):
 
     def _find(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Those blocks that are in the cache."""
-        return {number: data for (_, number), data in _kept.get_many([(self._number, each) for each in numbers]).items()}
+        return {
+            number: data
+            for (_, number), data in _kept.get_many(
+                [(self._number, each) for each in numbers]
+            ).items()
+        }
 
     def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
         """Blocks with their numbers, from the cache or fetched, then with up to ``n_ahead`` following ones."""
-        at_once = max(1, (16 << 20) // self._blocks.block_bytes)  # reading a gigabyte must not hold it twice
+        at_once = max(
+            1, (16 << 20) // self._blocks.block_bytes
+        )  # reading a gigabyte must not hold it twice
         for start in range(0, len(numbers), at_once):
             group = numbers[start : start + at_once]
             found = self._find(group)
             missing = [number for number in group if number not in found]
             if missing and n_ahead:
-                stop = min(max(missing[-1] + 1 + n_ahead, group[-1] + 1), -(-self._blocks.size // self._blocks.block_bytes))
+                stop = min(
+                    max(missing[-1] + 1 + n_ahead, group[-1] + 1),
+                    -(-self._blocks.size // self._blocks.block_bytes),
+                )
                 # Long reads end at multiples of ``ahead_bytes``, where a store may begin another object.
                 aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
                 stop = aligned if aligned > group[-1] else stop
-                missing += [number for number in range(missing[-1] + 1, stop) if (self._number, number) not in _kept]
+                missing += [
+                    number
+                    for number in range(missing[-1] + 1, stop)
+                    if (self._number, number) not in _kept
+                ]
             while missing:
                 found |= self._fetch(missing)
-                missing = [number for number in missing if number not in found]  # those of a thread that failed
+                missing = [
+                    number for number in missing if number not in found
+                ]  # those of a thread that failed
             for number in group:
                 yield number, found[number]
 
@@ -196,7 +229,9 @@ class BlockedSource(ByteSource):
         own, fetched = Future[dict[int, bytes]](), dict[int, bytes]()
         with self._lock:
             found = self._find(numbers)  # another thread may have fetched them just now
-            others = {number: self._fetches[number] for number in numbers if number in self._fetches}
+            others = {
+                number: self._fetches[number] for number in numbers if number in self._fetches
+            }
             missing = [number for number in numbers if number not in others and number not in found]
             self._fetches.update(dict.fromkeys(missing, own))
         try:

@@ -15,7 +15,12 @@ from data_stack.io.byte_source import LazySource
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, blocks_of, runs_of
-from data_stack.io.storage_connectors.cache_folder import MAX_BLOCK_BYTES, WHOLE_BYTES, CacheFolder, Content
+from data_stack.io.storage_connectors.cache_folder import (
+    MAX_BLOCK_BYTES,
+    WHOLE_BYTES,
+    CacheFolder,
+    Content,
+)
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.util.polling import polls
@@ -40,7 +45,9 @@ class CachedResource:
         opened: it in the remote, as it was opened last.
     """
 
-    def __init__(self, cache: Any, identifier: str, content: Content, opened: StreamedResource | None) -> None:
+    def __init__(
+        self, cache: Any, identifier: str, content: Content, opened: StreamedResource | None
+    ) -> None:
         self.cache, self.identifier, self.content, self.opened = cache, identifier, content, opened
 
     def fill(self) -> bool:
@@ -88,18 +95,28 @@ class CachedResource:
         if actual != content.sha256:
             raise ChecksumMismatchError(self.identifier, repr(cache.remote), content.sha256, actual)
         folder.store_whole(content, data)
-        return folder.open_whole(content) or BytesSource(data, ResourceInfo(self.identifier, content.size, content.sha256))
+        return folder.open_whole(content) or BytesSource(
+            data, ResourceInfo(self.identifier, content.size, content.sha256)
+        )
 
     def open_remote(self) -> tuple[StreamedResource, Content]:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
         cache, identifier = self.cache, self.identifier
-        for _ in polls(1.0, first=0.01, longest=0.1):  # while a file is being replaced, a file store does not know its digest
-            resource, self.opened = self.opened or cache._ask(identifier, lambda: cache.remote.get_resource(identifier)), None
+        for _ in polls(
+            1.0, first=0.01, longest=0.1
+        ):  # while a file is being replaced, a file store does not know its digest
+            resource, self.opened = (
+                self.opened
+                or cache._ask(identifier, lambda: cache.remote.get_resource(identifier)),
+                None,
+            )
             content = cache._ask(identifier, functools.partial(Content.of, resource))
             if content is not None:
                 return resource, content
             resource.close()
-        raise ResourceChangedError(identifier, f"sha256 {self.content.sha256}", "bytes of an unknown digest")
+        raise ResourceChangedError(
+            identifier, f"sha256 {self.content.sha256}", "bytes of an unknown digest"
+        )
 
 
 class _CachedBlocks(Blocks):
@@ -112,18 +129,32 @@ class _CachedBlocks(Blocks):
 
     def __init__(self, source: CachedResource, resource: StreamedResource | None) -> None:
         self._source, self._resource = source, resource
-        self._cache, self._folder, self._content = source.cache, source.cache._folder, source.content
-        self.size, self.sha256, self.block_bytes = self._content.size, self._content.sha256, BLOCK_BYTES
+        self._cache, self._folder, self._content = (
+            source.cache,
+            source.cache._folder,
+            source.content,
+        )
+        self.size, self.sha256, self.block_bytes = (
+            self._content.size,
+            self._content.sha256,
+            BLOCK_BYTES,
+        )
         blocks = None if resource is None else blocks_of(resource)
         if blocks is not None:
             # Those of the remote: parts of its chunks would be moved as often as there are processes.
-            self.block_bytes = blocks.block_bytes if BLOCK_BYTES <= blocks.block_bytes <= MAX_BLOCK_BYTES else BLOCK_BYTES
+            self.block_bytes = (
+                blocks.block_bytes
+                if BLOCK_BYTES <= blocks.block_bytes <= MAX_BLOCK_BYTES
+                else BLOCK_BYTES
+            )
             self.ahead_bytes = blocks.ahead_bytes
         #: Of the bytes, and of the digests.
         self._handles: tuple[int, int] | None = None
         if self._folder.admits(self.size):
             with self._giving_up():
-                *handles, self.block_bytes = self._folder.open_blocks(self._content, self.block_bytes)
+                *handles, self.block_bytes = self._folder.open_blocks(
+                    self._content, self.block_bytes
+                )
                 self._handles = handles[0], handles[1]
         self._keeps, self._is_whole = self._handles is not None, False
 
@@ -159,7 +190,9 @@ class _CachedBlocks(Blocks):
             data, slots = self._handles or (-1, -1)
             # Another process may have completed it, and removed the digests, just before this one opened them; and a third one,
             # which fetched the same block, may write to it afterwards.
-            self._is_whole |= self._handles is not None and os.fstat(data).st_mtime_ns == self._content.seal_ns
+            self._is_whole |= (
+                self._handles is not None and os.fstat(data).st_mtime_ns == self._content.seal_ns
+            )
             for first, n_blocks in runs_of(numbers) if self._handles is not None else ():
                 digests = os.pread(slots, n_blocks * DIGEST_BYTES, (1 + first) * DIGEST_BYTES)
                 for number in range(first, first + n_blocks):
@@ -179,7 +212,9 @@ class _CachedBlocks(Blocks):
             has_room = self._folder.has_room(sum(map(len, blocks.values())) + 8192 * len(blocks))
             # After an eviction, further writes would fill the disk unnoticed.
             status = os.fstat(data)
-            self._keeps = has_room and status.st_nlink > 0 and status.st_mtime_ns != self._content.seal_ns
+            self._keeps = (
+                has_room and status.st_nlink > 0 and status.st_mtime_ns != self._content.seal_ns
+            )
             for first, n_blocks in runs_of(list(blocks) if self._keeps else []):
                 # Long writes: a file written in short ones is read more slowly. The digests of blocks that a full disk did not
                 # take do not match.
@@ -195,7 +230,9 @@ class _CachedBlocks(Blocks):
             digests = os.pread(slots, content.digest_bytes(self.block_bytes), DIGEST_BYTES)
             is_complete = not self._is_whole and 0 not in memoryview(digests).cast("Q")
             if is_complete and not self._folder.seal(content, data):
-                is_as_fetched = all(self._find([number]) for number in range(len(digests) // DIGEST_BYTES))
+                is_as_fetched = all(
+                    self._find([number]) for number in range(len(digests) // DIGEST_BYTES)
+                )
                 self._folder.drop(content.key)
                 return not is_as_fetched
         return True
@@ -222,17 +259,29 @@ class _CachedBlocks(Blocks):
             resource, content = self._source.open_remote()
             if content != self._content:
                 resource.close()
-                raise ResourceChangedError(identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}")
+                raise ResourceChangedError(
+                    identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}"
+                )
             self._resource = resource
         blocks = blocks_of(resource)
-        if blocks is not None and blocks.block_bytes == self.block_bytes:  # which would keep them in memory once more
+        if (
+            blocks is not None and blocks.block_bytes == self.block_bytes
+        ):  # which would keep them in memory once more
             return self._cache._ask(identifier, lambda: blocks.fetch(numbers))  # type: ignore[no-any-return]
         ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
         # A remote with read-ahead recognizes sequential access by single reads.
-        read = resource.read_ranges if len(ranges) > 1 else lambda ranges: [resource.read_at(*ranges[0])]
+        read = (
+            resource.read_ranges
+            if len(ranges) > 1
+            else lambda ranges: [resource.read_at(*ranges[0])]
+        )
         pieces = self._cache._ask(identifier, lambda: read(ranges))
         for (start, size), data in zip(ranges, pieces, strict=True):
             if len(data) != size:
                 where, end = repr(self._cache.remote), str(start + len(data))
                 raise ChecksumMismatchError(identifier, where, str(self.size), end, "size")
-        return [block for (_, n_blocks), data in zip(runs, pieces, strict=True) for block in self.split(data, n_blocks)]
+        return [
+            block
+            for (_, n_blocks), data in zip(runs, pieces, strict=True)
+            for block in self.split(data, n_blocks)
+        ]

@@ -25,10 +25,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, block_digest_at, seal_json, unseal_json
+from data_stack.io.integrity import (
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    block_digest,
+    block_digest_at,
+    seal_json,
+    unseal_json,
+)
 from data_stack.io.storage_connectors.blocks import runs_of
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
-from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, replace_file
+from data_stack.io.storage_connectors.file_source import (
+    DigestNotes,
+    FileVersion,
+    OpenedFile,
+    digest_of,
+    replace_file,
+)
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_errors import storage_error
 from data_stack.util.interrupts import open_descriptor
@@ -65,7 +78,11 @@ class Content:
     def of(cls, resource: Any) -> Content | None:
         """That of a resource or its info; None if ``sha256`` is unknown or, as it becomes a file name, not a digest."""
         sha256 = resource.sha256
-        return cls(sha256, resource.size) if isinstance(sha256, str) and _SHA256.fullmatch(sha256) else None
+        return (
+            cls(sha256, resource.size)
+            if isinstance(sha256, str) and _SHA256.fullmatch(sha256)
+            else None
+        )
 
     @property
     def key(self) -> str:
@@ -76,7 +93,9 @@ class Content:
     def seal_ns(self) -> int:
         """The modification time of a verified file with these bytes: in whole seconds, which all file systems keep."""
         boot = b"" if self.size > WHOLE_BYTES else this_machine().encode()
-        return (1 + int.from_bytes(block_digest_at(boot, self.key.encode()), "big") % (1 << 29)) * 1_000_000_000
+        return (
+            1 + int.from_bytes(block_digest_at(boot, self.key.encode()), "big") % (1 << 29)
+        ) * 1_000_000_000
 
     def digest_bytes(self, block_bytes: int) -> int:
         """Length of the digests of all blocks."""
@@ -96,7 +115,9 @@ class CacheFolder:
         self.path, self._max_bytes = path, max_bytes
         #: How often the access time is updated; rarely where nothing is evicted.
         self._use_seconds = 60.0 if max_bytes is None else 0.0
-        self._notes = DigestNotes(os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16]))
+        self._notes = DigestNotes(
+            os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16])
+        )
         self._said: set[str] = set()
         #: What may be written before the folder is scanned again.
         self._left = 0
@@ -132,7 +153,9 @@ class CacheFolder:
                     found |= make(own)
         return found
 
-    def share_one(self, key: str, find: Callable[[], _Result | None], make: Callable[[], _Result]) -> _Result:
+    def share_one(
+        self, key: str, find: Callable[[], _Result | None], make: Callable[[], _Result]
+    ) -> _Result:
         """As :meth:`share` for a single result, of which ``find`` returns None if it is missing."""
 
         def find_it(numbers: Sequence[int]) -> dict[int, _Result]:
@@ -169,7 +192,9 @@ class CacheFolder:
             with contextlib.ExitStack() as exits:
                 handle = os.open(path, os.O_RDONLY | _FLAGS)
                 exits.callback(os.close, handle)
-                is_partial = self.has("blocks", content)  # asked first: whoever removes them has sealed the file before
+                is_partial = self.has(
+                    "blocks", content
+                )  # asked first: whoever removes them has sealed the file before
                 status = os.fstat(handle)
                 is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
                 if is_partial and not is_sealed:
@@ -179,7 +204,9 @@ class CacheFolder:
                         with contextlib.suppress(OSError):
                             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
                     exits.pop_all()
-                    opened = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}"))
+                    opened = OpenedFile(
+                        handle, functools.partial(storage_error, f"could not read {path!r}")
+                    )
                     opened.sha256 = content.sha256
                     return opened
         except FileNotFoundError:
@@ -187,7 +214,9 @@ class CacheFolder:
         except OSError as error:
             self.cannot("read", error)
             return None
-        self.say(f"{content.key!r} is damaged; it is removed and read from the remote again", once=False)
+        self.say(
+            f"{content.key!r} is damaged; it is removed and read from the remote again", once=False
+        )
         self.drop(content.key)
         return None
 
@@ -200,7 +229,9 @@ class CacheFolder:
             OSError: the disk failed.
         """
         is_sealed = lambda: os.fstat(handle).st_mtime_ns == content.seal_ns or None  # noqa: E731
-        return self.share_one(f"{content.key} whole", is_sealed, lambda: self._seal(content, handle))
+        return self.share_one(
+            f"{content.key} whole", is_sealed, lambda: self._seal(content, handle)
+        )
 
     def _seal(self, content: Content, handle: int) -> bool:
         os.utime(handle, ns=(0, 0))
@@ -240,7 +271,9 @@ class CacheFolder:
             handles = []
             for kind in ("blocks", "bytes"):
                 os.makedirs(os.path.join(self.path, kind), exist_ok=True)
-                handles.append(os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600))
+                handles.append(
+                    os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+                )
                 exits.callback(os.close, handles[-1])
             digests, data = handles
             if os.fstat(data).st_size != content.size:
@@ -249,7 +282,9 @@ class CacheFolder:
                 self.seal(content, data)
             noted = int.from_bytes(os.pread(digests, DIGEST_BYTES, 0), "little")
             is_length = BLOCK_BYTES <= noted <= MAX_BLOCK_BYTES
-            if not is_length or os.fstat(digests).st_size != DIGEST_BYTES + content.digest_bytes(noted):
+            if not is_length or os.fstat(digests).st_size != DIGEST_BYTES + content.digest_bytes(
+                noted
+            ):
                 noted = block_bytes
                 os.pwrite(digests, noted.to_bytes(DIGEST_BYTES, "little"), 0)
                 os.truncate(digests, DIGEST_BYTES + content.digest_bytes(noted))
@@ -284,7 +319,10 @@ class CacheFolder:
         """Remember the ``stat`` of a resource in the remote (None: there is no such resource), asked at a monotonic time."""
         facts = () if info is None or info.modified is None else (info.modified,)
         version = _ABSENT if info is None else FileVersion(info.size, info.sha256 or "", facts)
-        path, times = self._notes.path_of(identifier), (time.time_ns(), _boot_ns() + int(asked * 1e9))
+        path, times = (
+            self._notes.path_of(identifier),
+            (time.time_ns(), _boot_ns() + int(asked * 1e9)),
+        )
         try:
             with contextlib.suppress(FileNotFoundError), open_descriptor(path, _FLAGS) as handle:
                 if os.read(handle, 1 << 16) == seal_json(asdict(version)):
@@ -311,7 +349,9 @@ class CacheFolder:
         noted = self._notes.read(identifier)
         if noted is None:
             return None
-        return ResourceInfo(identifier, noted.size, noted.sha256 or None, noted.facts[0] if noted.facts else None)
+        return ResourceInfo(
+            identifier, noted.size, noted.sha256 or None, noted.facts[0] if noted.facts else None
+        )
 
     def forget(self, identifier: str) -> None:
         """Remove the note on a resource."""
@@ -322,7 +362,10 @@ class CacheFolder:
 
     def admits(self, size: int) -> bool:
         """Whether a resource of this size fits below the limit."""
-        return self._max_bytes is None or size + size // _PAGE_BYTES + 8 * _PAGE_BYTES <= self._max_bytes
+        return (
+            self._max_bytes is None
+            or size + size // _PAGE_BYTES + 8 * _PAGE_BYTES <= self._max_bytes
+        )
 
     def has_room(self, size: int) -> bool:
         """Whether ``size`` more bytes may be written; removes the least recently used files if there is no room.
@@ -338,7 +381,11 @@ class CacheFolder:
             items = sorted(self._items(), reverse=True)
             used = _PAGE_BYTES + sum(disk_bytes for _, disk_bytes, _ in items)
             # Some more is evicted, as scanning the folder for each new file would take longer than fetching it.
-            most = self._max_bytes - size if used + size <= self._max_bytes else self._max_bytes * 9 // 10 - size
+            most = (
+                self._max_bytes - size
+                if used + size <= self._max_bytes
+                else self._max_bytes * 9 // 10 - size
+            )
             while items and used > most:
                 _, disk_bytes, path = items.pop()
                 # Both files of a content: one without the digests of its blocks would be taken for a damaged whole one.
@@ -348,7 +395,9 @@ class CacheFolder:
                     self.drop(os.path.basename(path))
                 used -= disk_bytes
             # The scan lasts for a fourth of the room that it found: several processes may fill it at once.
-            self._left = max(size, (self._max_bytes - used) // 4) if used + size <= self._max_bytes else 0
+            self._left = (
+                max(size, (self._max_bytes - used) // 4) if used + size <= self._max_bytes else 0
+            )
         if size > self._left:
             self._useless_until = time.monotonic() + _USELESS_SECONDS
             return False
@@ -357,10 +406,16 @@ class CacheFolder:
 
     def remove_unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content of replaced and deleted resources: that no note of any remote names, and that was not used lately."""
-        notes = [unseal_json(path) for _, _, path in self._items("notes") if path.endswith("~")]  # others were never finished
+        notes = [
+            unseal_json(path) for _, _, path in self._items("notes") if path.endswith("~")
+        ]  # others were never finished
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}
         for used, disk_bytes, path in list(self._items()):
-            if not path.endswith("~") and os.path.basename(path) not in named and time.time() - used > grace_seconds:
+            if (
+                not path.endswith("~")
+                and os.path.basename(path) not in named
+                and time.time() - used > grace_seconds
+            ):
                 if not dry_run:
                     _remove(path)
                 yield Garbage(path, disk_bytes, "cached bytes that no resource has any longer")
@@ -384,7 +439,9 @@ class CacheFolder:
     def cannot(self, action: str, error: OSError) -> None:
         """Log an error of the cache; readers go on with the remote."""
         self._useless_until = time.monotonic() + _USELESS_SECONDS
-        self.say(f"cannot {action} it ({error.strerror or type(error).__name__}); the remote is read instead")
+        self.say(
+            f"cannot {action} it ({error.strerror or type(error).__name__}); the remote is read instead"
+        )
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,7 +13,13 @@ from typing import IO, Any, ClassVar, cast
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import Digest
-from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import (
+    ByteSource,
+    Storable,
+    StreamedResource,
+    StreamedTextResource,
+    SupportedStreamedResourceTypes,
+)
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, local_writer
 from data_stack.util.lock_file import open_locked
 
@@ -76,7 +82,9 @@ class StorageConnector(ABC):
             cls.get_resource = _knowing_its_connector(cls.get_resource)  # type: ignore[method-assign]  # same signature
 
     @abstractmethod
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         """Open a resource lazily; the caller closes it.
 
         Returns:
@@ -109,11 +117,15 @@ class StorageConnector(ABC):
         Raises:
             ResourceNotFoundError: nothing is stored under ``identifier``.
         """
-        raise UnsupportedStorageOperationError(f"{type(self).__name__} cannot delete: it does not override delete_resource()")
+        raise UnsupportedStorageOperationError(
+            f"{type(self).__name__} cannot delete: it does not override delete_resource()"
+        )
 
     def list_resources(self, prefix: str = "") -> list[str]:
         """All identifiers that begin with ``prefix``, sorted."""
-        raise UnsupportedStorageOperationError(f"{type(self).__name__} cannot list: it does not override list_resources()")
+        raise UnsupportedStorageOperationError(
+            f"{type(self).__name__} cannot list: it does not override list_resources()"
+        )
 
     def stat(self, identifier: str) -> ResourceInfo:
         """Size, digest and age of a resource, without reading it.
@@ -130,7 +142,10 @@ class StorageConnector(ABC):
         It is published when the block ends cleanly; if the block raises, nothing is stored. The file is readable and seekable, as
         HDF5 and zip writers need it.
         """
-        return local_writer(identifier, lambda file: self.set_resource(identifier, StreamedResource(identifier, file)))
+        return local_writer(
+            identifier,
+            lambda file: self.set_resource(identifier, StreamedResource(identifier, file)),
+        )
 
     def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
         """As :meth:`create`, for a download that the next call with this ``key`` may resume after an interruption.
@@ -197,15 +212,23 @@ class StorageConnector(ABC):
             self.set_resource(new_identifier, resource)
         self.delete_resource(identifier)
 
-    def _make_resource(self, identifier: str, source: ByteSource, kind: SupportedStreamedResourceTypes) -> StreamedResource:
+    def _make_resource(
+        self, identifier: str, source: ByteSource, kind: SupportedStreamedResourceTypes
+    ) -> StreamedResource:
         """The resource that ``get_resource`` of a store of ours returns: lazy bytes, or their text."""
         resource = StreamedResource.from_source(identifier, source, self)
         is_text = kind is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE
-        return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource)) if is_text else resource
+        return (
+            cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
+            if is_text
+            else resource
+        )
 
     # ------------------------------------------------------------------ upkeep
 
-    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
+    def collect_garbage(
+        self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False
+    ) -> list[Garbage]:
         """Remove unneeded data: of dead writers, replaced versions, unreferenced content.
 
         It keeps resources, data of live writers, and versions replaced less than ``grace_seconds`` ago by the store's clock. It
@@ -215,7 +238,14 @@ class StorageConnector(ABC):
             grace_seconds: how long replaced versions stay for their readers.
             dry_run: only list what would be removed.
         """
-        return [] if dry_run else [Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()]
+        return (
+            []
+            if dry_run
+            else [
+                Garbage(name, None, "left by a writer that died")
+                for name in self.remove_abandoned()
+            ]
+        )
 
 
 def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:
@@ -224,7 +254,11 @@ def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., An
     @functools.wraps(get_resource)
     def open_resource(self: StorageConnector, *arguments: Any, **options: Any) -> Any:
         resource = get_resource(self, *arguments, **options)
-        return resource.reopen_by(self) if isinstance(resource, (StreamedResource, StreamedTextResource)) else resource
+        return (
+            resource.reopen_by(self)
+            if isinstance(resource, (StreamedResource, StreamedTextResource))
+            else resource
+        )
 
     return open_resource
 
@@ -256,7 +290,9 @@ class FileLease(Lease):
         """Release the lease."""
         file, self._file = self._file, None
         if file is not None:
-            if os.getpid() == self._pid:  # else it is the copy of a fork, and the parent holds the lease
+            if (
+                os.getpid() == self._pid
+            ):  # else it is the copy of a fork, and the parent holds the lease
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
             file.close()

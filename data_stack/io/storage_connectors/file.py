@@ -25,9 +25,29 @@ from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError
 from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, FileLease, Garbage, Lease, ResourceInfo, StorageConnector
-from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, facts_of
-from data_stack.io.storage_connectors.writer import Explain, Partial, ResourceWriter, binary_chunks, publishing, remove_unfinished
+from data_stack.io.storage_connectors.connector import (
+    BINARY,
+    FileLease,
+    Garbage,
+    Lease,
+    ResourceInfo,
+    StorageConnector,
+)
+from data_stack.io.storage_connectors.file_source import (
+    DigestNotes,
+    FileVersion,
+    OpenedFile,
+    digest_of,
+    facts_of,
+)
+from data_stack.io.storage_connectors.writer import (
+    Explain,
+    Partial,
+    ResourceWriter,
+    binary_chunks,
+    publishing,
+    remove_unfinished,
+)
 from data_stack.io.storage_errors import explaining, storage_error
 from data_stack.util.group_rights import make_folder, make_folders
 
@@ -62,7 +82,9 @@ class FileStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ contract
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         identifier = self._check_name(identifier)
         with self._locate(identifier):
             source = LazySource(functools.partial(self._open_file, identifier))
@@ -88,8 +110,14 @@ class FileStorageConnector(StorageConnector):
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier, new_identifier = self._check_name(identifier), self._check_name(new_identifier)
-        with self._locate(identifier) as (folder, name, _), contextlib.closing(self._open_file(identifier)) as file:
-            with self._target(new_identifier) as (target, new_name), self._explaining("move", identifier):
+        with (
+            self._locate(identifier) as (folder, name, _),
+            contextlib.closing(self._open_file(identifier)) as file,
+        ):
+            with (
+                self._target(new_identifier) as (target, new_name),
+                self._explaining("move", identifier),
+            ):
                 self._notes.remove(new_identifier)
                 self._notes.remove(identifier)
                 os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
@@ -102,7 +130,9 @@ class FileStorageConnector(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
         with self._explaining("list", prefix):
-            return sorted({identifier for identifier in self._walk(prefix) if identifier.startswith(prefix)})
+            return sorted(
+                {identifier for identifier in self._walk(prefix) if identifier.startswith(prefix)}
+            )
 
     def stat(self, identifier: str) -> ResourceInfo:
         identifier = self._check_name(identifier)
@@ -111,7 +141,9 @@ class FileStorageConnector(StorageConnector):
             sha256 = noted.sha256 if noted is not None and noted.is_of(status) else None
             return ResourceInfo(identifier, status.st_size, sha256, status.st_mtime)
 
-    def create_resumable(self, identifier: str, key: str) -> contextlib.AbstractContextManager[ResourceWriter]:
+    def create_resumable(
+        self, identifier: str, key: str
+    ) -> contextlib.AbstractContextManager[ResourceWriter]:
         return self.create(identifier, key)
 
     @contextlib.contextmanager
@@ -120,10 +152,18 @@ class FileStorageConnector(StorageConnector):
         with self._target(identifier) as (folder, name):
             partial = None if key is None else Partial.open(folder, key)
             # A kill in between leaves a file without a note, not with that of its predecessor.
-            forget, explain = functools.partial(self._notes.remove, identifier), self._explain("store", identifier)
-            with publishing(folder, name, identifier, explain, partial=partial, before_renaming=forget) as writer:
+            forget, explain = (
+                functools.partial(self._notes.remove, identifier),
+                self._explain("store", identifier),
+            )
+            with publishing(
+                folder, name, identifier, explain, partial=partial, before_renaming=forget
+            ) as writer:
                 yield writer
-            self._note(identifier, FileVersion(writer.digest.size, writer.digest.sha256, facts_of(writer.status)))
+            self._note(
+                identifier,
+                FileVersion(writer.digest.size, writer.digest.sha256, facts_of(writer.status)),
+            )
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
@@ -149,22 +189,34 @@ class FileStorageConnector(StorageConnector):
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
         identifier = self._check_name(identifier)
-        name = hashlib.sha256(identifier.encode()).hexdigest()[:16] + "-" + identifier.replace("/", "~")[:200]
-        return contextlib.closing(FileLease(os.path.join(self.root_path, _OWN_FOLDER, "leases", name)))
+        name = (
+            hashlib.sha256(identifier.encode()).hexdigest()[:16]
+            + "-"
+            + identifier.replace("/", "~")[:200]
+        )
+        return contextlib.closing(
+            FileLease(os.path.join(self.root_path, _OWN_FOLDER, "leases", name))
+        )
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
         return [garbage.name for garbage in self._abandon(prefix)]
 
     # ------------------------------------------------------------------ upkeep
 
-    def collect_garbage(self, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
+    def collect_garbage(
+        self, grace_seconds: float = 86_400.0, *, dry_run: bool = False
+    ) -> list[Garbage]:
         return list(self._abandon(dry_run=dry_run, grace_seconds=grace_seconds))
 
-    def _abandon(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = 86_400.0) -> Iterator[Garbage]:
+    def _abandon(
+        self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = 86_400.0
+    ) -> Iterator[Garbage]:
         """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
         for start in (below, os.path.join(_OWN_FOLDER, "digests", below)):
-            for path, size, reason in remove_unfinished(os.path.join(self.root_path, start), grace_seconds, dry_run=dry_run):
+            for path, size, reason in remove_unfinished(
+                os.path.join(self.root_path, start), grace_seconds, dry_run=dry_run
+            ):
                 yield Garbage(os.path.relpath(path, self.root_path), size, reason)
 
     # ------------------------------------------------------------------ files and notes
@@ -196,7 +248,10 @@ class FileStorageConnector(StorageConnector):
                     with contextlib.suppress(FileExistsError):
                         make_folder(folder, handle)
                         os.fsync(handle)
-                above, handle = handle, os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+                above, handle = (
+                    handle,
+                    os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle),
+                )
                 os.close(above)
         except BaseException:
             os.close(handle)
@@ -207,7 +262,10 @@ class FileStorageConnector(StorageConnector):
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
         above = prefix.rpartition("/")[0]
         folder = above if is_identifier(above) else ""
-        links = (os.path.islink(os.path.join(self.root_path, path)) for path in accumulate(folder.split("/"), "{}/{}".format))
+        links = (
+            os.path.islink(os.path.join(self.root_path, path))
+            for path in accumulate(folder.split("/"), "{}/{}".format)
+        )
         pending = [] if any(links) else [folder]
         while pending:
             above = pending.pop()
@@ -253,7 +311,9 @@ class FileStorageConnector(StorageConnector):
         with self._locate(identifier) as (folder, name, _), self._explaining("read", identifier):
             handle = os.open(name, os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             # The note last: that of a successor does not match, that of a predecessor would look like damage.
-            return OpenedFile(handle, self._explain("read", identifier), self._notes.read(identifier))
+            return OpenedFile(
+                handle, self._explain("read", identifier), self._notes.read(identifier)
+            )
 
     def _note(self, identifier: str, version: FileVersion) -> None:
         """Note the version of a file, unless it was replaced meanwhile."""
@@ -273,7 +333,10 @@ class FileStorageConnector(StorageConnector):
         def explain(error: OSError) -> Exception:
             if isinstance(error, (FileNotFoundError, NotADirectoryError)) and action != "store":
                 return ResourceNotFoundError(identifier, repr(self))
-            problem, if_full = f"could not {action} {identifier!r} in {self!r}", "Nothing was published; make room and try again."
+            problem, if_full = (
+                f"could not {action} {identifier!r} in {self!r}",
+                "Nothing was published; make room and try again.",
+            )
             advice = "The store is as it was; check permissions and the disk, or name another one by storage= or DATA_STACK_HOME."
             return storage_error(problem, error, self.root_path, if_full=if_full, otherwise=advice)
 

@@ -97,7 +97,9 @@ def replace_file(path: str, data: bytes, modified_ns: int | None = None) -> None
     Raises:
         OSError: that was not possible.
     """
-    temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}")
+    temporary = os.path.join(
+        os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}"
+    )
     make_folders(os.path.dirname(path))
     try:
         with open(temporary, "xb") as file:
@@ -140,7 +142,9 @@ class OpenedFile(ByteSource):
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         try:
             n_read = 0
-            while n_read < len(buffer) and (more := os.preadv(self.handle, [buffer[n_read:]], offset + n_read)):
+            while n_read < len(buffer) and (
+                more := os.preadv(self.handle, [buffer[n_read:]], offset + n_read)
+            ):
                 n_read += more
             return n_read
         except OSError as error:

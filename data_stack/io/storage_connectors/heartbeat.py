@@ -83,7 +83,9 @@ class HeartbeatLease(Lease):
         heart, self._heart = self._heart, None
         self._ended.set()
         heart.join(1.0)
-        if not heart.is_alive():  # else the store does not answer, and a late heartbeat could undo the deletion
+        if (
+            not heart.is_alive()
+        ):  # else the store does not answer, and a late heartbeat could undo the deletion
             with contextlib.suppress(DataStackError):
                 if self._holds(self._read()):
                     self._store.delete(self._path)
@@ -129,4 +131,6 @@ class HeartbeatLease(Lease):
 
 def is_left_by_the_dead(value: object) -> bool:
     """Whether a lease value, which may be malformed, belongs to a dead process."""
-    return isinstance(value, bytes) and is_dead(value.rpartition(b" ")[2].decode("ascii", "replace"))
+    return isinstance(value, bytes) and is_dead(
+        value.rpartition(b" ")[2].decode("ascii", "replace")
+    )

@@ -10,7 +10,12 @@ from typing import Any
 
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier, check_prefix
-from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import (
+    ByteSource,
+    Storable,
+    StreamedResource,
+    SupportedStreamedResourceTypes,
+)
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 
@@ -29,8 +34,12 @@ class InMemoryStorageConnector(StorageConnector):
     def __getstate__(self) -> dict[str, Any]:
         return {"_stored": dict(self._stored)}
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        return self._make_resource(identifier, BytesSource(*self._look_up(identifier)), resource_type)
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
+        return self._make_resource(
+            identifier, BytesSource(*self._look_up(identifier)), resource_type
+        )
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:
@@ -45,7 +54,9 @@ class InMemoryStorageConnector(StorageConnector):
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
-        return sorted(identifier for identifier in list(self._stored) if identifier.startswith(prefix))
+        return sorted(
+            identifier for identifier in list(self._stored) if identifier.startswith(prefix)
+        )
 
     def stat(self, identifier: str) -> ResourceInfo:
         return self._look_up(identifier)[1]
@@ -59,7 +70,10 @@ class InMemoryStorageConnector(StorageConnector):
         writer.close()
         digest = writer.digest
         # One assignment of one value: a reader sees the old resource or the new one.
-        self._stored[identifier] = (buffer.getvalue(), ResourceInfo(identifier, digest.size, digest.sha256, time.time()))
+        self._stored[identifier] = (
+            buffer.getvalue(),
+            ResourceInfo(identifier, digest.size, digest.sha256, time.time()),
+        )
 
     def _look_up(self, identifier: str) -> tuple[bytes, ResourceInfo]:
         try:

@@ -50,9 +50,13 @@ def storage_connector_from_url(
     text = os.fsdecode(url_or_path)
     url = StorageURL.parse(url_or_path)
     if url is None:
-        if isinstance(url_or_path, str) and ("://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES):
+        if isinstance(url_or_path, str) and (
+            "://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES
+        ):
             # More likely a mistyped URL than a folder, and its password must not become the name of a folder.
-            raise ConfigError("malformed URL of a store; write SCHEME://…, for example mongodb://host/database, or a path")
+            raise ConfigError(
+                "malformed URL of a store; write SCHEME://…, for example mongodb://host/database, or a path"
+            )
         if not text or "\0" in text:
             raise ConfigError(f"{text!r} is not a valid path of a folder")
         return FileStorageConnector(os.path.expanduser(text))
@@ -62,7 +66,9 @@ def storage_connector_from_url(
     if scheme not in schemes:
         known = ", ".join(f"{each}://" for each in sorted(schemes))
         problem = f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; known are {known}"
-        raise ConfigError(f"{problem}. Others come with plugins; `data-stack doctor` shows those that are installed.")
+        raise ConfigError(
+            f"{problem}. Others come with plugins; `data-stack doctor` shows those that are installed."
+        )
     plain, cached = split_cache(url)
     return schemes[scheme](text) if cached is None else cached(schemes[scheme](str(plain)))
 
@@ -73,22 +79,31 @@ def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConne
     Raises:
         ConfigError: they are malformed.
     """
-    parameters = {name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()}
+    parameters = {
+        name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()
+    }
     if not parameters.keys() & set(_CACHE):
         return url, None
     folder, size, fresh = (parameters.get(name) for name in _CACHE)
-    most_bytes, is_time = None if size is None else parse_bytes(size), _SECONDS.fullmatch("0" if fresh is None else fresh)
+    most_bytes, is_time = (
+        None if size is None else parse_bytes(size),
+        _SECONDS.fullmatch("0" if fresh is None else fresh),
+    )
     is_size = size is None or most_bytes is not None
     if not folder or "\0" in folder or "://" in folder or url.fragment or not (is_size and is_time):
         example = "?cache=/absolute/folder, with '#' as %23, &cacheBytes=50GB and &cacheFresh=60 (seconds, or inf)"
         raise ConfigError(f"the cache of a {url.scheme}:// URL is {example}")
     options: dict[str, Any] = {"max_bytes": most_bytes, "fresh_seconds": float(fresh or 0)}
-    return url.without_parameters(_CACHE), functools.partial(CachedStorageConnector, local=os.path.expanduser(folder), **options)
+    return url.without_parameters(_CACHE), functools.partial(
+        CachedStorageConnector, local=os.path.expanduser(folder), **options
+    )
 
 
 def store_at(storage: Any) -> Any:
     """The store at a path or a URL of a built-in scheme; anything else as it is."""
-    return storage_connector_from_url(storage) if isinstance(storage, (str, os.PathLike)) else storage
+    return (
+        storage_connector_from_url(storage) if isinstance(storage, (str, os.PathLike)) else storage
+    )
 
 
 def parse_bytes(text: str) -> int | None:
@@ -107,7 +122,9 @@ def _from_file_url(url: str) -> FileStorageConnector:
 
 def _from_memory_url(url: str) -> InMemoryStorageConnector:
     if url.partition(":")[2].strip("/"):
-        raise ConfigError("memory:// takes no name: each call makes a new store. To share one, pass an InMemoryStorageConnector")
+        raise ConfigError(
+            "memory:// takes no name: each call makes a new store. To share one, pass an InMemoryStorageConnector"
+        )
     return InMemoryStorageConnector()
 
 
@@ -120,7 +137,9 @@ def _from_module(module: str, name: str, url: str) -> StorageConnector:
         raise
     except ValueError as error:  # of another parser, whose message may quote the URL
         scheme = url.partition(":")[0].lower()
-        raise ConfigError(f"a {scheme}:// URL is malformed ({type(error).__name__}); see docs/storage.md") from None
+        raise ConfigError(
+            f"a {scheme}:// URL is malformed ({type(error).__name__}); see docs/storage.md"
+        ) from None
     return connector
 
 
@@ -131,6 +150,8 @@ BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
     "file": _from_file_url,
     "memory": _from_memory_url,
     **dict.fromkeys(("mongodb", "mongodb+srv"), _MONGODB),
-    **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC),
+    **dict.fromkeys(
+        ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC
+    ),
 }
 """The schemes that need no plugin; no plugin can take them."""

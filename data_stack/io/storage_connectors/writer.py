@@ -61,11 +61,16 @@ class Partial:
     def open(cls, folder: int, key: str) -> Partial | None:
         """Open or create the file of ``key`` (letters and digits) in an open folder; None if it is locked or cannot be opened."""
         with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as exits:
-            name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
+            name = next(
+                (name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")),
+                f"{PARTIAL}{key}-",
+            )
             handle = os.open(name, _FLAGS | os.O_NONBLOCK | os.O_CREAT, 0o666, dir_fd=folder)
             file = exits.enter_context(open(handle, "w+b", buffering=_BUFFER_BYTES))
             share_with_group(handle, folder)
-            if not try_lock(handle, if_unsupported=False):  # without locks, each download starts at the beginning
+            if not try_lock(
+                handle, if_unsupported=False
+            ):  # without locks, each download starts at the beginning
                 return None
             # It is not ours if another process published, renamed or removed it before we got the lock, or if it has a second
             # name, as after a kill during renaming.
@@ -83,12 +88,20 @@ class Partial:
 
     def keep(self, validator: str | None) -> None:
         """Rename it to the validator of the bytes to come."""
-        encoded = base64.urlsafe_b64encode((validator or "").encode("latin-1")).decode().replace("-", "~")
+        encoded = (
+            base64.urlsafe_b64encode((validator or "").encode("latin-1")).decode().replace("-", "~")
+        )
         name = f"{PARTIAL}{self._key}-{encoded}"
         if name != self.name:
             # Not by rename(), which would replace the file of a faster process.
             try:
-                os.link(self.name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
+                os.link(
+                    self.name,
+                    name,
+                    src_dir_fd=self._folder,
+                    dst_dir_fd=self._folder,
+                    follow_symlinks=False,
+                )
             except OSError:  # it exists or is too long, or the file system has no links
                 validator, name = None, self.name
             else:
@@ -100,11 +113,17 @@ class Partial:
         """Remove it, unless another process can resume it after this error. All writes must be flushed."""
         is_useless = isinstance(error, (ChecksumMismatchError, StorageFullError))
         with contextlib.suppress(OSError):
-            if is_useless or self.validator is None or not os.stat(self.name, dir_fd=self._folder).st_size:
+            if (
+                is_useless
+                or self.validator is None
+                or not os.stat(self.name, dir_fd=self._folder).st_size
+            ):
                 os.unlink(self.name, dir_fd=self._folder)
 
 
-def remove_unfinished(folder: str, grace_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int, str]]:
+def remove_unfinished(
+    folder: str, grace_seconds: float, *, dry_run: bool
+) -> Iterator[tuple[str, int, str]]:
     """Remove unfinished files at any depth below a folder; yield path, size and reason of each.
 
     A temporary stays while its writer lives; one of another machine or container, whose writers are not visible, for a day. A
@@ -120,8 +139,13 @@ def remove_unfinished(folder: str, grace_seconds: float, *, dry_run: bool) -> It
                 if name.startswith(PARTIAL):
                     handle = exits.enter_context(open_descriptor(path, _FLAGS | os.O_NONBLOCK))
                     # Locked until it is removed: a waiting process then sees that its name is gone.
-                    is_free, reason = try_lock(handle, if_unsupported=False), "an interrupted download"
-                    is_useless = is_free and time.time() - os.fstat(handle).st_mtime >= grace_seconds
+                    is_free, reason = (
+                        try_lock(handle, if_unsupported=False),
+                        "an interrupted download",
+                    )
+                    is_useless = (
+                        is_free and time.time() - os.fstat(handle).st_mtime >= grace_seconds
+                    )
                 if is_useless:
                     if not dry_run:
                         os.unlink(path)
@@ -145,10 +169,18 @@ class ResourceWriter(io.BufferedIOBase):
     mode = "w+b"
     _sealed = True  # until it is made
 
-    def __init__(self, identifier: str, file: IO[bytes], partial: Partial | None = None, explain: Explain | None = None) -> None:
+    def __init__(
+        self,
+        identifier: str,
+        file: IO[bytes],
+        partial: Partial | None = None,
+        explain: Explain | None = None,
+    ) -> None:
         self.identifier, self.partial = identifier, partial
         self._file = file
-        self._explain = explain or functools.partial(storage_error, f"could not write {identifier!r}")
+        self._explain = explain or functools.partial(
+            storage_error, f"could not write {identifier!r}"
+        )
         self.digest = Digest()
         self._sequential = True
         self._sealed = False
@@ -244,7 +276,11 @@ def publishing(
     """
     temporary = f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}"
     with explaining(explain):
-        handle = partial.file.fileno() if partial else os.open(temporary, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        handle = (
+            partial.file.fileno()
+            if partial
+            else os.open(temporary, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        )
         file = partial.file if partial else open(handle, "w+b", buffering=_BUFFER_BYTES)
         share_with_group(handle, folder)
     writer = ResourceWriter(identifier, file, partial, explain)
@@ -256,7 +292,12 @@ def publishing(
             os.utime(handle, ns=(time.time_ns(), time.time_ns()))
             os.fsync(handle)
             before_renaming()
-            os.replace(temporary if partial is None else partial.name, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(
+                temporary if partial is None else partial.name,
+                name,
+                src_dir_fd=folder,
+                dst_dir_fd=folder,
+            )
             os.fsync(folder)
             writer.status = os.fstat(handle)
             file.close()
@@ -278,7 +319,9 @@ def local_writer(identifier: str, store: Callable[[IO[bytes]], object]) -> Itera
     folder = tempfile.gettempdir()
     advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
     problem = f"could not store {identifier!r}: its temporary file in {folder!r} failed"
-    explain = functools.partial(storage_error, problem, path=folder, if_full=advice, otherwise=advice)
+    explain = functools.partial(
+        storage_error, problem, path=folder, if_full=advice, otherwise=advice
+    )
     with explaining(explain):
         file = tempfile.TemporaryFile()
     try:
@@ -304,7 +347,9 @@ def binary_chunks(resource: Storable) -> Iterator[Buffer]:
     for piece in source:
         if not isinstance(piece, (bytes, bytearray, memoryview)):
             kind = type(piece).__name__
-            raise TypeError(f"a resource is stored from bytes, but its source returned {kind}; open text files in binary mode")
+            raise TypeError(
+                f"a resource is stored from bytes, but its source returned {kind}; open text files in binary mode"
+            )
         yield piece
 
 

@@ -79,20 +79,32 @@ class Column:
                 values = self._rewrite(transform, values)
             else:
                 step = functools.partial(_map_each, functools.partial(transform_value, transform))
-                values = [self._attempt(path, step, value) for value, path in zip(values, paths, strict=True)]
-        return [self._attempt(path, self._cast, value) for value, path in zip(values, paths, strict=True)]
+                values = [
+                    self._attempt(path, step, value)
+                    for value, path in zip(values, paths, strict=True)
+                ]
+        return [
+            self._attempt(path, self._cast, value)
+            for value, path in zip(values, paths, strict=True)
+        ]
 
     def _attempt(self, path: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
         except UNFIT as error:
             value = arguments[-1]
-            problem = f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
+            problem = (
+                f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
+            )
             raise DatasetFileCorruptError(problem) from error
 
     def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
         """The values after a ``regex`` or ``replace``."""
-        pattern, _, replacement = (transform.regex, "", None) if transform.regex is not None else transform.replace.partition("/")
+        pattern, _, replacement = (
+            (transform.regex, "", None)
+            if transform.regex is not None
+            else transform.replace.partition("/")
+        )
         distinct: dict[str, None] = {}
         for value in values:
             _map_each(lambda each: distinct.setdefault(text_of(each)), value)
@@ -102,7 +114,11 @@ class Column:
     def _cast(self, value: Any, depth: int | None = None) -> Any:
         depth = self.depth if depth is None else depth
         if _is_missing(value):
-            return value if self.dtype.kind == "f" and not self.field.shape and not self.depth else None
+            return (
+                value
+                if self.dtype.kind == "f" and not self.field.shape and not self.depth
+                else None
+            )
         if depth:
             if not isinstance(value, (list, np.ndarray)):
                 raise TypeError("expected a list")
@@ -164,7 +180,9 @@ class Plan:
     @property
     def schema(self) -> Schema:
         """Of the Parquet files that the rows become."""
-        return Schema("croissant", [column.field for column in self.columns if column is not self.split])
+        return Schema(
+            "croissant", [column.field for column in self.columns if column is not self.split]
+        )
 
 
 class Plans:
@@ -181,14 +199,25 @@ class Plans:
 
     def __init__(self, metadata: Any) -> None:
         if not metadata.record_sets:
-            raise ConfigError(f"croissant document {metadata.name!r:.80} has no record sets, which say how files become samples")
+            raise ConfigError(
+                f"croissant document {metadata.name!r:.80} has no record sets, which say how files become samples"
+            )
         self.files = {node.uuid: node for node in metadata.distribution}
         for name, node in self.files.items():
-            if any(len(each) > MAX_PATTERN_LENGTH for each in (*globs_of(node, "includes"), *globs_of(node, "excludes"))):
-                raise ConfigError(f"a glob of {name!r:.200} has more than {MAX_PATTERN_LENGTH} characters, which is not read")
+            if any(
+                len(each) > MAX_PATTERN_LENGTH
+                for each in (*globs_of(node, "includes"), *globs_of(node, "excludes"))
+            ):
+                raise ConfigError(
+                    f"a glob of {name!r:.200} has more than {MAX_PATTERN_LENGTH} characters, which is not read"
+                )
         self.all: dict[str, Plan] = {}
         self._record_sets = {each.uuid: each for each in metadata.record_sets}
-        owned = [(field, each.uuid) for each in metadata.record_sets for field in _all_fields(each.fields)]
+        owned = [
+            (field, each.uuid)
+            for each in metadata.record_sets
+            for field in _all_fields(each.fields)
+        ]
         self._fields = {field.uuid: field for field, _ in owned}
         self._owners = {field.uuid: owner for field, owner in owned}
         self._waiting: list[str] = []
@@ -199,12 +228,16 @@ class Plans:
         if identifier in self.all:
             return self.all[identifier]
         if identifier in self._waiting:
-            raise ConfigError(f"the record sets {' and '.join(map(repr, self._waiting))} refer to each other")
+            raise ConfigError(
+                f"the record sets {' and '.join(map(repr, self._waiting))} refer to each other"
+            )
         self._waiting.append(identifier)
         record_set, rows = self._record_sets[identifier], tuple[Mapping[str, Any], ...]()
         leaves = [field for field in _all_fields(record_set.fields) if not field.sub_fields]
         if not leaves:
-            raise ConfigError(f"the record set {identifier!r} has no fields, so its records are not described")
+            raise ConfigError(
+                f"the record set {identifier!r} has no fields, so its records are not described"
+            )
         columns = [self._column(record_set, field) for field in leaves]
         if record_set.data:
             rows = tuple(_by_identifiers(row, leaves) for row in record_set.data)
@@ -221,40 +254,66 @@ class Plans:
         methods: dict[str, str] = {}
         for column in columns:
             kind, colon, name = column.key.partition(":")
-            by = {"json": "the path", "file": name}.get(kind, "the column") if colon else "the column"
+            by = (
+                {"json": "the path", "file": name}.get(kind, "the column")
+                if colon
+                else "the column"
+            )
             if column.table in self.files and by in ("the path", "the column", "content", "lines"):
                 other = methods.setdefault(str(column.table), by)
                 if other != by:
                     advice = "leave the field out of the document, or name the file in a second FileObject"
-                    raise ConfigError(f"{column.where} reads {by} of a file, but other fields read {other}: {advice}")
+                    raise ConfigError(
+                        f"{column.where} reads {by} of a file, but other fields read {other}: {advice}"
+                    )
 
-    def _find_split(self, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[Column | None, tuple[str, ...]]:
+    def _find_split(
+        self, leaves: Sequence[Any], columns: Sequence[Column]
+    ) -> tuple[Column | None, tuple[str, ...]]:
         """The column that refers to a list of splits, and their names."""
         for field, column in zip(leaves, columns, strict=True):
             listing = self._record_sets.get(self._owners.get(field.references.uuid or "", ""))
             if listing is not None and listing.data and _is_a(listing, "Split"):
-                names = [str(_by_identifiers(row, listing.fields)[field.references.uuid]) for row in listing.data]
+                names = [
+                    str(_by_identifiers(row, listing.fields)[field.references.uuid])
+                    for row in listing.data
+                ]
                 return column, tuple(names if column.table else [str(column.value)])
         return None, (EVERYTHING,)
 
-    def _join(self, record_set: Any, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[str | None, tuple[Join, ...]]:
+    def _join(
+        self, record_set: Any, leaves: Sequence[Any], columns: Sequence[Column]
+    ) -> tuple[str | None, tuple[Join, ...]]:
         """The table with the rows, and the joins of the other tables whose columns are read."""
         tables = list(dict.fromkeys(column.table for column in columns if column.table is not None))
         joins = []
         for field, left in zip(leaves, columns, strict=True):
             table = self._owners.get(field.references.uuid, field.references.uuid)
-            if table in tables and left.table not in (None, table) and not left.field.shape and not left.depth:
+            if (
+                table in tables
+                and left.table not in (None, table)
+                and not left.field.shape
+                and not left.depth
+            ):
                 table, key, transforms = self._source(field.references)
-                joins.append(Join(left, replace(left, uuid="", table=table, key=key, transforms=transforms)))
-        first = next((each for each in tables if all(join.right.table != each for join in joins)), None)
+                joins.append(
+                    Join(left, replace(left, uuid="", table=table, key=key, transforms=transforms))
+                )
+        first = next(
+            (each for each in tables if all(join.right.table != each for join in joins)), None
+        )
         joined, ordered = {first}, list[Join]()
-        while found := [each for each in joins if each.left.table in joined and each.right.table not in joined]:
+        while found := [
+            each for each in joins if each.left.table in joined and each.right.table not in joined
+        ]:
             ordered.append(found[0])
             joined.add(found[0].right.table)
         if rest := [each for each in tables if each not in joined]:
             column = next(each for each in columns if each.table == rest[0])
             advice = "but no field refers from one to the other; leave the field out of the document to read the others"
-            raise ConfigError(f"{column.where} needs a join of {' and '.join(map(repr, tables))}, {advice}")
+            raise ConfigError(
+                f"{column.where} needs a join of {' and '.join(map(repr, tables))}, {advice}"
+            )
         return first, tuple(ordered)
 
     def _source(self, source: Any) -> tuple[str, str, tuple[Any, ...]]:
@@ -271,16 +330,31 @@ class Plans:
     def _column(self, record_set: Any, field: Any) -> Column:
         where = f"field {field.uuid!r} of record set {record_set.uuid!r}"
         # Some documents have only the reference: its values are those of the field.
-        source = field.source if field.source.uuid or field.value is not None or record_set.data else field.references
+        source = (
+            field.source
+            if field.source.uuid or field.value is not None or record_set.data
+            else field.references
+        )
         table, key, transforms = self._source(source) if source.uuid else (None, "", ())
         type_ = self._type_of(field)
         kind = type_.__name__ if isinstance(type_, type) else str(type_).rpartition("/")[2]
         is_whole = table in self.files and key == "file:content"
-        transforms_files = any(each.sampling_rate or each.un_archive or each.read_lines for each in transforms)
-        patterns = [text for each in transforms for text in (each.regex, each.replace, each.json_path, each.format) if text]
+        transforms_files = any(
+            each.sampling_rate or each.un_archive or each.read_lines for each in transforms
+        )
+        patterns = [
+            text
+            for each in transforms
+            for text in (each.regex, each.replace, each.json_path, each.format)
+            if text
+        ]
         problems = {
-            f"refers to {table!r:.80}": table is not None and table not in self.files and table not in self._record_sets,
-            "nests records of another record set": any(each.parent_field for each in (field, *_parents(field))),
+            f"refers to {table!r:.80}": table is not None
+            and table not in self.files
+            and table not in self._record_sets,
+            "nests records of another record set": any(
+                each.parent_field for each in (field, *_parents(field))
+            ),
             "transforms files or sound": field.source.sampling_rate or transforms_files,
             f"has a pattern of more than {MAX_PATTERN_LENGTH} characters": any(
                 len(text) > MAX_PATTERN_LENGTH for text in patterns
@@ -289,11 +363,18 @@ class Plans:
             f"has the type {kind} for a whole file": is_whole and kind not in (*_MEDIA, "bytes"),
         }
         for what in (what for what, is_wrong in problems.items() if is_wrong):
-            raise ConfigError(f"{where} {what}, which is not read; leave the field out of the document to read the others")
-        for path in [each.json_path for each in transforms if each.json_path] + [key[5:]] * key.startswith("json:"):
+            raise ConfigError(
+                f"{where} {what}, which is not read; leave the field out of the document to read the others"
+            )
+        for path in [each.json_path for each in transforms if each.json_path] + [
+            key[5:]
+        ] * key.startswith("json:"):
             parse_path(path)
         name = ".".join(map(_name_of, [*_parents(field), field]))
-        shape, dtype = _shape(field), np.dtype(bytes if kind in _MEDIA else _DTYPES.get(kind, type_))
+        shape, dtype = (
+            _shape(field),
+            np.dtype(bytes if kind in _MEDIA else _DTYPES.get(kind, type_)),
+        )
         shape = (4,) if kind == "BoundingBox" else shape
         depth = sum(len(_shape(each)) for each in _parents(field))
         depth += len(_shape(field)) if depth else 0
@@ -306,7 +387,9 @@ class Plans:
             for _ in range(depth + (kind == "BoundingBox")):
                 inner = {"list": inner}
             stored = Field(name, object, (), NestedCodec(inner), nullable=True)
-        return Column(field.uuid, table, key, field.value, transforms, stored, dtype, depth, kind, where)
+        return Column(
+            field.uuid, table, key, field.value, transforms, stored, dtype, depth, kind, where
+        )
 
     def _type_of(self, field: Any) -> Any:
         """The type that a field declares, or else that of the field which it refers to, or of its parents."""
@@ -326,7 +409,10 @@ def globs_of(node: Any, name: str) -> list[str]:
 
 def _shape(field: Any) -> tuple[int | None, ...]:
     """The shape that a field declares."""
-    return tuple(None if extent < 0 else extent for extent in field.array_shape_tuple or ((-1,) if field.repeated else ()))
+    return tuple(
+        None if extent < 0 else extent
+        for extent in field.array_shape_tuple or ((-1,) if field.repeated else ())
+    )
 
 
 def _all_fields(fields: Sequence[Any]) -> Iterator[Any]:
@@ -343,13 +429,22 @@ def _parents(field: Any) -> list[Any]:
 
 def _by_identifiers(row: Mapping[str, Any], fields: Sequence[Any]) -> dict[str, Any]:
     """A row of a document by the identifiers of its fields; documents of version 0.8 have their names."""
-    return {field.uuid: row[field.uuid] if field.uuid in row else row.get(field.name) for field in fields}
+    return {
+        field.uuid: row[field.uuid] if field.uuid in row else row.get(field.name)
+        for field in fields
+    }
 
 
 def _is_a(record_set: Any, *kinds: str) -> bool:
-    kinds_of_it = ["Enumeration"] * bool(record_set.is_enumeration) + list(np.atleast_1d(record_set.data_types or []))
+    kinds_of_it = ["Enumeration"] * bool(record_set.is_enumeration) + list(
+        np.atleast_1d(record_set.data_types or [])
+    )
     return any(str(kind).endswith(kinds) for kind in kinds_of_it)
 
 
 def _name_of(field: Any) -> str:
-    return field.name if isinstance(field.name, str) and field.name else str(field.uuid).rpartition("/")[2]
+    return (
+        field.name
+        if isinstance(field.name, str) and field.name
+        else str(field.uuid).rpartition("/")[2]
+    )

@@ -18,7 +18,12 @@ import numpy as np
 
 from data_stack.codecs.codec import codec_of, decode_file, type_of_bytes
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError, MissingFileError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    MissingDependencyError,
+    MissingFileError,
+)
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
@@ -96,9 +101,15 @@ def _check(document: Any) -> None:
     """Refuse what would make a parser fetch other documents, or go round in circles."""
     context = document.get("@context") if isinstance(document, dict) else None
     if not isinstance(context, dict):
-        raise ValueError("it is not an object with an object as @context; contexts elsewhere are not fetched")
+        raise ValueError(
+            "it is not an object with an object as @context; contexts elsewhere are not fetched"
+        )
     body = {key: value for key, value in document.items() if key != "@context"}
-    plain = {name for name, what in context.items() if isinstance(what, dict) and what.get("@type") == "@json"}
+    plain = {
+        name
+        for name, what in context.items()
+        if isinstance(what, dict) and what.get("@type") == "@json"
+    }
     nodes = list(itertools.islice(_objects(body, plain), MAX_OBJECTS + 1))
     if len(nodes) > MAX_OBJECTS:
         raise ValueError(f"it has more than {MAX_OBJECTS:,} objects, besides inline data")
@@ -118,8 +129,14 @@ def _check(document: Any) -> None:
         """The number of nodes below a value with each reference written out."""
         if not isinstance(value, (dict, list)):
             return 1
-        inside = [child for key, child in value.items() if key not in plain] if isinstance(value, dict) else value
-        identifier = _full_id(value["@id"], context) if isinstance(value, dict) and "@id" in value else None
+        inside = (
+            [child for key, child in value.items() if key not in plain]
+            if isinstance(value, dict)
+            else value
+        )
+        identifier = (
+            _full_id(value["@id"], context) if isinstance(value, dict) and "@id" in value else None
+        )
         if identifier is not None:
             if identifier in above:
                 raise ValueError(f"{identifier!r:.80} refers to itself")
@@ -140,7 +157,9 @@ def _objects(value: Any, plain: Container[str] = ()) -> Iterator[dict[str, Any]]
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise ValueError(f"its objects and lists are more than {MAX_DEPTH} deep inside of each other")
+            raise ValueError(
+                f"its objects and lists are more than {MAX_DEPTH} deep inside of each other"
+            )
         objects = [each for each in level if isinstance(each, dict)]
         yield from objects
         level = [child for each in level if isinstance(each, list) for child in each]
@@ -149,10 +168,16 @@ def _objects(value: Any, plain: Container[str] = ()) -> Iterator[dict[str, Any]]
 
 def _full_id(identifier: Any, context: Mapping[str, Any]) -> str:
     prefix, colon, rest = str(identifier).partition(":")
-    return f"{context[prefix]}{rest}" if colon and isinstance(context.get(prefix), str) else posixpath.normpath(str(identifier))
+    return (
+        f"{context[prefix]}{rest}"
+        if colon and isinstance(context.get(prefix), str)
+        else posixpath.normpath(str(identifier))
+    )
 
 
-def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None, *, progress: bool | None = None) -> Any:
+def from_croissant(
+    place: str | os.PathLike[str], storage: Storage | None = None, *, progress: bool | None = None
+) -> Any:
     """The samples of a dataset that a Croissant document describes: dicts by the names of its fields.
 
     ::
@@ -183,7 +208,9 @@ def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None
         MissingDependencyError: mlcroissant is not installed.
     """
     factory = CroissantFactory(*read_document(place), as_storage_connector(storage))
-    default_manager().register_retrievers(source.source for source in factory.sources)  # those of repositories are a plugin's
+    default_manager().register_retrievers(
+        source.source for source in factory.sources
+    )  # those of repositories are a plugin's
     dataset = NamedDataset(factory.card.name, factory)
     loaded = {split: dataset.load(split, progress=progress) for split in factory.splits}
     return loaded[EVERYTHING] if list(loaded) == [EVERYTHING] else Splits(loaded)
@@ -207,41 +234,67 @@ class CroissantFactory(DatasetFactory):
         self._place, self._document = place, document
         metadata, plans = _understand(place, document)
         tables = dict.fromkeys(
-            column.table for plan in plans.all.values() for column in (*plan.columns, *(join.right for join in plan.joins))
+            column.table
+            for plan in plans.all.values()
+            for column in (*plan.columns, *(join.right for join in plan.joins))
         )
-        sources = Sources(place, plans.files, [plans.files[table] for table in tables if table in plans.files])
+        sources = Sources(
+            place, plans.files, [plans.files[table] for table in tables if table in plans.files]
+        )
         self._places = sources.places
         self._parts: dict[str, tuple[int, str]] = {}
         for number, plan in enumerate(plans.chosen):
             for split in plan.splits:
-                part = plan.identifier if split in (EVERYTHING, plan.identifier) else f"{plan.identifier}/{split}"
+                part = (
+                    plan.identifier
+                    if split in (EVERYTHING, plan.identifier)
+                    else f"{plan.identifier}/{split}"
+                )
                 self._parts[split if len(plans.chosen) == 1 else part] = number, split
         digest = hashlib.sha256("\0".join([*sources.facts, ""]).encode() + document).hexdigest()
-        name, version = f"croissant-{slug(metadata.name)}", f"{slug(metadata.version)}-{digest[:16]}"
-        card = DatasetCard(name, version, _licence(metadata.license), metadata.url, metadata.cite_as)
+        name, version = (
+            f"croissant-{slug(metadata.name)}",
+            f"{slug(metadata.version)}-{digest[:16]}",
+        )
+        card = DatasetCard(
+            name, version, _licence(metadata.license), metadata.url, metadata.cite_as
+        )
         about = str(metadata.description or "")
-        vars(self).update(card=card, splits=tuple(self._parts), sources=sources.definitions, __doc__=about)
+        vars(self).update(
+            card=card, splits=tuple(self._parts), sources=sources.definitions, __doc__=about
+        )
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Turn the records into Parquet, a folder for each split."""
         _, plans = _understand(self._place, self._document)
         reader = RowReader(plans, raw, self._places)
         for number, plan in enumerate(plans.chosen):
-            folders = {split: folder_of(prepared, _folder(part)) for part, (of, split) in self._parts.items() if of == number}
+            folders = {
+                split: folder_of(prepared, _folder(part))
+                for part, (of, split) in self._parts.items()
+                if of == number
+            }
             with contextlib.ExitStack() as stack:
-                writers = {split: stack.enter_context(ParquetWriter(folder, plan.schema)) for split, folder in folders.items()}
+                writers = {
+                    split: stack.enter_context(ParquetWriter(folder, plan.schema))
+                    for split, folder in folders.items()
+                }
                 for rows in reader.read(plan):
                     for split, columns in _divide(plan, rows).items():
                         if split not in writers:
                             where = plan.split and plan.split.where
-                            raise ConfigError(f"{where} has the split {split!r:.80}, which the document does not list")
+                            raise ConfigError(
+                                f"{where} has the split {split!r:.80}, which the document does not list"
+                            )
                         writers[split].append_columns(columns)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """The records of one split; pictures are decoded when they are read."""
         records = ParquetDataset(folder_of(prepared, _folder(split)))
         plan = _understand(self._place, self._document)[1].chosen[self._parts[split][0]]
-        images = frozenset(column.field.name for column in plan.columns if column.kind == "ImageObject")
+        images = frozenset(
+            column.field.name for column in plan.columns if column.kind == "ImageObject"
+        )
         return records.map(functools.partial(_decode_images, images)) if images else records
 
 
@@ -258,8 +311,15 @@ def _divide(plan: Plan, rows: Sequence[tuple[Any, ...]]) -> dict[str, dict[str, 
     position = None if plan.split is None else plan.columns.index(plan.split)
     for row in rows:
         divided.setdefault(EVERYTHING if position is None else str(row[position]), []).append(row)
-    kept = [(number, column.field.name) for number, column in enumerate(plan.columns) if number != position]
-    return {split: {name: [row[number] for row in part] for number, name in kept} for split, part in divided.items()}
+    kept = [
+        (number, column.field.name)
+        for number, column in enumerate(plan.columns)
+        if number != position
+    ]
+    return {
+        split: {name: [row[number] for row in part] for number, name in kept}
+        for split, part in divided.items()
+    }
 
 
 def _decode_images(names: frozenset[str], sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,5 +344,7 @@ def _licence(licences: Any) -> str | None:
         text = str(each if isinstance(each, str) else each.url or each.name)
         if commons := re.search(r"creativecommons\.org/licenses/([a-z-]+)/([\d.]+)", text):
             text = f"CC-{commons[1].upper()}-{commons[2]}"
-        found.append(re.sub(r"^https?://(?:www\.)?spdx\.org/licenses/(.+?)(?:\.html|\.json)?$", r"\1", text))
+        found.append(
+            re.sub(r"^https?://(?:www\.)?spdx\.org/licenses/(.+?)(?:\.html|\.json)?$", r"\1", text)
+        )
     return " AND ".join(found) or None

@@ -43,7 +43,9 @@ class RowReader:
         places: names and paths of the resources of each FileObject and FileSet that is in no other, by its identifier.
     """
 
-    def __init__(self, plans: Plans, raw: Mapping[str, Any], places: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    def __init__(
+        self, plans: Plans, raw: Mapping[str, Any], places: Mapping[str, Sequence[tuple[str, str]]]
+    ) -> None:
         self._plans, self._raw, self._places = plans, raw, places
 
     def read(self, plan: Plan) -> Iterator[list[tuple[Any, ...]]]:
@@ -53,10 +55,16 @@ class RowReader:
             DatasetFileCorruptError: a file differs from its description in the document.
             ArchiveError: an archive is damaged, or unpacks to names outside of it.
         """
-        rows = self._rows_of_table(plan, plan.table, _taken(plan, plan.table)) if plan.table is not None else iter(())
+        rows = (
+            self._rows_of_table(plan, plan.table, _taken(plan, plan.table))
+            if plan.table is not None
+            else iter(())
+        )
         for join in plan.joins:
             rows = self._join(plan, join, rows)
-        has_files = any(column.key == "file:content" or column.dtype.kind == "S" for column in plan.columns)
+        has_files = any(
+            column.key == "file:content" or column.dtype.kind == "S" for column in plan.columns
+        )
         for batch in _batches(rows, _BATCH_FILES if has_files else _BATCH_ROWS):
             yield list(zip(*(_convert(column, batch) for column in plan.columns), strict=True))
 
@@ -76,7 +84,9 @@ class RowReader:
                 n_joined += len(found)
                 if n_joined > max(_MAX_JOINED, _MAX_JOINED_PER_ROW * n_read):
                     limit = f"more than {n_joined - 1:,} rows, made of {n_read:,}, as its values repeat too often"
-                    raise DatasetFileCorruptError(f"the join of {table!r} by {join.left.where} has {limit}; ask its publisher")
+                    raise DatasetFileCorruptError(
+                        f"the join of {table!r} by {join.left.where} has {limit}; ask its publisher"
+                    )
                 for each in found:
                     yield path, {**row, **each}
 
@@ -89,20 +99,34 @@ class RowReader:
             except KeyError as error:
                 column = next(each for each in columns if each.key == error.args[0])
                 what = column.key.removeprefix("file:")
-                raise DatasetFileCorruptError(f"{path!r} has no {what!r:.80}, but {column.where} needs it") from error
+                raise DatasetFileCorruptError(
+                    f"{path!r} has no {what!r:.80}, but {column.where} needs it"
+                ) from error
 
-    def _rows_by_key(self, plan: Plan, table: str, columns: Sequence[Column]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def _rows_by_key(
+        self, plan: Plan, table: str, columns: Sequence[Column]
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if table == plan.identifier:
             yield from (("the document", row) for row in plan.rows)
         elif table in self._plans.all and table not in self._plans.files:
             other = self._plans.all[table]
             for batch in self.read(other):
                 for values in batch:
-                    yield f"record set {table}", {column.uuid: value for column, value in zip(other.columns, values, strict=True)}
+                    yield (
+                        f"record set {table}",
+                        {
+                            column.uuid: value
+                            for column, value in zip(other.columns, values, strict=True)
+                        },
+                    )
         else:
             node = self._plans.files[table]
             for path, stream in self._files(node):
-                about = {"file:filename": posixpath.basename(path), "file:filepath": path, "file:fullpath": path}
+                about = {
+                    "file:filename": posixpath.basename(path),
+                    "file:filepath": path,
+                    "file:fullpath": path,
+                }
                 for number, row in enumerate(_rows_of_file(node, columns, path, stream)):
                     yield path, {**about, "file:lineNumbers": number, **row}
 
@@ -113,7 +137,9 @@ class RowReader:
                 with self._raw[name] as resource:
                     yield path, resource
             return
-        includes = globs_of(node, "includes") or [glob.escape(posixpath.normpath(node.content_url or ""))]
+        includes = globs_of(node, "includes") or [
+            glob.escape(posixpath.normpath(node.content_url or ""))
+        ]
         excludes = globs_of(node, "excludes")
         is_found = False
         for container in containers_of(node, self._plans.files):
@@ -124,7 +150,9 @@ class RowReader:
                         is_found = True
                         yield member, opened() if is_archive else opened
         if not is_found:
-            raise DatasetFileCorruptError(f"no file matches {', '.join(includes)!r:.200} of {node.uuid!r}")
+            raise DatasetFileCorruptError(
+                f"no file matches {', '.join(includes)!r:.200} of {node.uuid!r}"
+            )
 
 
 def containers_of(node: Any, files: Mapping[str, Any]) -> list[Any]:
@@ -148,12 +176,20 @@ def _batches(rows: Iterator[_Row], n_rows: int = _BATCH_FILES) -> Iterator[list[
 
 
 def _convert(column: Column, batch: Sequence[_Row]) -> list[Any]:
-    values = [row[column.table, column.key] if column.table is not None else column.value for _, row in batch]
+    values = [
+        row[column.table, column.key] if column.table is not None else column.value
+        for _, row in batch
+    ]
     return column.convert(values, [path for path, _ in batch])
 
 
-def _rows_of_file(node: Any, columns: Sequence[Column], path: str, stream: Any) -> Iterator[Mapping[str, Any]]:
-    kinds, keys = " ".join(node.encoding_formats or ()), {column.key: column.dtype for column in columns}
+def _rows_of_file(
+    node: Any, columns: Sequence[Column], path: str, stream: Any
+) -> Iterator[Mapping[str, Any]]:
+    kinds, keys = (
+        " ".join(node.encoding_formats or ()),
+        {column.key: column.dtype for column in columns},
+    )
     in_json = [key for key in keys if key.startswith("json:")]
     if any(not key.startswith(("file:", "json:")) for key in keys):
         if "parquet" in kinds:
@@ -161,29 +197,55 @@ def _rows_of_file(node: Any, columns: Sequence[Column], path: str, stream: Any) 
         elif "json" in kinds:
             yield from from_jsonl(stream)
         else:
-            texts = {key: str for key, dtype in keys.items() if dtype.kind == "U" and not key.startswith("file:")}
-            yield from from_csv(stream, delimiter="\t" if "tab-separated" in kinds else ",", dtypes=texts)
+            texts = {
+                key: str
+                for key, dtype in keys.items()
+                if dtype.kind == "U" and not key.startswith("file:")
+            }
+            yield from from_csv(
+                stream, delimiter="\t" if "tab-separated" in kinds else ",", dtypes=texts
+            )
     elif in_json:
-        yield from _rows_of_json(in_json, path, stream, is_lines="lines" in kinds or "jsonl" in kinds)
+        yield from _rows_of_json(
+            in_json, path, stream, is_lines="lines" in kinds or "jsonl" in kinds
+        )
     elif keys.keys() & {"file:lines", "file:lineNumbers"}:
-        yield from ({"file:lines": line} for line in read_within_limit(_decompress(stream), repr(path)).splitlines())
+        yield from (
+            {"file:lines": line}
+            for line in read_within_limit(_decompress(stream), repr(path)).splitlines()
+        )
     else:
-        yield {"file:content": read_within_limit(stream, repr(path))} if "file:content" in keys else {}
+        yield (
+            {"file:content": read_within_limit(stream, repr(path))}
+            if "file:content" in keys
+            else {}
+        )
 
 
-def _rows_of_json(keys: Sequence[str], path: str, stream: Any, *, is_lines: bool) -> Iterator[Mapping[str, Any]]:
+def _rows_of_json(
+    keys: Sequence[str], path: str, stream: Any, *, is_lines: bool
+) -> Iterator[Mapping[str, Any]]:
     """A row for each match of the paths in a JSON file, or in each of its lines."""
     paths = {key: parse_path(key.removeprefix("json:")) for key in keys}
     data = read_within_limit(_decompress(stream), repr(path))
     try:
-        values = [json.loads(line) for line in data.splitlines() if line.strip()] if is_lines else [json.loads(data)]
+        values = (
+            [json.loads(line) for line in data.splitlines() if line.strip()]
+            if is_lines
+            else [json.loads(data)]
+        )
     except (ValueError, RecursionError) as error:
         raise DatasetFileCorruptError(f"{path!r} is not valid JSON: {error!s:.200}") from error
     for value in values:
         found = {key: find_in_json(value, steps) for key, steps in paths.items()}
         if len({len(each) for each in found.values()}) > 1:
-            counts = ", ".join(f"{key.removeprefix('json:')!r:.80} {len(each)} times" for key, each in found.items())
-            raise DatasetFileCorruptError(f"{path!r} has different numbers of values for one record set: {counts}")
+            counts = ", ".join(
+                f"{key.removeprefix('json:')!r:.80} {len(each)} times"
+                for key, each in found.items()
+            )
+            raise DatasetFileCorruptError(
+                f"{path!r} has different numbers of values for one record set: {counts}"
+            )
         yield from (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
 
 

@@ -61,7 +61,11 @@ class Sources:
         self.facts: list[str] = []
         self._names: dict[str, str] = {}
         self._listings: dict[str, Mapping[str, ResourceDefinition]] = {}
-        self._by_path = {unquote(node.content_url): node for node in files.values() if getattr(node, "content_url", None)}
+        self._by_path = {
+            unquote(node.content_url): node
+            for node in files.values()
+            if getattr(node, "content_url", None)
+        }
         waiting = list(wanted)
         for node in waiting:
             if node.uuid in self.places:
@@ -74,12 +78,18 @@ class Sources:
             elif getattr(node, "content_url", None) is None:
                 self._add_of_folder(node)
             elif _is_repository(node):
-                raise ConfigError(f"{node.uuid!r} is a git repository, not a file: select its files by a FileSet containedIn it")
+                raise ConfigError(
+                    f"{node.uuid!r} is a git repository, not a file: select its files by a FileSet containedIn it"
+                )
             else:
                 definition = define_source(node, place)
-                self._add(node, unquote(urlsplit(definition.source).path).rpartition("/")[2], definition)
+                self._add(
+                    node, unquote(urlsplit(definition.source).path).rpartition("/")[2], definition
+                )
 
-    def _add(self, node: Any, path: str, definition: ResourceDefinition, *, is_listed: bool = False) -> None:
+    def _add(
+        self, node: Any, path: str, definition: ResourceDefinition, *, is_listed: bool = False
+    ) -> None:
         """Add a file of a node, unless another node has it; ``is_listed``: a catalogue, not the document, states its digest."""
         name = self._names.get(definition.source)
         if name is None:
@@ -87,7 +97,9 @@ class Sources:
             self._names[definition.source] = name
             self.definitions.append(replace(definition, identifier=name))
             if is_listed or not (definition.sha256 or definition.md5_sum):
-                self.facts.append(f"{path}:{definition.sha256 or definition.source}{_state(definition.source)}")
+                self.facts.append(
+                    f"{path}:{definition.sha256 or definition.source}{_state(definition.source)}"
+                )
         self.places.setdefault(node.uuid, []).append((name, path))
 
     def _add_of_folder(self, node: Any) -> None:
@@ -100,15 +112,24 @@ class Sources:
                 raise ConfigError(f"{node.uuid!r} of {shorten(self._place)} {problem}; {advice}")
             paths: Iterable[str] = sorted(map(_unescape, patterns))
         else:
-            paths = sorted(itertools.islice(_list_folder(Path(self._place).parent, patterns), MAX_FILES + 1))
+            paths = sorted(
+                itertools.islice(_list_folder(Path(self._place).parent, patterns), MAX_FILES + 1)
+            )
         for path in _choose(node, paths, ["*"]):
             known = self._by_path.get(path)
-            definition = ResourceDefinition("", "") if known is None else define_source(known, self._place)
-            self._add(node, path, replace(definition, source=_locate(self._place, quote(path), node)))
+            definition = (
+                ResourceDefinition("", "") if known is None else define_source(known, self._place)
+            )
+            self._add(
+                node, path, replace(definition, source=_locate(self._place, quote(path), node))
+            )
 
     def _add_of_repositories(self, node: Any, repositories: Sequence[Any]) -> None:
         """The files of a FileObject or FileSet in repositories of the Hub."""
-        includes = [*globs_of(node, "includes"), glob.escape(posixpath.normpath(getattr(node, "content_url", None) or "."))]
+        includes = [
+            *globs_of(node, "includes"),
+            glob.escape(posixpath.normpath(getattr(node, "content_url", None) or ".")),
+        ]
         for repository in repositories:
             listed = self._list_repository(repository)
             for path in _choose(node, sorted(listed), includes):
@@ -123,9 +144,13 @@ class Sources:
         repo, revision = match[1].removesuffix(".git"), unquote(match[2] or "main")
         catalogue = default_manager().provided("catalogues").get("hf")
         if catalogue is None:
-            raise ConfigError(f"{node.uuid!r} is the repository hf:{repo}{explain_scheme('hf:', default_manager())}")
+            raise ConfigError(
+                f"{node.uuid!r} is the repository hf:{repo}{explain_scheme('hf:', default_manager())}"
+            )
         if node.content_url not in self._listings:
-            self._listings[node.content_url] = catalogue.list_files(CatalogueName("hf", repo, revision))
+            self._listings[node.content_url] = catalogue.list_files(
+                CatalogueName("hf", repo, revision)
+            )
         return self._listings[node.content_url]
 
 
@@ -149,7 +174,9 @@ def define_source(node: Any, place: str) -> ResourceDefinition:
     source = _locate(place, node.content_url, node)
     size = re.fullmatch(r"(\d+)\s*B?", node.content_size or "")
     sha256, md5 = _digest(node, "sha256", 32), _digest(node, "md5", 16)
-    return ResourceDefinition("", source, sha256=sha256, md5_sum=md5, size=int(size[1]) if size else None)
+    return ResourceDefinition(
+        "", source, sha256=sha256, md5_sum=md5, size=int(size[1]) if size else None
+    )
 
 
 def _locate(place: str, url: str, node: Any) -> str:
@@ -174,7 +201,12 @@ def _digest(node: Any, name: str, n_bytes: int) -> str | None:
     if re.fullmatch(f"[0-9a-fA-F]{{{2 * n_bytes}}}", written):
         return str(written)
     if written:
-        logger.warning("the %s of %r, %.80r, is not a digest, so its bytes are not verified", name, node.uuid, written)
+        logger.warning(
+            "the %s of %r, %.80r, is not a digest, so its bytes are not verified",
+            name,
+            node.uuid,
+            written,
+        )
     return None
 
 
@@ -200,12 +232,16 @@ def _list_folder(folder: Path, patterns: Sequence[str]) -> Iterator[str]:
     starts = {_GLOB.split(pattern)[0].rpartition("/")[0] for pattern in patterns}
     for start in starts:
         if not (folder / start).resolve().is_relative_to(folder):
-            raise MaliciousFilePathError(f"a FileSet includes {start!r:.200}, which is not below the folder of its document")
+            raise MaliciousFilePathError(
+                f"a FileSet includes {start!r:.200}, which is not below the folder of its document"
+            )
     n_entries = 0
     for parent, _, names in os.walk(folder / os.path.commonpath(starts or [""])):
         n_entries += len(names) + 1
         if n_entries > _MAX_ENTRIES:
-            raise ConfigError(f"{folder} has more than {_MAX_ENTRIES:,} files, the limit for a FileSet")
+            raise ConfigError(
+                f"{folder} has more than {_MAX_ENTRIES:,} files, the limit for a FileSet"
+            )
         paths = ((Path(parent) / name).relative_to(folder).as_posix() for name in names)
         yield from (path for path in paths if matches(path, patterns))
 

@@ -24,7 +24,9 @@ _RUN_LENGTH: Final = 1 << 18
 MAX_TEXT_LENGTH: Final = 1 << 21
 
 
-def rewrite_texts(texts: Iterable[str], pattern: str, replacement: str | None, where: str) -> dict[str, str]:
+def rewrite_texts(
+    texts: Iterable[str], pattern: str, replacement: str | None, where: str
+) -> dict[str, str]:
     """Each text after a ``regex`` of Croissant, or its ``replace``.
 
     A text becomes the first group that matches at its start; without a match it stays as it is.
@@ -42,7 +44,12 @@ def rewrite_texts(texts: Iterable[str], pattern: str, replacement: str | None, w
     is_off = os.environ.get(ISOLATION, "").strip().lower() in ("off", "0")
     for run in _runs(texts, where):
         data = json.dumps(run).encode()
-        how: dict[str, Any] = {"name": "texts", "size": len(data), "seconds": MAX_SECONDS, "read_at": partial(_part_of, data)}
+        how: dict[str, Any] = {
+            "name": "texts",
+            "size": len(data),
+            "seconds": MAX_SECONDS,
+            "read_at": partial(_part_of, data),
+        }
         try:
             if is_off:
                 found = rewrite(io.BytesIO(data), pattern, replacement)
@@ -63,7 +70,9 @@ def _runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
     for text in texts:
         if len(text) > MAX_TEXT_LENGTH:
             limit = f"at most {MAX_TEXT_LENGTH:,} are read"
-            raise DatasetFileCorruptError(f"{where} has a regular expression for a text of {len(text):,} characters: {limit}")
+            raise DatasetFileCorruptError(
+                f"{where} has a regular expression for a text of {len(text):,} characters: {limit}"
+            )
         if run and length + len(text) > _RUN_LENGTH:
             yield run
             run, length = [], 0
@@ -87,7 +96,10 @@ def rewrite(file: Any, pattern: str, replacement: str | None) -> list[str]:
         matches = [compiled.match(text) for text in texts]
     except (re.error, RecursionError, OverflowError, LookupError) as error:
         raise DatasetFileCorruptError(f"{type(error).__name__}: {error!s:.200}") from error
-    firsts = [next((group for group in match.groups() if group is not None), None) if match else None for match in matches]
+    firsts = [
+        next((group for group in match.groups() if group is not None), None) if match else None
+        for match in matches
+    ]
     return [text if first is None else first for text, first in zip(texts, firsts, strict=True)]
 
 
@@ -120,10 +132,14 @@ def parse_path(path: str) -> _Steps:
         elif kind == "index":
             steps.append(("index", int(match["index"])))
         else:
-            steps.append(("all", None) if kind == "all" else ("name", match["quoted"] or match["name"]))
+            steps.append(
+                ("all", None) if kind == "all" else ("name", match["quoted"] or match["name"])
+            )
         position = match.end()
     if position < len(rest) or sum(kind == "below" for kind, _ in steps) > 1:
-        raise ConfigError(f"the JSONPath {path!r:.200}: only names, [*], [0] and one ..name are read")
+        raise ConfigError(
+            f"the JSONPath {path!r:.200}: only names, [*], [0] and one ..name are read"
+        )
     return tuple(steps)
 
 
@@ -134,16 +150,29 @@ def find_in_json(value: Any, steps: _Steps) -> list[Any]:
         if kind == "all":
             found = [each for value in found for each in _children(value)]
         elif kind == "below":
-            found = [each[what] for value in found for each in _descend(value) if isinstance(each, dict) and what in each]
+            found = [
+                each[what]
+                for value in found
+                for each in _descend(value)
+                if isinstance(each, dict) and what in each
+            ]
         elif kind == "index":
-            found = [value[what] for value in found if isinstance(value, (list, np.ndarray)) and what < len(value)]
+            found = [
+                value[what]
+                for value in found
+                if isinstance(value, (list, np.ndarray)) and what < len(value)
+            ]
         else:
             found = [value[what] for value in found if isinstance(value, dict) and what in value]
     return found
 
 
 def _children(value: Any) -> list[Any]:
-    return list(value.values() if isinstance(value, dict) else value) if isinstance(value, (dict, list, np.ndarray)) else [value]
+    return (
+        list(value.values() if isinstance(value, dict) else value)
+        if isinstance(value, (dict, list, np.ndarray))
+        else [value]
+    )
 
 
 def _descend(value: Any) -> Iterator[Any]:
@@ -158,10 +187,15 @@ def _descend(value: Any) -> Iterator[Any]:
 def transform_value(transform: Any, value: Any) -> Any:
     """A value after a transform of mlcroissant other than ``regex`` and ``replace``, see :mod:`.patterns` for these."""
     if transform.json_path is not None:
-        found = find_in_json(json.loads(value) if isinstance(value, (str, bytes)) else value, parse_path(transform.json_path))
+        found = find_in_json(
+            json.loads(value) if isinstance(value, (str, bytes)) else value,
+            parse_path(transform.json_path),
+        )
         return found[0] if found else None
     if transform.format is not None:
-        return datetime.datetime.strptime(value, transform.format) if isinstance(value, str) else value
+        return (
+            datetime.datetime.strptime(value, transform.format) if isinstance(value, str) else value
+        )
     return text_of(value).split(transform.separator)
 
 
@@ -187,7 +221,10 @@ def cast_value(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "m":
         time = datetime.time.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(time, datetime.time):  # since midnight, as Parquet's times are read
-            time = datetime.datetime.combine(datetime.date.min, time.replace(tzinfo=None)) - datetime.datetime.min
+            time = (
+                datetime.datetime.combine(datetime.date.min, time.replace(tzinfo=None))
+                - datetime.datetime.min
+            )
         return np.timedelta64(time, "us")
     if dtype.kind == "b" and isinstance(value, str):
         return {"true": True, "false": False}[value.lower()]

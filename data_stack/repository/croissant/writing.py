@@ -80,7 +80,9 @@ def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]
     if isinstance(value, datetime.date):
         kind = "sc:DateTime" if isinstance(value, datetime.datetime) else "sc:Date"
     kind += str(8 * dtype.itemsize) * kind.startswith("cr:")
-    return {"dataType": kind} | ({"isArray": True, "arrayShape": ",".join(map(str, shape))} if shape else {})
+    return {"dataType": kind} | (
+        {"isArray": True, "arrayShape": ",".join(map(str, shape))} if shape else {}
+    )
 
 
 _SPLIT_NAME = "dataset_splits/name"
@@ -116,22 +118,36 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     description, factory = dataset.describe(), dataset.factory
     if not isinstance(factory, DatasetFactory):
         who = f"dataset {name!r} is a legacy factory ({type(factory).__qualname__})"
-        raise ConfigError(f"{who} without a card, which Croissant needs; derive it from DatasetFactory")
+        raise ConfigError(
+            f"{who} without a card, which Croissant needs; derive it from DatasetFactory"
+        )
     manifest, document = factory.manifest(), _describe_card(factory, description)
     recorded = {} if manifest is None else {each.identifier: each for each in manifest.sources}
     sources = sorted(factory.sources, key=lambda each: each.identifier)
-    document["distribution"] = [_describe_source(each, recorded.get(each.identifier), factory.card.name) for each in sources]
+    document["distribution"] = [
+        _describe_source(each, recorded.get(each.identifier), factory.card.name) for each in sources
+    ]
     if manifest is None:
         return document
     for record in sorted(manifest.prepared, key=lambda each: each.identifier):
         if record.identifier not in recorded:
-            facts = {"contentUrl": quote(record.identifier), "sha256": record.sha256, "contentSize": f"{record.size} B"}
+            facts = {
+                "contentUrl": quote(record.identifier),
+                "sha256": record.sha256,
+                "contentSize": f"{record.size} B",
+            }
             document["distribution"].append(_file(record.identifier, facts))
-    resources = Resources(factory.storage_connector, DatasetDefinition(factory, DatasetFactory).folder, manifest.prepared)
+    resources = Resources(
+        factory.storage_connector,
+        DatasetDefinition(factory, DatasetFactory).folder,
+        manifest.prepared,
+    )
     record_sets = []
     for split in description.splits:
         iterator = dataset.load(split, **config)
-        file_sets, found = _describe_split(split, iterator, _files_of(split, description.splits, resources), resources)
+        file_sets, found = _describe_split(
+            split, iterator, _files_of(split, description.splits, resources), resources
+        )
         document["distribution"] += file_sets
         record_sets += found
     names, key = [{"name": split} for split in description.splits], {"@id": _SPLIT_NAME}
@@ -141,22 +157,50 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
 
 def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> dict[str, Any]:
     licence = factory.card.license
-    if licence is not None and re.fullmatch(r"[A-Za-z0-9.+-]+", licence, re.ASCII) and spdx_problem(licence) is None:
+    if (
+        licence is not None
+        and re.fullmatch(r"[A-Za-z0-9.+-]+", licence, re.ASCII)
+        and spdx_problem(licence) is None
+    ):
         licence = f"https://spdx.org/licenses/{licence}.html"
     card = factory.card
-    facts: dict[str, Any] = {"name": card.name, "description": description.description or card.name, "conformsTo": CONFORMS_TO}
-    facts |= {"version": card.version, "license": licence, "url": card.homepage, "citeAs": card.citation}
-    return {"@context": copy.deepcopy(CONTEXT), "@type": "sc:Dataset", **{key: fact for key, fact in facts.items() if fact}}
+    facts: dict[str, Any] = {
+        "name": card.name,
+        "description": description.description or card.name,
+        "conformsTo": CONFORMS_TO,
+    }
+    facts |= {
+        "version": card.version,
+        "license": licence,
+        "url": card.homepage,
+        "citeAs": card.citation,
+    }
+    return {
+        "@context": copy.deepcopy(CONTEXT),
+        "@type": "sc:Dataset",
+        **{key: fact for key, fact in facts.items() if fact},
+    }
 
 
-def _describe_source(source: ResourceDefinition, record: SourceRecord | None, dataset: str) -> dict[str, Any]:
+def _describe_source(
+    source: ResourceDefinition, record: SourceRecord | None, dataset: str
+) -> dict[str, Any]:
     sha256 = source.sha256 or (record and record.sha256)
     if not (sha256 or source.md5_sum):
         advice = "prepare the dataset first, which computes it, or declare sha256 in its ResourceDefinition"
-        raise ConfigError(f"Croissant needs a digest of the source {source.identifier!r} of dataset {dataset!r}: {advice}")
+        raise ConfigError(
+            f"Croissant needs a digest of the source {source.identifier!r} of dataset {dataset!r}: {advice}"
+        )
     size = source.size if record is None or record.size is None else record.size
-    url = next((place for place in source.sources if re.match("https?:", place)), quote(source.identifier))  # no path of ours
-    facts = {"contentUrl": url, "sha256": sha256, "md5": None if sha256 else source.md5_sum, "contentSize": size and f"{size} B"}
+    url = next(
+        (place for place in source.sources if re.match("https?:", place)), quote(source.identifier)
+    )  # no path of ours
+    facts = {
+        "contentUrl": url,
+        "sha256": sha256,
+        "md5": None if sha256 else source.md5_sum,
+        "contentSize": size and f"{size} B",
+    }
     return _file(source.identifier, {key: fact for key, fact in facts.items() if fact})
 
 
@@ -172,18 +216,26 @@ def _format_of(identifier: str) -> str:
     path = PurePosixPath(identifier)
     suffix = ".tar" if ".tar" in path.suffixes else path.suffix
     found = format_of_suffix(suffix)
-    return _ARCHIVES.get(suffix, "application/octet-stream") if found is None else found.suffixes[suffix]
+    return (
+        _ARCHIVES.get(suffix, "application/octet-stream")
+        if found is None
+        else found.suffixes[suffix]
+    )
 
 
 def _file(identifier: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     name = PurePosixPath(identifier).name
-    return _node("FileObject", _id(identifier), name, **facts, encodingFormat=_format_of(identifier))
+    return _node(
+        "FileObject", _id(identifier), name, **facts, encodingFormat=_format_of(identifier)
+    )
 
 
 def _files_of(split: str, splits: Sequence[str], resources: Resources) -> list[str]:
     """The prepared files whose names have the split; if there are none, those whose names have no split."""
     named = {name: _splits_in(name, splits) for name in sorted(resources)}
-    return [name for name, found in named.items() if split in found] or [name for name, found in named.items() if not found]
+    return [name for name, found in named.items() if split in found] or [
+        name for name, found in named.items() if not found
+    ]
 
 
 def _splits_in(name: str, splits: Sequence[str]) -> set[str]:
@@ -201,9 +253,16 @@ def _columns_in(name: str, resources: Resources) -> dict[str, bool]:
         if suffix == ".parquet":
             from data_stack.formats.parquet import JpegCodec, ParquetDataset, PngCodec
 
-            return {each.name: isinstance(each.codec, (JpegCodec, PngCodec)) for each in ParquetDataset(resource).schema}
+            return {
+                each.name: isinstance(each.codec, (JpegCodec, PngCodec))
+                for each in ParquetDataset(resource).schema
+            }
         line = io.TextIOWrapper(resource, encoding="utf-8", errors="replace").readline()
-    found = json.loads(line) if suffix == ".jsonl" else next(csv.reader([line], delimiter="\t" if suffix == ".tsv" else ","), ())
+    found = (
+        json.loads(line)
+        if suffix == ".jsonl"
+        else next(csv.reader([line], delimiter="\t" if suffix == ".tsv" else ","), ())
+    )
     return dict.fromkeys(found, False)
 
 
@@ -216,20 +275,35 @@ def _describe_split(
     sample: Any = samples.sample(0) if len(iterator) else dict.fromkeys(declared)
     if not isinstance(sample, Mapping):
         values = sample if isinstance(sample, tuple) else (sample,)
-        names = column_names(iterator) or [name_of_position(iterator, position) for position in range(len(values))]
+        names = column_names(iterator) or [
+            name_of_position(iterator, position) for position in range(len(values))
+        ]
         sample = dict(zip(names, values, strict=True))
     if not files or not sample:
         return [], []
-    types = {str(column): describe_type(value, declared.get(column)) for column, value in sample.items()}
-    tables = {name: columns for name in files if sample.keys() <= (columns := _columns_in(name, resources)).keys()}
+    types = {
+        str(column): describe_type(value, declared.get(column)) for column, value in sample.items()
+    }
+    tables = {
+        name: columns
+        for name in files
+        if sample.keys() <= (columns := _columns_in(name, resources)).keys()
+    }
     if not tables:
         return [], _list_files(split, files, types)
     # A FileSet of the folder, not one containedIn the files, whose tables mlcroissant does not read.
     chosen, file_set = list(tables), f"files-of/{split_id}"
-    within = {"encodingFormat": _format_of(chosen[0]), "includes": [glob.escape(name) for name in chosen]}
+    within = {
+        "encodingFormat": _format_of(chosen[0]),
+        "includes": [glob.escape(name) for name in chosen],
+    }
     together = [_node("FileSet", file_set, file_set, **within)] if len(chosen) > 1 else []
     source = {"fileSet": {"@id": file_set}} if together else {"fileObject": {"@id": _id(chosen[0])}}
-    of_split = {"dataType": "sc:Text", "value": split, "references": {"field": {"@id": _SPLIT_NAME}}}
+    of_split = {
+        "dataType": "sc:Text",
+        "value": split,
+        "references": {"field": {"@id": _SPLIT_NAME}},
+    }
     fields = [_node("Field", f"{split_id}/dataset_split", "dataset_split", **of_split)]
     for column, type_ in types.items():
         is_picture = tables[chosen[0]][column]
@@ -239,9 +313,14 @@ def _describe_split(
     return together, [_node("RecordSet", split_id, split, field=fields)]
 
 
-def _list_files(split: str, files: Sequence[str], types: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _list_files(
+    split: str, files: Sequence[str], types: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """RecordSets of what Croissant has no words to read: the files of a split, and the columns of its samples."""
-    columns = [{"column": name, "type": type_["dataType"], "shape": type_.get("arrayShape", "")} for name, type_ in types.items()]
+    columns = [
+        {"column": name, "type": type_["dataType"], "shape": type_.get("arrayShape", "")}
+        for name, type_ in types.items()
+    ]
     split_id = quote(split)
     return [
         _inline(split_id, split, [{"file": name} for name in files]),
@@ -249,7 +328,9 @@ def _list_files(split: str, files: Sequence[str], types: Mapping[str, Mapping[st
     ]
 
 
-def _inline(identifier: str, name: str, rows: Sequence[Mapping[str, str]], **facts: Any) -> dict[str, Any]:
+def _inline(
+    identifier: str, name: str, rows: Sequence[Mapping[str, str]], **facts: Any
+) -> dict[str, Any]:
     """A RecordSet whose rows of text are in the document."""
     fields = [_node("Field", f"{identifier}/{each}", each, dataType="sc:Text") for each in rows[0]]
     data = [{f"{identifier}/{each}": text for each, text in row.items()} for row in rows]

@@ -19,8 +19,12 @@ class AGNewsFactory(RecordsFactory, dataset="ag-news"):
         for split in prepared.steps(self.splits):
             name = f"raw/{split}.csv"
             with raw[name] as resource:
-                table = read_csv(resource, {"label": "int64", "title": str, "text": str}, header=False)
+                table = read_csv(
+                    resource, {"label": "int64", "title": str, "text": str}, header=False
+                )
             self.check_count(name, split, len(table["label"]))
             self.check_labels(name, table["label"] - 1)
             with self.open_writer(prepared, split) as writer:
-                writer.extend({"label": table["label"] - 1, "text": table["title"] + " " + table["text"]})
+                writer.extend(
+                    {"label": table["label"] - 1, "text": table["title"] + " " + table["text"]}
+                )

@@ -23,7 +23,14 @@ class ArraysFactory(ClassicFactory):
 
     columns = ("image", "label", "tag")
 
-    def write(self, prepared: PreparedResources, split: str, column: str, blocks: Iterable[Array], source: str) -> None:
+    def write(
+        self,
+        prepared: PreparedResources,
+        split: str,
+        column: str,
+        blocks: Iterable[Array],
+        source: str,
+    ) -> None:
         """Write a column from blocks of its rows, with one block in memory.
 
         Raises:
@@ -34,8 +41,13 @@ class ArraysFactory(ClassicFactory):
         with prepared.create(f"preprocessed/{split}/{column}.npy") as file:
             for block in blocks:
                 if not n_rows:
-                    facts = {"fortran_order": False, "shape": (self.n_samples[split], *block.shape[1:])}
-                    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(block) | facts)
+                    facts = {
+                        "fortran_order": False,
+                        "shape": (self.n_samples[split], *block.shape[1:]),
+                    }
+                    np.lib.format.write_array_header_1_0(
+                        file, np.lib.format.header_data_from_array_1_0(block) | facts
+                    )
                 if column == "label" and self.class_names is not None and split != "unlabeled":
                     self.check_labels(source, block)
                 file.write(block.tobytes())
@@ -46,10 +58,14 @@ class ArraysFactory(ClassicFactory):
         """Open one split; rows are read on access."""
         first, target, tag = self.columns
         names = (first, target, target if tag == "tag" else tag)
-        return NumpyDatasetIterator([prepared[f"preprocessed/{split}/{name}.npy"] for name in names])
+        return NumpyDatasetIterator(
+            [prepared[f"preprocessed/{split}/{name}.npy"] for name in names]
+        )
 
 
-def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any, *, is_last: bool = True) -> Iterator[Array]:
+def read_rows(
+    stream: Any, name: str, shape: tuple[int, ...], dtype: Any, *, is_last: bool = True
+) -> Iterator[Array]:
     """Read an array in C order from a stream, in blocks of rows.
 
     Args:
@@ -70,7 +86,15 @@ def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any, *, is_
         data = stream.read(n_rows * row_bytes)
         if len(data) < n_rows * row_bytes:
             n_there = start + len(data) // row_bytes
-            raise DatasetFileCorruptError(f"{name!r} ends after {n_there:,} of {shape[0]:,} rows. Fetch it again")
-        yield np.frombuffer(data, stored).astype(stored.newbyteorder("="), copy=False).reshape(n_rows, *shape[1:])
+            raise DatasetFileCorruptError(
+                f"{name!r} ends after {n_there:,} of {shape[0]:,} rows. Fetch it again"
+            )
+        yield (
+            np.frombuffer(data, stored)
+            .astype(stored.newbyteorder("="), copy=False)
+            .reshape(n_rows, *shape[1:])
+        )
     if is_last and stream.read(1):
-        raise DatasetFileCorruptError(f"{name!r} has more than {shape[0]:,} rows of {row_bytes} bytes. Fetch it again")
+        raise DatasetFileCorruptError(
+            f"{name!r} has more than {shape[0]:,} rows of {row_bytes} bytes. Fetch it again"
+        )

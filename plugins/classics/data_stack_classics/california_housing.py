@@ -22,8 +22,23 @@ class CaliforniaHousingFactory(ArraysFactory, dataset="california-housing"):
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Divide what the file sums over a district by its households."""
         name = "CaliforniaHousing/cal_housing.data"
-        with raw["raw/archive.tar.gz"] as resource, open_archive(resource) as archive, archive.open(name) as file:
-            longitude, latitude, age, rooms, bedrooms, people, households, income, price = read_csv_matrix(file).T
-        features = (income, age, rooms / households, bedrooms / households, people, people / households, latitude, longitude)
+        with (
+            raw["raw/archive.tar.gz"] as resource,
+            open_archive(resource) as archive,
+            archive.open(name) as file,
+        ):
+            longitude, latitude, age, rooms, bedrooms, people, households, income, price = (
+                read_csv_matrix(file).T
+            )
+        features = (
+            income,
+            age,
+            rooms / households,
+            bedrooms / households,
+            people,
+            people / households,
+            latitude,
+            longitude,
+        )
         self.write(prepared, "all", "features", [np.stack(features, axis=1)], name)
         self.write(prepared, "all", "price", [price / 100_000], name)

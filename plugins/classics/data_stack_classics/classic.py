@@ -31,14 +31,22 @@ class ClassicFactory(DatasetFactory):
 
     n_samples: ClassVar[Mapping[str, int]]
 
-    def __init_subclass__(cls, *, dataset: str | None = None, name: str | None = None, **options: Any) -> None:
+    def __init_subclass__(
+        cls, *, dataset: str | None = None, name: str | None = None, **options: Any
+    ) -> None:
         super().__init_subclass__(**options)
         if dataset is not None:
             for attribute, value in json.loads(_read("facts.json"))[name or dataset].items():
                 setattr(cls, attribute, tuple(value) if isinstance(value, list) else value)
             (facts,) = read_facts("cards.tsv", dataset)
             citation = re.search(rf"(?ms)^@\w+\{{{dataset},$.*?^\}}$", _read("citations.bib"))
-            cls.card = DatasetCard(name or dataset, "1.0.0", facts["license"], facts["homepage"], citation and citation[0])
+            cls.card = DatasetCard(
+                name or dataset,
+                "1.0.0",
+                facts["license"],
+                facts["homepage"],
+                citation and citation[0],
+            )
             cls.sources = tuple(map(_define_source, read_facts("sources.tsv", dataset)))
             cls.splits = tuple(cls.n_samples)
 
@@ -69,13 +77,19 @@ class ClassicFactory(DatasetFactory):
 
 def read_facts(table: str, dataset: str) -> Iterator[Mapping[str, str]]:
     """Return the rows of a dataset in ``cards.tsv`` or ``sources.tsv``; its ``published by`` is who publishes the digest."""
-    return (row for row in csv.DictReader(_read(table).splitlines(), delimiter="\t") if row["dataset"] == dataset)
+    return (
+        row
+        for row in csv.DictReader(_read(table).splitlines(), delimiter="\t")
+        if row["dataset"] == dataset
+    )
 
 
 def _define_source(row: Mapping[str, str]) -> ResourceDefinition:
     first, *mirrors = row["URLs"].split()
     size = int(row["bytes"]) if row["bytes"] else None
-    return ResourceDefinition(row["identifier"], first, sha256=row["sha256"], size=size, mirrors=tuple(mirrors))
+    return ResourceDefinition(
+        row["identifier"], first, sha256=row["sha256"], size=size, mirrors=tuple(mirrors)
+    )
 
 
 def _read(name: str) -> str:

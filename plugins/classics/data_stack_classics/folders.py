@@ -54,7 +54,10 @@ class FoldersFactory(RecordsFactory):
         with contextlib.ExitStack() as stack:
             archive = stack.enter_context(open_archive(stack.enter_context(raw[source])))
             find_split = self.divide(archive)
-            writers = {split: stack.enter_context(self.open_writer(prepared, split)) for split in self.splits}
+            writers = {
+                split: stack.enter_context(self.open_writer(prepared, split))
+                for split in self.splits
+            }
             for member in archive:
                 split = None if member.is_folder else find_split(member.name)
                 if split is None:
@@ -62,7 +65,9 @@ class FoldersFactory(RecordsFactory):
                 try:
                     writers[split].append(self.make_sample(member.name, archive.read(member)))
                 except (ValueError, EOFError, wave.Error) as error:
-                    raise DatasetFileCorruptError(f"{member.name!r} of {source!r}: {error}. Fetch it again") from error
+                    raise DatasetFileCorruptError(
+                        f"{member.name!r} of {source!r}: {error}. Fetch it again"
+                    ) from error
             for split, writer in writers.items():
                 self.check_count(source, split, len(writer))
 
@@ -80,9 +85,14 @@ class TextFoldersFactory(FoldersFactory):
 
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
         names = self.class_names or ()
-        splits = {folder.format(name): split for split, folder in self.folders.items() for name in names}
+        splits = {
+            folder.format(name): split for split, folder in self.folders.items() for name in names
+        }
         return lambda name: splits.get(name.rpartition("/")[0])
 
     def make_sample(self, name: str, data: bytes) -> Mapping[str, Any]:
         folder, names = name.split("/")[-2], self.class_names or ()
-        return {"text": data.decode(self.encoding), "label": names.index(folder) if folder in names else -1}
+        return {
+            "text": data.decode(self.encoding),
+            "label": names.index(folder) if folder in names else -1,
+        }

@@ -30,11 +30,25 @@ class IdxFactory(ArraysFactory):
             with self.open_file(raw, split, "images") as stream:
                 dtype, shape = read_idx_header(stream)
                 if dtype != np.uint8 or len(shape) != 3:
-                    raise DatasetFileCorruptError(f"{stream.name!r} holds {dtype} of shape {shape}, expected uint8 images")
+                    raise DatasetFileCorruptError(
+                        f"{stream.name!r} holds {dtype} of shape {shape}, expected uint8 images"
+                    )
                 self.check_count(stream.name, split, shape[0])
-                self.write(prepared, split, "image", read_rows(stream, stream.name, shape, dtype), stream.name)
+                self.write(
+                    prepared,
+                    split,
+                    "image",
+                    read_rows(stream, stream.name, shape, dtype),
+                    stream.name,
+                )
             with self.open_file(raw, split, "labels") as stream:
                 labels = read_idx(stream).astype(np.int64)
-                self.write(prepared, split, "label", [labels if labels.ndim == 1 else labels[:, 0]], stream.name)
+                self.write(
+                    prepared,
+                    split,
+                    "label",
+                    [labels if labels.ndim == 1 else labels[:, 0]],
+                    stream.name,
+                )
                 if labels.ndim > 1:  # more columns than the class
                     self.write(prepared, split, self.columns[2], [labels], stream.name)

@@ -15,14 +15,27 @@ import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
 
-_NUMBERS = {1: "i1", 2: "u1", 3: "<i2", 4: "<u2", 5: "<i4", 6: "<u4", 7: "<f4", 9: "<f8", 12: "<i8", 13: "<u8"}
+_NUMBERS = {
+    1: "i1",
+    2: "u1",
+    3: "<i2",
+    4: "<u2",
+    5: "<i4",
+    6: "<u4",
+    7: "<f4",
+    9: "<f8",
+    12: "<i8",
+    13: "<u8",
+}
 _ARRAY, _COMPRESSED = 14, 15
 _INPUT_BYTES = 1 << 14
 #: Names and shapes are short.
 _MAX_PART_BYTES = 1 << 12
 
 
-def iterate_arrays(stream: Any, name: str) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any], Any]]:
+def iterate_arrays(
+    stream: Any, name: str
+) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any], Any]]:
     """Iterate over the variables of a file.
 
     Args:
@@ -37,7 +50,9 @@ def iterate_arrays(stream: Any, name: str) -> Iterator[tuple[str, tuple[int, ...
         DatasetFileCorruptError: the file is not little-endian version 5, is damaged, or has variables that are not numbers.
     """
     if _read(stream, 128, name)[124:] != b"\0\1IM":
-        raise DatasetFileCorruptError(f"{name!r} is not a little-endian .mat file of version 5. Fetch it again")
+        raise DatasetFileCorruptError(
+            f"{name!r} is not a little-endian .mat file of version 5. Fetch it again"
+        )
     while stream.read(1):
         stream.seek(-1, io.SEEK_CUR)
         kind, size, _ = _read_tag(stream, name)
@@ -46,7 +61,9 @@ def iterate_arrays(stream: Any, name: str) -> Iterator[tuple[str, tuple[int, ...
             body = io.BufferedReader(_Inflated(stream, name))
             kind = _read_tag(body, name)[0]
         if kind != _ARRAY:
-            raise DatasetFileCorruptError(f"{name!r} has an element of type {kind}, expected an array. Fetch it again")
+            raise DatasetFileCorruptError(
+                f"{name!r} has an element of type {kind}, expected an array. Fetch it again"
+            )
         _read_part(body, name)  # class and flags
         shape = tuple(np.frombuffer(_read_part(body, name), "<i4").tolist())
         variable = _read_part(body, name).decode("latin-1")
@@ -72,14 +89,18 @@ def _read_part(stream: Any, name: str) -> bytes:
     """Read a short element with its padding."""
     _, size, values = _read_tag(stream, name)
     if size > _MAX_PART_BYTES:
-        raise DatasetFileCorruptError(f"{name!r} is damaged: the header of an array claims {size} bytes. Fetch it again")
+        raise DatasetFileCorruptError(
+            f"{name!r} is damaged: the header of an array claims {size} bytes. Fetch it again"
+        )
     return values or _read(stream, -(-size // 8) * 8, name)[:size]
 
 
 def _read(stream: Any, n_bytes: int, name: str) -> bytes:
     data = bytes(stream.read(n_bytes))
     if len(data) < n_bytes:
-        raise DatasetFileCorruptError(f"{name!r} is truncated: {n_bytes - len(data)} bytes are missing. Fetch it again")
+        raise DatasetFileCorruptError(
+            f"{name!r} is truncated: {n_bytes - len(data)} bytes are missing. Fetch it again"
+        )
     return data
 
 
@@ -99,6 +120,8 @@ class _Inflated(io.RawIOBase):
             try:
                 output = self._library.decompress(data, len(buffer))
             except zlib.error as error:
-                raise DatasetFileCorruptError(f"{self._name!r} is damaged: {error}. Fetch it again") from error
+                raise DatasetFileCorruptError(
+                    f"{self._name!r} is damaged: {error}. Fetch it again"
+                ) from error
         buffer[: len(output)] = output
         return len(output)

@@ -35,9 +35,14 @@ class PlanesFactory(ArraysFactory):
                 for column, values in zip(self.bytes_before, np.concatenate(labels).T, strict=True):
                     self.write(prepared, split, column, [values], source)
 
-    def _images(self, archive: Archive, split: str, labels: list[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+    def _images(
+        self, archive: Archive, split: str, labels: list[npt.NDArray[Any]]
+    ) -> Iterator[npt.NDArray[Any]]:
         """Iterate over blocks of images, and append the bytes before them to ``labels``."""
-        n_labels, n_records = len(self.bytes_before), self.n_samples[split] // len(self.files[split])
+        n_labels, n_records = (
+            len(self.bytes_before),
+            self.n_samples[split] // len(self.files[split]),
+        )
         for file in self.files[split]:
             name = f"{self.folder}/{file}"
             with archive.open(name) as stream:

@@ -24,14 +24,22 @@ class SpeechCommandsFactory(FoldersFactory, dataset="speech-commands"):
     """
 
     spec = {"sound": "array", "label": "i64", "speaker": "utf8"}
-    iterator_meta, column_kinds = IteratorMeta("sound", "label", "speaker"), {"sound": f"audio {_RATE}"}
+    iterator_meta, column_kinds = (
+        IteratorMeta("sound", "label", "speaker"),
+        {"sound": f"audio {_RATE}"},
+    )
 
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
         """Noise, lists and licence are not samples."""
-        lists, listed = {"validation_list.txt": "validation", "testing_list.txt": "test"}, dict[str, str]()
+        lists, listed = (
+            {"validation_list.txt": "validation", "testing_list.txt": "test"},
+            dict[str, str](),
+        )
         for member in archive:  # once, since each list by its name would take a pass
             if member.name in lists:
-                listed |= dict.fromkeys(archive.read(member).decode("ascii").split(), lists[member.name])
+                listed |= dict.fromkeys(
+                    archive.read(member).decode("ascii").split(), lists[member.name]
+                )
         return lambda name: listed.get(name, "train") if "_nohash_" in name else None
 
     def make_sample(self, name: str, data: bytes) -> Mapping[str, Any]:
@@ -41,4 +49,8 @@ class SpeechCommandsFactory(FoldersFactory, dataset="speech-commands"):
             if form != (1, 2, _RATE):
                 raise ValueError(f"channels, bytes and rate are {form}, expected (1, 2, {_RATE})")
             samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
-        return {"sound": samples, "label": (self.class_names or ()).index(word), "speaker": file.partition("_nohash_")[0]}
+        return {
+            "sound": samples,
+            "label": (self.class_names or ()).index(word),
+            "speaker": file.partition("_nohash_")[0],
+        }

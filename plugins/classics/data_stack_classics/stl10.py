@@ -23,9 +23,21 @@ class STL10Factory(ArraysFactory, dataset="stl10"):
                 name, n_images = f"stl10_binary/{split}_X.bin", self.n_samples[split]
                 with archive.open(name) as stream:
                     blocks = read_rows(stream, name, (n_images, 3, 96, 96), np.uint8)
-                    self.write(prepared, split, "image", (block.transpose(0, 3, 2, 1) for block in blocks), name)
+                    self.write(
+                        prepared,
+                        split,
+                        "image",
+                        (block.transpose(0, 3, 2, 1) for block in blocks),
+                        name,
+                    )
                 if split == "unlabeled":
                     self.write(prepared, split, "label", [np.full(n_images, -1)], name)
                     continue
                 labels = np.frombuffer(archive.read(f"stl10_binary/{split}_y.bin"), np.uint8)
-                self.write(prepared, split, "label", [labels.astype(np.int64) - 1], f"stl10_binary/{split}_y.bin")
+                self.write(
+                    prepared,
+                    split,
+                    "label",
+                    [labels.astype(np.int64) - 1],
+                    f"stl10_binary/{split}_y.bin",
+                )

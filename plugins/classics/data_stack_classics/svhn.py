@@ -30,8 +30,22 @@ class SVHNFactory(ArraysFactory, dataset="svhn"):
                         break
                     blocks = read_rows(stream, name, shape[::-1], dtype, is_last=False)
                     if variable == "X":
-                        self.write(prepared, split, "image", (block.transpose(0, 3, 2, 1) for block in blocks), name)
+                        self.write(
+                            prepared,
+                            split,
+                            "image",
+                            (block.transpose(0, 3, 2, 1) for block in blocks),
+                            name,
+                        )
                     else:
-                        self.write(prepared, split, "label", (block[0].astype(np.int64) % 10 for block in blocks), name)
+                        self.write(
+                            prepared,
+                            split,
+                            "label",
+                            (block[0].astype(np.int64) % 10 for block in blocks),
+                            name,
+                        )
             if found != expected:
-                raise DatasetFileCorruptError(f"{name!r} holds {found}, expected {expected}. Fetch it again")
+                raise DatasetFileCorruptError(
+                    f"{name!r} holds {found}, expected {expected}. Fetch it again"
+                )

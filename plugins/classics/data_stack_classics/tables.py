@@ -42,11 +42,19 @@ class TableFactory(ClassicFactory):
                 data = bytes(resource.read()).replace(b'\\"', b'""').replace(b"\\'", b"'")
             file, skip_lines = io.BytesIO(data), self.skip_lines.get(split, 0)
             file.name = name
-            table = read_csv(file, self.fields, header=self.has_header, skip_lines=skip_lines, missing=self.missing)
+            table = read_csv(
+                file,
+                self.fields,
+                header=self.has_header,
+                skip_lines=skip_lines,
+                missing=self.missing,
+            )
             for column, values in table.items():
                 if values.dtype == object:
                     texts = (text.strip() for text in values)
-                    table[column] = np.array(["" if text in self.missing else text for text in texts], object)
+                    table[column] = np.array(
+                        ["" if text in self.missing else text for text in texts], object
+                    )
             table[target] = self._find_classes(table[target], name)
             self.check_count(name, split, len(table[target]))
             with prepared.create(f"preprocessed/{split}.h5") as stored:
@@ -56,7 +64,9 @@ class TableFactory(ClassicFactory):
         """Convert names of classes to their positions."""
         if values.dtype == object:
             positions = {name: position for position, name in enumerate(self.class_names or ())}
-            found = [positions.get(name.removesuffix(".")) for name in values]  # lines of adult's test file end with a dot
+            found = [
+                positions.get(name.removesuffix(".")) for name in values
+            ]  # lines of adult's test file end with a dot
             if None in found:
                 unknown = values[found.index(None)]
                 raise DatasetFileCorruptError(
@@ -68,4 +78,6 @@ class TableFactory(ClassicFactory):
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Open one split; rows are read on access."""
-        return HDF5DatasetIterator(prepared[f"preprocessed/{split}.h5"], {name: name for name in self.fields})
+        return HDF5DatasetIterator(
+            prepared[f"preprocessed/{split}.h5"], {name: name for name in self.fields}
+        )

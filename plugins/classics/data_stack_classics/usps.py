@@ -26,7 +26,11 @@ class USPSFactory(ArraysFactory, dataset="usps"):
             try:
                 rows = np.array(cells).astype(np.float32).reshape(len(cells), 257)
             except ValueError as error:
-                raise DatasetFileCorruptError(f"{name!r} is not lines of 257 numbers: {error}. Fetch it again") from error
+                raise DatasetFileCorruptError(
+                    f"{name!r} is not lines of 257 numbers: {error}. Fetch it again"
+                ) from error
             images = (rows[:, 1:].clip(-1, 1) + 1) / 2 * 255
-            self.write(prepared, split, "image", [images.astype(np.uint8).reshape(-1, 16, 16)], name)
+            self.write(
+                prepared, split, "image", [images.astype(np.uint8).reshape(-1, 16, 16)], name
+            )
             self.write(prepared, split, "label", [rows[:, 0].astype(np.int64) - 1], name)

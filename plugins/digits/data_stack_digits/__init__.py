@@ -42,7 +42,9 @@ class DigitsFactory(DatasetFactory):
         homepage="https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits",
         citation="E. Alpaydin, C. Kaynak: Optical Recognition of Handwritten Digits. UCI, 1998. https://doi.org/10.24432/C50P49",
     )
-    sources = (ResourceDefinition("raw/digits.csv.gz", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),)
+    sources = (
+        ResourceDefinition("raw/digits.csv.gz", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),
+    )
     splits = ("train", "test")
     columns = ("image", "label", "tag")
 
@@ -51,11 +53,16 @@ class DigitsFactory(DatasetFactory):
         with raw["raw/digits.csv.gz"] as resource, gzip.GzipFile(fileobj=resource) as lines:
             rows = read_csv_matrix(lines, np.uint8)
         for split, part in zip(self.splits, np.split(rows, [1437]), strict=True):
-            for name, array in (("images", part[:, :64].reshape(-1, 8, 8)), ("targets", part[:, 64].astype(np.int64))):
+            for name, array in (
+                ("images", part[:, :64].reshape(-1, 8, 8)),
+                ("targets", part[:, 64].astype(np.int64)),
+            ):
                 with prepared.create(f"preprocessed/{split}/{name}.npy") as file:
                     write_npy(file, array)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF[Sample]:
         """The images and digits of one split; rows are read when they are asked for."""
-        images, targets = (prepared[f"preprocessed/{split}/{name}.npy"] for name in ("images", "targets"))
+        images, targets = (
+            prepared[f"preprocessed/{split}/{name}.npy"] for name in ("images", "targets")
+        )
         return NumpyDatasetIterator([images, targets, targets])

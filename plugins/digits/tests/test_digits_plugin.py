@@ -33,5 +33,7 @@ def test_the_splits_are_the_rows_of_the_file_in_order(factory: DigitsFactory) ->
     images = np.concatenate([train.read_column(0), test.read_column(0)])
     assert (images.dtype, images.shape) == (np.dtype(np.uint8), (1797, 8, 8))
     assert np.array_equal(images, expected.images)
-    assert np.array_equal(np.concatenate([train.read_column(1), test.read_column(1)]), expected.target)
+    assert np.array_equal(
+        np.concatenate([train.read_column(1), test.read_column(1)]), expected.target
+    )
     assert test[0][1:] == (2, 2)

@@ -66,7 +66,10 @@ def fetch(source: str, transfer: Transfer) -> None:
     fetch_http(file.url, transfer)
     if file.size is not None and transfer.size != file.size:
         raise SourceError(f"sent {transfer.size:,} bytes, expected {file.size:,}")
-    if file.algorithm is not None and (digest := transfer.hash_by(file.algorithm).hexdigest()) != file.digest:
+    if (
+        file.algorithm is not None
+        and (digest := transfer.hash_by(file.algorithm).hexdigest()) != file.digest
+    ):
         raise SourceError(f"sent a file with {file.algorithm} {digest}, expected {file.digest}")
 
 
@@ -78,7 +81,9 @@ class DOICatalogue(Catalogue):
         record = find_record(name.name)
         found = RecordDataset(name, record)
         if name.version not in (None, found.card.version):
-            raise RevisionNotFoundError(f"{name.plain} now has version {found.card.version}, not {name.version!r:.40}")
+            raise RevisionNotFoundError(
+                f"{name.plain} now has version {found.card.version}, not {name.version!r:.40}"
+            )
         return found
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
@@ -87,7 +92,11 @@ class DOICatalogue(Catalogue):
             return []
         record = find_record(text)
         sizes = [file.size for file in record.files if file.size is not None]
-        return [CatalogueEntry(f"doi:{text}", record.title, record.licence, sum(sizes) if sizes else None)]
+        return [
+            CatalogueEntry(
+                f"doi:{text}", record.title, record.licence, sum(sizes) if sizes else None
+            )
+        ]
 
 
 class RecordDataset(CatalogueDataset):
@@ -101,25 +110,45 @@ class RecordDataset(CatalogueDataset):
     def __init__(self, name: CatalogueName, record: Record) -> None:
         chosen = record.files if name.part is None else (record.find(name.part),)
         found = {file: format_of_name(file.name) for file in chosen if file is not None}
-        known = {file: kind for file, kind in found.items() if kind not in (None, "bin")}  # those may hold anything
+        known = {
+            file: kind for file, kind in found.items() if kind not in (None, "bin")
+        }  # those may hold anything
         if not known or len(set(known.values())) > 1:
             what = "files of several formats" if known else "no file with a name of a known format"
             raise CatalogueError(
                 f"{name.plain} has {what}; name one as doi:{name.name}#FILE. Its files: {record.describe_files()}"
             )
-        splits = ["all"] if len(known) == 1 else [PurePosixPath(file.name).name.partition(".")[0] for file in known]
+        splits = (
+            ["all"]
+            if len(known) == 1
+            else [PurePosixPath(file.name).name.partition(".")[0] for file in known]
+        )
         if len(set(splits)) < len(splits):  # files in different folders have the same name
-            splits = [str(PurePosixPath(file.name).parent / split) for file, split in zip(known, splits, strict=True)]
+            splits = [
+                str(PurePosixPath(file.name).parent / split)
+                for file, split in zip(known, splits, strict=True)
+            ]
         if len(set(splits)) < len(splits):
             raise CatalogueError(
                 f"files of {name.plain} only differ in their endings; name one as doi:{name.name}#FILE: {record.describe_files()}"
             )
-        digest = hashlib.sha256(json.dumps([(file.name, file.size, file.digest) for file in known]).encode()).hexdigest()
+        digest = hashlib.sha256(
+            json.dumps([(file.name, file.size, file.digest) for file in known]).encode()
+        ).hexdigest()
         card = DatasetCard(name.folder, digest[:12], record.licence, f"https://doi.org/{name.name}")
-        files = [f"{number:03}{_ENDING.findall(file.name.lower())[0]}" for number, file in enumerate(known)]
-        sources = [_define(f"raw/{stored}", name.name, file) for stored, file in zip(files, known, strict=True)]
+        files = [
+            f"{number:03}{_ENDING.findall(file.name.lower())[0]}"
+            for number, file in enumerate(known)
+        ]
+        sources = [
+            _define(f"raw/{stored}", name.name, file)
+            for stored, file in zip(files, known, strict=True)
+        ]
         super().__init__(card, splits, sources, record.title)
-        self._files = {split: (stored, known[file]) for split, stored, file in zip(splits, files, known, strict=True)}
+        self._files = {
+            split: (stored, known[file])
+            for split, stored, file in zip(splits, files, known, strict=True)
+        }
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Open one file."""
@@ -130,6 +159,8 @@ class RecordDataset(CatalogueDataset):
 def _define(identifier: str, doi: str, file: RecordFile) -> ResourceDefinition:
     """Define the resource of a file; :func:`fetch` compares digests that definitions do not support."""
     if file.algorithm in (None, "md5", "sha256"):
-        md5, sha256 = (file.digest if file.algorithm == each else None for each in ("md5", "sha256"))
+        md5, sha256 = (
+            file.digest if file.algorithm == each else None for each in ("md5", "sha256")
+        )
         return ResourceDefinition(identifier, file.url, md5, sha256, file.size)
     return ResourceDefinition(identifier, f"doi:{doi}#{quote(file.name)}", size=file.size)

@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from data_stack.exception import CatalogueAccessError, CatalogueError, CatalogueUnavailableError, DatasetNotFoundError
+from data_stack.exception import (
+    CatalogueAccessError,
+    CatalogueError,
+    CatalogueUnavailableError,
+    DatasetNotFoundError,
+)
 from data_stack.io.retriever import is_offline
 from data_stack.io.web import Exchange, WebError, follow, retrying, web_timeout
 from data_stack.io.web_api import ask_json
@@ -30,7 +35,9 @@ _FIGSHARE: Final = {
     "license?": {"name?": str},
     "is_embargoed?": bool,
     "is_confidential?": bool,
-    "files": [{"name": str, "download_url": str, "size": int, "computed_md5?": str, "supplied_md5?": str}],
+    "files": [
+        {"name": str, "download_url": str, "size": int, "computed_md5?": str, "supplied_md5?": str}
+    ],
 }
 _DATA_FILE: Final = {
     "id": int,
@@ -45,7 +52,9 @@ _DATAVERSE: Final = {
         "latestVersion": {
             "metadataBlocks": {"citation": {"fields": [{"typeName": str, "value": object}]}},
             "license?": ({"name?": str}, str),
-            "files": [{"label": str, "directoryLabel?": str, "restricted?": bool, "dataFile": _DATA_FILE}],
+            "files": [
+                {"label": str, "directoryLabel?": str, "restricted?": bool, "dataFile": _DATA_FILE}
+            ],
         }
     }
 }
@@ -99,7 +108,9 @@ class Record:
                 if wanted in (file.name, file.listed_as):
                     return file
             if wanted in self.restricted:
-                raise CatalogueAccessError(f"the file {wanted!r:.200} is restricted: ask its authors for access")
+                raise CatalogueAccessError(
+                    f"the file {wanted!r:.200} is restricted: ask its authors for access"
+                )
         return None
 
     def describe_files(self) -> str:
@@ -117,7 +128,9 @@ def find_record(doi: str) -> Record:
         CatalogueError: the repository is not supported, or its answer does not follow its documentation.
     """
     if not _DOI.fullmatch(doi):
-        raise DatasetNotFoundError(f"expected a DOI such as 10.5281/zenodo.4924875, got {doi!r:.80}")
+        raise DatasetNotFoundError(
+            f"expected a DOI such as 10.5281/zenodo.4924875, got {doi!r:.80}"
+        )
     page = _resolve(doi)
     parts = urlsplit(page)
     origin = f"{parts.scheme}://{parts.netloc}"
@@ -130,7 +143,9 @@ def find_record(doi: str) -> Record:
     if "persistentId=" in parts.query:
         url = f"{origin}/api/datasets/:persistentId/?persistentId=doi:{doi}"
         return _ask(doi, url, _DATAVERSE, lambda answer: _of_dataverse(answer, origin))
-    raise CatalogueError(f"doi:{doi} leads to {parts.netloc}, expected Zenodo, figshare or a Dataverse: download its files")
+    raise CatalogueError(
+        f"doi:{doi} leads to {parts.netloc}, expected Zenodo, figshare or a Dataverse: download its files"
+    )
 
 
 def _resolve(doi: str) -> str:
@@ -166,28 +181,50 @@ def _ask(doi: str, url: str, shape: Any, understand: Callable[[Any], Record]) ->
     host = urlsplit(url).netloc
     answer = ask_json(url, f"{host} for doi:{doi}", shape)
     if answer.status in (404, 410):
-        raise DatasetNotFoundError(f"the repository of doi:{doi} does not have the record, or has removed it")
+        raise DatasetNotFoundError(
+            f"the repository of doi:{doi} does not have the record, or has removed it"
+        )
     if answer.status == 200:
         record = understand(answer.value)
         if record.files or not record.restricted:
             try:
-                return replace(record, files=tuple(replace(each, url=follow(url, each.url)) for each in record.files))
+                return replace(
+                    record,
+                    files=tuple(replace(each, url=follow(url, each.url)) for each in record.files),
+                )
             except WebError as error:
-                raise CatalogueError(f"{host} lists a file of doi:{doi} that {error.reason}: download it") from None
+                raise CatalogueError(
+                    f"{host} lists a file of doi:{doi} that {error.reason}: download it"
+                ) from None
     if answer.status in (200, 401, 403):
-        raise CatalogueAccessError(f"the files of doi:{doi} are restricted: ask its authors for access")
-    raise CatalogueError(f"{host} answered for doi:{doi} with the undocumented status {answer.status}: update this package")
+        raise CatalogueAccessError(
+            f"the files of doi:{doi} are restricted: ask its authors for access"
+        )
+    raise CatalogueError(
+        f"{host} answered for doi:{doi} with the undocumented status {answer.status}: update this package"
+    )
 
 
 def _of_zenodo(answer: Mapping[str, Any]) -> Record:
     metadata, access = answer["metadata"], answer.get("access") or {}
     files = [
-        RecordFile(each["key"], each["links"]["self"], each["size"], *_digest(*(each.get("checksum") or "").partition(":")[::2]))
+        RecordFile(
+            each["key"],
+            each["links"]["self"],
+            each["size"],
+            *_digest(*(each.get("checksum") or "").partition(":")[::2]),
+        )
         for each in answer.get("files") or ()
     ]
-    is_restricted = access.get("files") == "restricted" or metadata.get("access_right") in ("restricted", "embargoed", "closed")
+    is_restricted = access.get("files") == "restricted" or metadata.get("access_right") in (
+        "restricted",
+        "embargoed",
+        "closed",
+    )
     licence = (metadata.get("license") or {}).get("id")
-    return Record(metadata["title"], licence, tuple(files), ("all",) if is_restricted and not files else ())
+    return Record(
+        metadata["title"], licence, tuple(files), ("all",) if is_restricted and not files else ()
+    )
 
 
 def _of_figshare(answer: Mapping[str, Any]) -> Record:
@@ -209,16 +246,33 @@ def _of_dataverse(answer: Mapping[str, Any], origin: str) -> Record:
     version = answer["data"]["latestVersion"]
     files, restricted = list[RecordFile](), list[str]()
     for each in version["files"]:
-        data, folder = each["dataFile"], f"{each['directoryLabel']}/" if each.get("directoryLabel") else ""
+        data, folder = (
+            each["dataFile"],
+            f"{each['directoryLabel']}/" if each.get("directoryLabel") else "",
+        )
         # A Dataverse serves its own version of tables by default, but lists the digest of the author's file.
         original = data.get("originalFileName")
-        name, size = (original, data.get("originalFileSize")) if original else (each["label"], data["filesize"])
+        name, size = (
+            (original, data.get("originalFileSize"))
+            if original
+            else (each["label"], data["filesize"])
+        )
         if each.get("restricted"):
             restricted.append(folder + name)
             continue
-        url = f"{origin}/api/access/datafile/{data['id']}" + ("?format=original" if original else "")
+        url = f"{origin}/api/access/datafile/{data['id']}" + (
+            "?format=original" if original else ""
+        )
         checksum = data.get("checksum") or {"type": "md5", "value": data.get("md5")}
-        files.append(RecordFile(folder + name, url, size, *_digest(checksum["type"], checksum["value"]), folder + each["label"]))
+        files.append(
+            RecordFile(
+                folder + name,
+                url,
+                size,
+                *_digest(checksum["type"], checksum["value"]),
+                folder + each["label"],
+            )
+        )
     fields = version["metadataBlocks"]["citation"]["fields"]
     title = next((str(field["value"]) for field in fields if field["typeName"] == "title"), "")
     licence = version.get("license")
@@ -229,5 +283,7 @@ def _of_dataverse(answer: Mapping[str, Any], origin: str) -> Record:
 def _digest(algorithm: str, digest: str | None) -> tuple[str | None, str | None]:
     """Return a listed digest with hashlib's name of the algorithm; two None if it is invalid."""
     name = algorithm.lower().replace("-", "")
-    is_one = re.fullmatch(r"[0-9a-fA-F]+", digest or "") is not None and len(digest or "") == _ALGORITHMS.get(name)
+    is_one = re.fullmatch(r"[0-9a-fA-F]+", digest or "") is not None and len(
+        digest or ""
+    ) == _ALGORITHMS.get(name)
     return (name, str(digest).lower()) if is_one else (None, None)

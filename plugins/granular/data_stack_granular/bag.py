@@ -64,7 +64,9 @@ class BagWriter(Closing):
 
     def __init__(self, bag_path: Any, idx_path: Any = None) -> None:
         self.bag_path = local_path(bag_path)
-        self.idx_path = self.bag_path.with_suffix(".idx") if idx_path is None else local_path(idx_path)
+        self.idx_path = (
+            self.bag_path.with_suffix(".idx") if idx_path is None else local_path(idx_path)
+        )
         self.bag, self.idx = self.bag_path.open("a+b"), self.idx_path.open("a+b")
         self.length = self.idx.seek(0, os.SEEK_END) // _ENTRY
         self.idx.truncate(_ENTRY * self.length)  # a torn entry would shift those after it
@@ -72,7 +74,9 @@ class BagWriter(Closing):
         self.offset = int.from_bytes(self.idx.read(_ENTRY), "little")
         self._records: list[bytes] = []
         if self.bag.seek(0, os.SEEK_END) < self.offset:
-            raise DatasetFileCorruptError(f"{self.bag_path} is truncated: its index says {self.offset:,} bytes. Restore it")
+            raise DatasetFileCorruptError(
+                f"{self.bag_path} is truncated: its index says {self.offset:,} bytes. Restore it"
+            )
 
     @property
     def size(self) -> int:
@@ -109,16 +113,22 @@ class BagWriter(Closing):
         """
         data = b"".join(self._records)
         if self.idx.seek(0, os.SEEK_END) != _ENTRY * (self.length - len(self._records)):
-            raise ConfigError(f"another writer appended to {self.bag_path}: open only one at a time")
+            raise ConfigError(
+                f"another writer appended to {self.bag_path}: open only one at a time"
+            )
         if self.bag.seek(0, os.SEEK_END) > self.offset:
             self.bag.seek(self.offset)
             there = self.bag.read(len(data))
             if not data.startswith(there):
-                raise ConfigError(f"{self.bag_path} does not match what an interrupted writer wrote from byte {self.offset} on")
+                raise ConfigError(
+                    f"{self.bag_path} does not match what an interrupted writer wrote from byte {self.offset} on"
+                )
             data = data[len(there) :]
         self.bag.write(data)
         self.bag.flush()
-        *earlier, self.offset = ends = list(itertools.accumulate(map(len, self._records), initial=self.offset))
+        *earlier, self.offset = ends = list(
+            itertools.accumulate(map(len, self._records), initial=self.offset)
+        )
         self.idx.write(struct.pack(f"<{len(earlier)}Q", *ends[1:]))
         self.idx.flush()
         self._records.clear()
@@ -160,14 +170,20 @@ class BagReader(Closing):
             idx_source = local_path(bag_source).with_suffix(".idx")
         self.bag_source, self.idx_source, file = bag_source, idx_source, _stored(bag_source)
         ends, n_bytes = (
-            ends_of_bag(file.name, file) if single_file else (ends_of_index(_stored(idx_source), file.size), file.size)
+            ends_of_bag(file.name, file)
+            if single_file
+            else (ends_of_index(_stored(idx_source), file.size), file.size)
         )
         self._bag, self.length = Bag(file.name, file, n_bytes, ends), ends.n_records
 
     @property
     def size(self) -> int:
         """Bytes of the records and their index."""
-        return int(self._bag.bounds(range(self.length - 1, self.length))[1][0]) + _ENTRY * self.length if self.length else 0
+        return (
+            int(self._bag.bounds(range(self.length - 1, self.length))[1][0]) + _ENTRY * self.length
+            if self.length
+            else 0
+        )
 
     def __len__(self) -> int:
         return self.length
@@ -196,7 +212,9 @@ def local_path(path: Any) -> Path:
         ConfigError: the path is a URL.
     """
     if "://" in str(path):
-        raise ConfigError(f"{path!s:.80} is a URL: read it with DatasetReader, or write to it with data_stack's RecordWriter")
+        raise ConfigError(
+            f"{path!s:.80} is a URL: read it with DatasetReader, or write to it with data_stack's RecordWriter"
+        )
     return Path(path)
 
 
@@ -207,7 +225,9 @@ def places(index: slice | range, length: int) -> range:
         ConfigError: the step is not 1, or a position is negative.
     """
     if index.step not in (None, 1) or min(index.start or 0, index.stop or 0) < 0:
-        raise ConfigError(f"slices of records must have step 1 and no negative positions, got {index!r}")
+        raise ConfigError(
+            f"slices of records must have step 1 and no negative positions, got {index!r}"
+        )
     return range(length)[index.start : index.stop]
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 from data_stack.exception import ConfigError, MissingFileError, ResourceNotFoundError
 from data_stack.formats import records
-from data_stack.formats.records.layout import SPEC, bag_name, check_columns, parse_spec, shard_name, spec_json
+from data_stack.formats.records.layout import (
+    SPEC,
+    bag_name,
+    check_columns,
+    parse_spec,
+    shard_name,
+    spec_json,
+)
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
 from data_stack.io.folder import Folder, folder_of
 from data_stack_granular import formats
@@ -35,22 +42,34 @@ class DatasetWriter(Closing):
         KeyError: a type has no encoder.
     """
 
-    def __init__(self, directory: Any, spec: Mapping[str, str], encoders: _Functions | None) -> None:
+    def __init__(
+        self, directory: Any, spec: Mapping[str, str], encoders: _Functions | None
+    ) -> None:
         self.directory, columns = local_path(directory), check_columns(spec)
         self.spec = {name: column.type for name, column in columns.items()}
-        self.encoders = {name: None if encoders is None else encoders[kind] for name, kind in self.spec.items()}
+        self.encoders = {
+            name: None if encoders is None else encoders[kind] for name, kind in self.spec.items()
+        }
         path = self.directory / SPEC
         if not path.exists():
             self.directory.mkdir(exist_ok=True, parents=True)
             path.write_bytes(spec_json(columns))
         found = parse_spec(path.read_bytes(), str(path))
         if found != self.spec:
-            raise ConfigError(f"{self.directory} holds a dataset with other columns: {found}, expected {self.spec}")
+            raise ConfigError(
+                f"{self.directory} holds a dataset with other columns: {found}, expected {self.spec}"
+            )
         if (self.directory / UNFINISHED).exists():
-            raise ConfigError(f"data_stack did not finish {self.directory}: open it with its RecordWriter, and close it")
+            raise ConfigError(
+                f"data_stack did not finish {self.directory}: open it with its RecordWriter, and close it"
+            )
         self.writers = {name: BagWriter(self.directory / bag_name(name)) for name in self.spec}
         self.length = min(map(len, self.writers.values()))
-        self._ahead = {name: BagReader(each.bag_path) for name, each in self.writers.items() if len(each) > self.length}
+        self._ahead = {
+            name: BagReader(each.bag_path)
+            for name, each in self.writers.items()
+            if len(each) > self.length
+        }
 
     @property
     def size(self) -> int:
@@ -70,15 +89,33 @@ class DatasetWriter(Closing):
             ConfigError: the keys are not the columns, an encoder did not return bytes, or a longer column has another value.
             Exception: an encoder raised it. After an error, nothing of the datapoint is appended.
         """
-        if self.closed or not isinstance(datapoint, Mapping) or datapoint.keys() != self.spec.keys():
-            state = "is closed" if self.closed else f"takes dicts with the keys {', '.join(self.spec)}, got {datapoint!r:.99}"
+        if (
+            self.closed
+            or not isinstance(datapoint, Mapping)
+            or datapoint.keys() != self.spec.keys()
+        ):
+            state = (
+                "is closed"
+                if self.closed
+                else f"takes dicts with the keys {', '.join(self.spec)}, got {datapoint!r:.99}"
+            )
             raise ConfigError(f"{self.directory} {state}")
-        encoded = {name: encode(datapoint[name]) if encode else datapoint[name] for name, encode in self.encoders.items()}
+        encoded = {
+            name: encode(datapoint[name]) if encode else datapoint[name]
+            for name, encode in self.encoders.items()
+        }
         for name, record in encoded.items():
             if not isinstance(record, bytes):
-                raise ConfigError(f"column {name!r} of type {self.spec[name]!r} takes bytes, got {record!r:.60}")
-            if self.length < len(self._ahead.get(name, ())) and self._ahead[name][self.length] != record:
-                raise ConfigError(f"Record mismatch: column {name!r} of {self.directory} already has another value {self.length}")
+                raise ConfigError(
+                    f"column {name!r} of type {self.spec[name]!r} takes bytes, got {record!r:.60}"
+                )
+            if (
+                self.length < len(self._ahead.get(name, ()))
+                and self._ahead[name][self.length] != record
+            ):
+                raise ConfigError(
+                    f"Record mismatch: column {name!r} of {self.directory} already has another value {self.length}"
+                )
         for name, writer in self.writers.items():
             if len(writer) <= self.length:
                 writer.append(encoded[name], flush=False)
@@ -118,15 +155,25 @@ class ShardedDatasetWriter(Closing):
     """
 
     def __init__(
-        self, directory: Any, spec: Any, encoders: Any, shardlen: int | None = None, shardstart: int = 0, shardstep: int = 1
+        self,
+        directory: Any,
+        spec: Any,
+        encoders: Any,
+        shardlen: int | None = None,
+        shardstart: int = 0,
+        shardstep: int = 1,
     ) -> None:
         if shardstart < 0 or shardstep < 1 or ((shardstart or shardstep > 1) and not shardlen):
-            raise ConfigError(f"shards {shardstart}, {shardstart} + {shardstep} … require shardlen, got {shardlen}")
+            raise ConfigError(
+                f"shards {shardstart}, {shardstart} + {shardstep} … require shardlen, got {shardlen}"
+            )
         self.directory, self.spec, self.encoders = local_path(directory), dict(spec), encoders
         self.shardlength, self.shardnum, self.shardstep = shardlen, shardstart, shardstep
         self.writers: list[DatasetWriter] = []
         self.directory.mkdir(exist_ok=True, parents=True)
-        while (self.directory / shard_name(self.shardnum) / SPEC).exists() and (not self.writers or self.writers[-1].closed):
+        while (self.directory / shard_name(self.shardnum) / SPEC).exists() and (
+            not self.writers or self.writers[-1].closed
+        ):
             self._open()
 
     @property
@@ -163,7 +210,9 @@ class ShardedDatasetWriter(Closing):
     def _open(self) -> None:
         if self.closed:
             raise ConfigError(f"the writer of {self.directory} is closed")
-        self.writers.append(DatasetWriter(self.directory / shard_name(self.shardnum), self.spec, self.encoders))
+        self.writers.append(
+            DatasetWriter(self.directory / shard_name(self.shardnum), self.spec, self.encoders)
+        )
         self._close_if_full()
 
     def _close_if_full(self) -> None:
@@ -199,12 +248,20 @@ class DatasetReader(Closing):
     first_folder = ""
 
     def __init__(
-        self, directory: Any, decoders: Any, cache_index: bool = True, cache_keys: Any = (), parallel: bool = False, **shards: int
+        self,
+        directory: Any,
+        decoders: Any,
+        cache_index: bool = True,
+        cache_keys: Any = (),
+        parallel: bool = False,
+        **shards: int,
     ) -> None:
         # Paths of other libraries, such as elements.Path, are used by their name.
         is_foreign = hasattr(directory, "with_suffix") and not hasattr(directory, "__fspath__")
         folder = folder_of(str(directory) if is_foreign else directory)
-        codecs = _codecs_of(folder.subfolder(self.first_folder) if self.first_folder else folder, decoders)
+        codecs = _codecs_of(
+            folder.subfolder(self.first_folder) if self.first_folder else folder, decoders
+        )
         self._make = functools.partial(self.reader_class, folder, codecs=codecs, **shards)
         self._records = self._make()
         self._parts: dict[tuple[str, ...], Any] = {}
@@ -212,13 +269,17 @@ class DatasetReader(Closing):
         self.size: int = self._records.size
         self.shards: int = getattr(self._records, "shards", 1)
         if not set(cache_keys) <= self.spec.keys():
-            raise ConfigError(f"unknown columns in cache_keys={cache_keys!r:.200}; the dataset has {', '.join(self.spec)}")
+            raise ConfigError(
+                f"unknown columns in cache_keys={cache_keys!r:.200}; the dataset has {', '.join(self.spec)}"
+            )
 
     def __len__(self) -> int:
         return len(self._records)
 
     def __getitem__(self, index: Any) -> dict[str, Any]:
-        index, keys = (index[0], tuple(index[1])) if isinstance(index, tuple) else (index, tuple(self.spec))
+        index, keys = (
+            (index[0], tuple(index[1])) if isinstance(index, tuple) else (index, tuple(self.spec))
+        )
         if keys not in self._parts:
             is_whole = not keys or set(keys) == self.spec.keys()
             self._parts[keys] = self._records if is_whole else self._make(columns=list(keys))
@@ -257,4 +318,8 @@ def _codecs_of(folder: Folder, decoders: _Functions | None) -> dict[str, Any]:
     except ResourceNotFoundError as error:
         raise MissingFileError(folder.full_name(SPEC)) from error
     chosen = {kind: None if decoders is None else decoders[kind] for kind in types}
-    return {kind: each and (None, each) for kind, each in chosen.items() if not each or each is not formats.decoders.get(kind)}
+    return {
+        kind: each and (None, each)
+        for kind, each in chosen.items()
+        if not each or each is not formats.decoders.get(kind)
+    }

@@ -49,12 +49,26 @@ class Loader:
         mp: Any = None,
     ) -> None:
         if num_shards is None:
-            num_shards, remedy = 1, "Pass shard_id=rank, num_shards=world; or num_shards=1 if each process needs all datapoints"
+            num_shards, remedy = (
+                1,
+                "Pass shard_id=rank, num_shards=world; or num_shards=1 if each process needs all datapoints",
+            )
             warn_without_shard("this loader has no num_shards", remedy, stacklevel=2)
         self.source = convert(source)
-        self.batch, self.prefetch, self.shard_id, self.num_shards = batch, prefetch, shard_id, num_shards
-        options: dict[str, Any] = {"workers": workers, "worker_kind": "inline" if workers == 0 else "processes"}
-        options |= {"shard": (shard_id, num_shards), "prefetch": max(1, -(-prefetch // (workers or 1)))}
+        self.batch, self.prefetch, self.shard_id, self.num_shards = (
+            batch,
+            prefetch,
+            shard_id,
+            num_shards,
+        )
+        options: dict[str, Any] = {
+            "workers": workers,
+            "worker_kind": "inline" if workers == 0 else "processes",
+        }
+        options |= {
+            "shard": (shard_id, num_shards),
+            "prefetch": max(1, -(-prefetch // (workers or 1))),
+        }
         self._loader = data_stack.loader.Loader(_Datapoints(self.source), batch, **options)
         self._batches: Iterator[Any] | None = None
         self.consumed = 0
@@ -62,7 +76,9 @@ class Loader:
     @functools.cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of each value of a datapoint, from step 0."""
-        return {key: (value.dtype, value.shape) for key, value in _arrays_of(self.source(0)).items()}
+        return {
+            key: (value.dtype, value.shape) for key, value in _arrays_of(self.source(0)).items()
+        }
 
     def __iter__(self) -> Loader:
         return self
@@ -110,7 +126,11 @@ def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
 
 def _fit(key: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Cast values of a batch to the dtype of datapoint 0."""
-    if values.shape[1:] != shape or not (values.dtype.kind == dtype.kind or np.can_cast(values.dtype, dtype, "same_kind")):
-        raise RuntimeError(f"{key!r} is {values.dtype} {values.shape[1:]} in a batch, but {dtype} {shape} in datapoint 0")
+    if values.shape[1:] != shape or not (
+        values.dtype.kind == dtype.kind or np.can_cast(values.dtype, dtype, "same_kind")
+    ):
+        raise RuntimeError(
+            f"{key!r} is {values.dtype} {values.shape[1:]} in a batch, but {dtype} {shape} in datapoint 0"
+        )
     array: npt.NDArray[Any] = values if dtype.kind in "SU" else values.astype(dtype, copy=False)
     return array

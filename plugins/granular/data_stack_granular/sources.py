@@ -18,7 +18,9 @@ def convert(source: Any) -> Callable[[int], Any]:
     """
     function = source if callable(source) else getattr(source, "__getitem__", None)
     if function is None or isinstance(source, (str, bytes, dict)):
-        raise TypeError(f"expected a source, a function of a step or an object with [step], got {source!r:.80}")
+        raise TypeError(
+            f"expected a source, a function of a step or an object with [step], got {source!r:.80}"
+        )
     return function  # type: ignore[no-any-return]  # any function
 
 
@@ -52,12 +54,21 @@ class Epochs:
         seed: seed of the orders. (Granular ignores this argument and uses 0, with the same orders.)
     """
 
-    def __init__(self, source: Any, length: int | None = None, shuffle: bool = True, seed: int = 0) -> None:
-        self.source, self.length, self.shuffle, self.seed = convert(source), length or len(source), shuffle, seed
+    def __init__(
+        self, source: Any, length: int | None = None, shuffle: bool = True, seed: int = 0
+    ) -> None:
+        self.source, self.length, self.shuffle, self.seed = (
+            convert(source),
+            length or len(source),
+            shuffle,
+            seed,
+        )
 
     def __call__(self, step: int) -> Any:
         epoch, place = divmod(step, self.length)
-        return self.source(int(_order(self.length, self.seed, epoch)[place]) if self.shuffle else place)
+        return self.source(
+            int(_order(self.length, self.seed, epoch)[place]) if self.shuffle else place
+        )
 
 
 class Truncate:
@@ -90,7 +101,9 @@ class Mix:
         self.weights = self.weights / self.weights.sum()
 
     def __call__(self, step: int) -> Any:
-        return self.sources[int(_draws(self.seed, step).choice(len(self.sources), p=self.weights))](step)
+        return self.sources[int(_draws(self.seed, step).choice(len(self.sources), p=self.weights))](
+            step
+        )
 
 
 def _draws(seed: int, number: int) -> np.random.Generator:

@@ -20,8 +20,19 @@ from data_stack import (
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest, ResourceRecord
 from data_stack.io.retriever import is_offline
-from data_stack_huggingface.columns import encoders_of, features_of_card, features_of_files, parts_of
-from data_stack_huggingface.hub import HubFile, HubFiles, converted_commits, dataset_info, find_datasets
+from data_stack_huggingface.columns import (
+    encoders_of,
+    features_of_card,
+    features_of_files,
+    parts_of,
+)
+from data_stack_huggingface.hub import (
+    HubFile,
+    HubFiles,
+    converted_commits,
+    dataset_info,
+    find_datasets,
+)
 from data_stack_huggingface.layout import converted_files, split_files
 
 if TYPE_CHECKING:
@@ -57,11 +68,22 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
                 f"hf:{repo} has no Parquet files at {revision!r:.80}, and the Hub has not converted its main branch. Read it "
                 f"with the package datasets, and pass it to data_stack.from_huggingface()"
             )
-        digits = max(5, *(len(str(len(paths))) for paths in splits.values()))  # the names are sorted
-        parts = ((f"data/{split}/{n:0{digits}}.parquet", path) for split, paths in splits.items() for n, path in enumerate(paths))
+        digits = max(
+            5, *(len(str(len(paths))) for paths in splits.values())
+        )  # the names are sorted
+        parts = (
+            (f"data/{split}/{n:0{digits}}.parquet", path)
+            for split, paths in splits.items()
+            for n, path in enumerate(paths)
+        )
         listed = {key: files[path] for key, path in parts}
         commit = next(iter(listed.values())).commit
-        if not mark and _README in files and files[_README].size < _MAX_CARD_BYTES and features_of_card(card, name.part):
+        if (
+            not mark
+            and _README in files
+            and files[_README].size < _MAX_CARD_BYTES
+            and features_of_card(card, name.part)
+        ):
             listed[_README] = files[_README]  # offline, the features come from it
         return HubDataset(name, mark + commit, listed, card)
 
@@ -69,14 +91,22 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
         """Return datasets whose names contain the text."""
         found = [(each, _card_of(each)) for each in find_datasets(text, limit)]
         titles = [card["description"].partition("\n")[0][:200] for _, card in found]
-        sizes = [getattr(each, "main_size", None) for each, _ in found]  # unknown to huggingface_hub 0.26
+        sizes = [
+            getattr(each, "main_size", None) for each, _ in found
+        ]  # unknown to huggingface_hub 0.26
         rows = zip(found, titles, sizes, strict=True)
-        return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), size) for (each, card), title, size in rows]
+        return [
+            CatalogueEntry(f"hf:{each.id}", title, _licence(card), size)
+            for (each, card), title, size in rows
+        ]
 
     def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
         """Return all files of a repository at the current commit of its version."""
         files = _files_of(dataset_info(name.name, name.version or "main"))
-        return {path: file.define(f"files/{number}") for number, (path, file) in enumerate(files.items())}
+        return {
+            path: file.define(f"files/{number}")
+            for number, (path, file) in enumerate(files.items())
+        }
 
 
 def _card_of(info: DatasetInfo) -> dict[str, Any]:
@@ -84,7 +114,9 @@ def _card_of(info: DatasetInfo) -> dict[str, Any]:
     card = dict(vars(info.card_data)) if info.card_data is not None else {}
     return {
         **card,
-        "description": "\n".join(filter(None, [str(card.get("pretty_name") or ""), (info.description or "").strip()])),
+        "description": "\n".join(
+            filter(None, [str(card.get("pretty_name") or ""), (info.description or "").strip()])
+        ),
     }
 
 
@@ -92,16 +124,24 @@ def _licence(card: Mapping[str, Any]) -> str | None:
     """Return the licences of a card, joined by AND."""
     licences = card.get("license")
     listed = licences if isinstance(licences, list) else [licences]
-    return " AND ".join(str(each) for each in listed if each not in (None, "unknown", "other")) or None
+    return (
+        " AND ".join(str(each) for each in listed if each not in (None, "unknown", "other")) or None
+    )
 
 
 def _files_of(info: DatasetInfo) -> dict[str, HubFile]:
     """Return the files of a revision by path, with the digests of the Hub's listing."""
     if re.fullmatch("[0-9a-f]{40}", commit := str(info.sha)) is None:
-        raise exception.CatalogueError(f"the Hub's answer for hf:{info.id} lacks the commit: update this package")
+        raise exception.CatalogueError(
+            f"the Hub's answer for hf:{info.id} lacks the commit: update this package"
+        )
     etags = [each.lfs.sha256 if each.lfs else each.blob_id for each in info.siblings or ()]
     listed = zip(info.siblings or (), etags, strict=True)
-    return {each.rfilename: HubFile(info.id, commit, each.rfilename, each.size or 0, etag) for each, etag in listed if etag}
+    return {
+        each.rfilename: HubFile(info.id, commit, each.rfilename, each.size or 0, etag)
+        for each, etag in listed
+        if etag
+    }
 
 
 def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubDataset:
@@ -115,7 +155,10 @@ def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubData
     with store.get_resource(identifier) as file:
         sources = Manifest.from_json(file.read()).sources
     files = {
-        each.identifier: HubFile(name.name, name.version, each.identifier, each.size or 0, each.sha256 or "") for each in sources
+        each.identifier: HubFile(
+            name.name, name.version, each.identifier, each.size or 0, each.sha256 or ""
+        )
+        for each in sources
     }
     if _README not in files:
         return HubDataset(name, name.version, files, {})
@@ -145,14 +188,29 @@ class HubDataset(data_stack.CatalogueDataset):
         card: metadata of the README; may be empty.
     """
 
-    def __init__(self, name: CatalogueName, version: str, files: Mapping[str, HubFile], card: Mapping[str, Any]) -> None:
-        facts = data_stack.DatasetCard(name.folder, version, _licence(card), f"https://huggingface.co/datasets/{name.name}")
+    def __init__(
+        self,
+        name: CatalogueName,
+        version: str,
+        files: Mapping[str, HubFile],
+        card: Mapping[str, Any],
+    ) -> None:
+        facts = data_stack.DatasetCard(
+            name.folder, version, _licence(card), f"https://huggingface.co/datasets/{name.name}"
+        )
         splits = list(dict.fromkeys(key.split("/")[1] for key in files if key != _README))
-        super().__init__(facts, splits, [file.define(key) for key, file in files.items()], card.get("description") or "")
+        super().__init__(
+            facts,
+            splits,
+            [file.define(key) for key, file in files.items()],
+            card.get("description") or "",
+        )
         self._files, self._features = dict(files), features_of_card(card, name.part)
         vars(self).update(parts_of(self._features, list(self._features)))
 
-    def get_dataset_iterator(self, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+    def get_dataset_iterator(
+        self, config: Mapping[str, Any] | None = None
+    ) -> tuple[DatasetIteratorIF, IteratorMeta]:
         """Open one split; with ``"lazy": True`` nothing is prepared."""
         if not (config or {}).get("lazy"):
             return super().get_dataset_iterator(config)[0], self.iterator_meta
@@ -164,14 +222,21 @@ class HubDataset(data_stack.CatalogueDataset):
         return self.open(split, prepared, **options), self.iterator_meta
 
     def open(
-        self, split: str, prepared: data_stack.Resources, *, lazy: bool = False, image_mode: str | None = None
+        self,
+        split: str,
+        prepared: data_stack.Resources,
+        *,
+        lazy: bool = False,
+        image_mode: str | None = None,
     ) -> DatasetIteratorIF:
         """Open a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
         from data_stack.formats.parquet import ParquetDataset
 
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
         features = self._features or features_of_files(rows.metadata)
-        encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode)
+        encoders = encoders_of(
+            rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode
+        )
         names = list(features or rows.schema.fields)
         vars(self).update(parts_of(features, names))
         ordered = rows if names == list(rows.schema.fields) else rows.select(*names)

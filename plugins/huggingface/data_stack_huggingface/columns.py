@@ -22,7 +22,9 @@ from data_stack_huggingface.layout import info_of
 if TYPE_CHECKING:
     from data_stack.formats.parquet import Field, ParquetDataset
 
-_NUMBERS = frozenset(f"{kind}{n_bits}" for kind in ("int", "uint", "float") for n_bits in (8, 16, 32, 64)) - {"float8"}
+_NUMBERS = frozenset(
+    f"{kind}{n_bits}" for kind in ("int", "uint", "float") for n_bits in (8, 16, 32, 64)
+) - {"float8"}
 
 
 class HubEncoder(Encoder):
@@ -40,13 +42,28 @@ class HubEncoder(Encoder):
     kind = "huggingface"
 
     def __init__(
-        self, mode: str | None = None, dtype: str | None = None, shape: Sequence[int] = (), names: Sequence[str] = ()
+        self,
+        mode: str | None = None,
+        dtype: str | None = None,
+        shape: Sequence[int] = (),
+        names: Sequence[str] = (),
     ) -> None:
-        self._mode, self._dtype, self._shape, self._names, self._learned = mode, dtype, tuple(shape), tuple(names), {}
+        self._mode, self._dtype, self._shape, self._names, self._learned = (
+            mode,
+            dtype,
+            tuple(shape),
+            tuple(names),
+            {},
+        )
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {"mode": self._mode, "dtype": self._dtype, "shape": list(self._shape), "names": list(self._names)}
+        return {
+            "mode": self._mode,
+            "dtype": self._dtype,
+            "shape": list(self._shape),
+            "names": list(self._names),
+        }
 
     def _transform(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self._dtype is not None and not self._shape and column.dtype != object:
@@ -58,7 +75,9 @@ class HubEncoder(Encoder):
                 values.append(None if value is None else self._decode(value))
             except (TypeError, ValueError) as error:
                 is_image = self._dtype is None and not self._names
-                what = "an image with bytes" if is_image else f"a value of {self._dtype or 'a class'}"
+                what = (
+                    "an image with bytes" if is_image else f"a value of {self._dtype or 'a class'}"
+                )
                 raise EncodingError(f"expected {what}: {error!s:.200}", place) from error
         return stack_values(values)
 
@@ -70,7 +89,9 @@ class HubEncoder(Encoder):
         if self._dtype is None:
             return decode_image(value if isinstance(value, bytes) else value["bytes"], self._mode)
         array = np.asarray(value)
-        cast = self._cast(array) if array.dtype != object else array.astype(self._dtype)  # None becomes NaN in floats
+        cast = (
+            self._cast(array) if array.dtype != object else array.astype(self._dtype)
+        )  # None becomes NaN in floats
         return cast.reshape(self._shape) if self._shape else cast if cast.ndim else cast[()]
 
     def _cast(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -89,7 +110,10 @@ def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
 def features_of_card(card: Mapping[str, Any], config: str | None) -> dict[str, Any]:
     """Return the features in the ``dataset_info`` of a card in the same form; ``config`` as for :func:`info_of`."""
     try:
-        return {str(each["name"]): _feature({key: each[key] for key in each if key != "name"}) for each in _listed(card, config)}
+        return {
+            str(each["name"]): _feature({key: each[key] for key in each if key != "name"})
+            for each in _listed(card, config)
+        }
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return {}
 
@@ -104,7 +128,11 @@ def _feature(given: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "dtype" and isinstance(content, dict):
         return _feature(content)
     if kind == "dtype":
-        return {"_type": _camel(content)} if content in ("image", "audio", "video") else {"_type": "Value", "dtype": content}
+        return (
+            {"_type": _camel(content)}
+            if content in ("image", "audio", "video")
+            else {"_type": "Value", "dtype": content}
+        )
     if kind in ("list", "sequence", "large_list"):
         inner = {"dtype": content} if isinstance(content, str) else content
         return {"_type": "List", "feature": _feature(inner) if isinstance(inner, dict) else {}}
@@ -148,7 +176,9 @@ def encoders_of(
     return encoders
 
 
-def _encoder_of(field: Field, feature: Mapping[str, Any], image_mode: str | None) -> HubEncoder | None:
+def _encoder_of(
+    field: Field, feature: Mapping[str, Any], image_mode: str | None
+) -> HubEncoder | None:
     """Return the encoder of a column; None if its values need none.
 
     Raises:
@@ -170,8 +200,15 @@ def _encoder_of(field: Field, feature: Mapping[str, Any], image_mode: str | None
     if kind.startswith("Array") and isinstance(shape, list) and None not in shape:
         return HubEncoder(None, feature.get("dtype"), shape)
     inner = feature.get("feature") if kind in ("List", "Sequence", "LargeList") else feature
-    dtype = "int64" if kind == "ClassLabel" else inner.get("dtype") if isinstance(inner, dict) else None
-    is_other = dtype in _NUMBERS and isinstance(field.dtype, np.dtype) and field.dtype.kind in "iuf" and field.dtype != dtype
+    dtype = (
+        "int64" if kind == "ClassLabel" else inner.get("dtype") if isinstance(inner, dict) else None
+    )
+    is_other = (
+        dtype in _NUMBERS
+        and isinstance(field.dtype, np.dtype)
+        and field.dtype.kind in "iuf"
+        and field.dtype != dtype
+    )
     return HubEncoder(None, dtype) if is_other else None
 
 

@@ -29,14 +29,18 @@ _REQUEST_BYTES: Final = 16 << 20
 _BLOCK_BYTES: Final = 1 << 16
 #: The Hub requires large file storage for files above 10 MB.
 _MAX_GIT_BYTES: Final = 64 << 20
-_SOURCE: Final = re.compile(r"hf://datasets/([^@?]+)@([0-9a-f]{40})/([^?]+)\?etag=([0-9a-f]{40}|[0-9a-f]{64})")
+_SOURCE: Final = re.compile(
+    r"hf://datasets/([^@?]+)@([0-9a-f]{40})/([^?]+)\?etag=([0-9a-f]{40}|[0-9a-f]{64})"
+)
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
 _LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN"
 _LISTED: Final = {"id": str, "cardData?": {}, "description?": str, "mainSize?": int}
 _INFO: Final = {
     **_LISTED,
     "sha": str,
-    "siblings?": [{"rfilename": str, "size?": int, "blobId?": str, "lfs?": {"sha256": str, "size": int}}],
+    "siblings?": [
+        {"rfilename": str, "size?": int, "blobId?": str, "lfs?": {"sha256": str, "size": int}}
+    ],
 }
 
 
@@ -51,12 +55,18 @@ def dataset_info(repo: str, revision: str) -> DatasetInfo:
     Raises:
         As for :func:`_ask`.
     """
-    return _info_of(_ask(repo, f"{_checked(repo)}/revision/{quote(revision, safe='')}", _INFO, {"blobs": "true"}))
+    return _info_of(
+        _ask(
+            repo, f"{_checked(repo)}/revision/{quote(revision, safe='')}", _INFO, {"blobs": "true"}
+        )
+    )
 
 
 def converted_commits(repo: str) -> list[str]:
     """Return the commit of a dataset's Parquet files converted by the Hub; empty if there is none."""
-    refs = _ask(repo, f"{_checked(repo)}/refs", {"converts?": [{"name": str, "targetCommit": str}]}, {})
+    refs = _ask(
+        repo, f"{_checked(repo)}/refs", {"converts?": [{"name": str, "targetCommit": str}]}, {}
+    )
     return [ref["targetCommit"] for ref in refs.get("converts") or () if ref["name"] == "parquet"]
 
 
@@ -98,7 +108,12 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
     url = f"{endpoint()}/api/datasets{path}"
     answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=_headers())
     if answer.status != 200:
-        raise _explain(repo, answer.status, answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", ""))
+        raise _explain(
+            repo,
+            answer.status,
+            answer.headers.get("X-Error-Code", ""),
+            answer.headers.get("X-Error-Message", ""),
+        )
     return answer.value
 
 
@@ -107,16 +122,24 @@ def _explain(repo: str, status: int, code: str, message: str) -> exception.DataS
     name = f"hf:{repo}"
     if code == "GatedRepo" or message == "Access to this resource is disabled.":
         page = f"https://huggingface.co/datasets/{repo}"
-        return exception.CatalogueAccessError(f"{name} is gated or disabled: accept its terms at {page}, then {_LOG_IN}")
+        return exception.CatalogueAccessError(
+            f"{name} is gated or disabled: accept its terms at {page}, then {_LOG_IN}"
+        )
     if code in ("RevisionNotFound", "EntryNotFound"):
         return exception.RevisionNotFoundError(
             f"the Hub does not have this revision or file of {name}, or has removed it: choose another"
         )
     if code == "RepoNotFound":
-        return exception.DatasetNotFoundError(f"the Hub has no dataset {name}, or it is private: check the name, or {_LOG_IN}")
+        return exception.DatasetNotFoundError(
+            f"the Hub has no dataset {name}, or it is private: check the name, or {_LOG_IN}"
+        )
     if status in (401, 403):
-        return exception.CatalogueAccessError(f"the Hub refuses {name} to this user (status {status}): {_LOG_IN}")
-    return exception.CatalogueError(f"the Hub answered for {name} with the undocumented status {status}: update this package")
+        return exception.CatalogueAccessError(
+            f"the Hub refuses {name} to this user (status {status}): {_LOG_IN}"
+        )
+    return exception.CatalogueError(
+        f"the Hub answered for {name} with the undocumented status {status}: update this package"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +181,30 @@ class HubFile:
             CatalogueError, DatasetNotFoundError: as for the API.
         """
         if is_offline():
-            raise exception.CatalogueUnavailableError(f"cannot ask the Hub for hf:{self.repo}: DATA_STACK_OFFLINE is set")
+            raise exception.CatalogueUnavailableError(
+                f"cannot ask the Hub for hf:{self.repo}: DATA_STACK_OFFLINE is set"
+            )
         url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
         options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": _headers()}
         try:
             return ask(
-                url, lambda answer: self._receive(answer, start, stop), _LIMITS, seconds=_LIMITS.max_wait_seconds, **options
+                url,
+                lambda answer: self._receive(answer, start, stop),
+                _LIMITS,
+                seconds=_LIMITS.max_wait_seconds,
+                **options,
             )
         except WebError as error:
             if error.status == 429:
-                raise exception.CatalogueBusyError(f"too many requests to the Hub for {self}: wait, or {_LOG_IN}") from None
-            kind = exception.CatalogueUnavailableError if error.transient else exception.CatalogueError
-            raise kind(f"the Hub did not send {self} ({error.reason}): check the network, then retry") from None
+                raise exception.CatalogueBusyError(
+                    f"too many requests to the Hub for {self}: wait, or {_LOG_IN}"
+                ) from None
+            kind = (
+                exception.CatalogueUnavailableError if error.transient else exception.CatalogueError
+            )
+            raise kind(
+                f"the Hub did not send {self} ({error.reason}): check the network, then retry"
+            ) from None
 
     def read_whole(self) -> bytes:
         """Read a file in Git itself, and verify the SHA-1 of its blob.
@@ -185,20 +220,28 @@ class HubFile:
         data = self.read(0, self.size)
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
         if blob != self.etag:
-            raise exception.ChecksumMismatchError(self.path, str(self), self.etag, blob, "Git blob SHA-1")
+            raise exception.ChecksumMismatchError(
+                self.path, str(self), self.etag, blob, "Git blob SHA-1"
+            )
         return data
 
     def _receive(self, answer: Exchange, start: int, stop: int) -> bytes:
         if answer.status not in (200, 206):
-            code, message = (answer.headers.get(f"X-Error-{each}", "") for each in ("Code", "Message"))
+            code, message = (
+                answer.headers.get(f"X-Error-{each}", "") for each in ("Code", "Message")
+            )
             raise _explain(self.repo, answer.status, code, message)
         tags = [each.get("X-Linked-Etag", "") for each in (*answer.redirects, answer.headers)]
         etag = next(filter(None, tags), answer.headers.get("ETag", ""))
         if etag.removeprefix("W/").strip('"') != self.etag:
-            raise exception.ChecksumMismatchError(self.path, str(self), self.etag, etag or "none", "ETag")
+            raise exception.ChecksumMismatchError(
+                self.path, str(self), self.etag, etag or "none", "ETag"
+            )
         is_part = answer.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
         if not (is_part if answer.status == 206 else (start, stop) == (0, self.size)):
-            raise exception.CatalogueError(f"the Hub sent another part of {self} than requested: update this package")
+            raise exception.CatalogueError(
+                f"the Hub sent another part of {self} than requested: update this package"
+            )
         data = answer.read(stop - start)
         if len(data) != stop - start:
             raise WebError(f"sent {len(data)} bytes, expected {stop - start}", transient=True)
@@ -213,7 +256,9 @@ def fetch(source: str, transfer: Transfer) -> None:
     """
     match = _SOURCE.fullmatch(source)
     if match is None:
-        raise SourceError(f"expected hf://datasets/OWNER/NAME@COMMIT/PATH?etag=DIGEST, got {source!r:.200}")
+        raise SourceError(
+            f"expected hf://datasets/OWNER/NAME@COMMIT/PATH?etag=DIGEST, got {source!r:.200}"
+        )
     file = HubFile(match[1], match[2], unquote(match[3]), transfer.definition.size or 0, match[4])
     try:
         if file.sha256 is None:
@@ -222,7 +267,11 @@ def fetch(source: str, transfer: Transfer) -> None:
             return
         for start in range(0, file.size, _REQUEST_BYTES):
             transfer.write(file.read(start, min(start + _REQUEST_BYTES, file.size)))
-    except (exception.CatalogueError, exception.DatasetNotFoundError, exception.ChecksumMismatchError) as error:
+    except (
+        exception.CatalogueError,
+        exception.DatasetNotFoundError,
+        exception.ChecksumMismatchError,
+    ) as error:
         raise SourceError(str(error)) from error
 
 
@@ -242,7 +291,9 @@ class HubFiles(StorageConnector):
         """Open a file as bytes."""
         if identifier not in self._files:
             raise exception.ResourceNotFoundError(identifier, "the Hub")
-        return StreamedResource.from_source(identifier, BlockedSource(_FileBlocks(self._files[identifier])), self)
+        return StreamedResource.from_source(
+            identifier, BlockedSource(_FileBlocks(self._files[identifier])), self
+        )
 
     def has_resource(self, identifier: str) -> bool:
         """Whether the file exists."""
@@ -250,7 +301,9 @@ class HubFiles(StorageConnector):
 
     def set_resource(self, identifier: str, resource: Any) -> None:
         """Raise: the store is read-only."""
-        raise exception.ReadOnlyStorageError(f"cannot store {identifier!r:.200} on the Hub: load without lazy=True")
+        raise exception.ReadOnlyStorageError(
+            f"cannot store {identifier!r:.200} on the Hub: load without lazy=True"
+        )
 
 
 class _FileBlocks(Blocks):
@@ -261,9 +314,14 @@ class _FileBlocks(Blocks):
     def __init__(self, file: HubFile) -> None:
         self._file, self.size, self.block_bytes = file, file.size, _BLOCK_BYTES
         self._whole = None if file.sha256 else file.read_whole()
-        self.sha256 = hashlib.sha256(self._whole).hexdigest() if self._whole is not None else file.sha256
+        self.sha256 = (
+            hashlib.sha256(self._whole).hexdigest() if self._whole is not None else file.sha256
+        )
 
     def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
         """Fetch neighbouring blocks in one request."""
         start, stop = self.range_of(first, n_blocks)
-        return self.split(self._file.read(start, stop) if self._whole is None else self._whole[start:stop], n_blocks)
+        return self.split(
+            self._file.read(start, stop) if self._whole is None else self._whole[start:stop],
+            n_blocks,
+        )

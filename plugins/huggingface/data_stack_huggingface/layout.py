@@ -25,39 +25,76 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _MARK = "[-._ 0-9]"
-_IN_FOLDER = ("**/{0}/**", f"**/{{0}}{_MARK}*/**", f"**/*{_MARK}{{0}}/**", f"**/*{_MARK}{{0}}{_MARK}*/**")
+_IN_FOLDER = (
+    "**/{0}/**",
+    f"**/{{0}}{_MARK}*/**",
+    f"**/*{_MARK}{{0}}/**",
+    f"**/*{_MARK}{{0}}{_MARK}*/**",
+)
 _IN_NAME = (f"**/{{0}}{_MARK}*", f"**/*{_MARK}{{0}}{_MARK}*")
 #: Large splits are converted into several folders, ``train-part0``, ``train-part1`` and so on.
 _CONVERTED = re.compile(r"([^/]+)/([^/]+?)(?:-part(\d+))?/\d{4,}\.parquet")
 #: Files that are never data.
-_OTHERS = frozenset(("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"))
+_OTHERS = frozenset(
+    ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
+)
 _METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _PARQUET = frozenset(("parquet", "geoparquet", "gpq"))
 #: Endings of other files that hold samples, beside those of pictures, sound and videos.
-_DATA = _PARQUET | {"csv", "tsv", "json", "jsonl", "ndjson", "arrow", "txt", "tar", "xml", "hdf5", "h5", "lance", "zip"}
+_DATA = _PARQUET | {
+    "csv",
+    "tsv",
+    "json",
+    "jsonl",
+    "ndjson",
+    "arrow",
+    "txt",
+    "tar",
+    "xml",
+    "hdf5",
+    "h5",
+    "lance",
+    "zip",
+}
 
 
 def default_config(card: Mapping[str, Any]) -> str | None:
     """Return the default configuration of a card: the marked one, that of this name, or the only one; or None."""
     names = [str(each.get("config_name", "default")) for each in card.get("configs") or ()]
-    marked = [str(each.get("config_name", "default")) for each in card.get("configs") or () if each.get("default")]
-    return next(iter([*marked, *(name for name in names if name == "default" or len(names) == 1)]), None)
+    marked = [
+        str(each.get("config_name", "default"))
+        for each in card.get("configs") or ()
+        if each.get("default")
+    ]
+    return next(
+        iter([*marked, *(name for name in names if name == "default" or len(names) == 1)]), None
+    )
 
 
-def _choose(repo: str, part: str | None, known: Mapping[str, Any], default: str | None = None) -> str:
+def _choose(
+    repo: str, part: str | None, known: Mapping[str, Any], default: str | None = None
+) -> str:
     """Return the configuration ``part``, or the default one.
 
     Raises:
         RevisionNotFoundError: the configuration does not exist, or there are several and no default.
     """
-    chosen = part or (default if default in known else None) or (next(iter(known)) if len(known) == 1 else "default")
+    chosen = (
+        part
+        or (default if default in known else None)
+        or (next(iter(known)) if len(known) == 1 else "default")
+    )
     if chosen not in known:
         asked = f"no configuration {part!r:.80}" if part else "several configurations"
-        raise RevisionNotFoundError(f"hf:{repo} has {asked}: load hf:{repo}#NAME, with one of {', '.join(sorted(known)[:50])}")
+        raise RevisionNotFoundError(
+            f"hf:{repo} has {asked}: load hf:{repo}#NAME, with one of {', '.join(sorted(known)[:50])}"
+        )
     return chosen
 
 
-def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None) -> dict[str, list[str]]:
+def split_files(
+    repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None
+) -> dict[str, list[str]]:
     """Return the Parquet files of each split of a configuration, in order; empty if it has other files.
 
     A file that several patterns of a split match is listed once.
@@ -76,10 +113,16 @@ def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: 
     if not any(path.endswith(".parquet") for path in listed):
         return {}
     try:
-        configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]}
+        configs = {
+            str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]
+        }
         config = configs[_choose(repo, part, configs, default_config(card))]
         folder, given = posixpath.normpath(config.get("data_dir") or "."), config.get("data_files")
-        found = _by_names(listed, folder) if given is None else _by_card(listed, folder, _patterns_of(given))
+        found = (
+            _by_names(listed, folder)
+            if given is None
+            else _by_card(listed, folder, _patterns_of(given))
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CatalogueError(
             f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): report it to its owner"
@@ -93,11 +136,16 @@ def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: 
         )
     if set(formats.values()) != {"parquet"}:
         return {}
-    files = {split: [path for path in files if _ending_of(path) in _PARQUET] for split, files in found.items()}
+    files = {
+        split: [path for path in files if _ending_of(path) in _PARQUET]
+        for split, files in found.items()
+    }
     return {split: paths for split, paths in files.items() if paths}
 
 
-def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None) -> dict[str, list[str]]:
+def converted_files(
+    repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None
+) -> dict[str, list[str]]:
     """Return the same for the Hub's branch of converted files, ``config/split/0000.parquet``.
 
     Splits are in the order of the card's ``dataset_info``; unlisted ones follow: ``train``, ``validation``, ``test``, others.
@@ -106,7 +154,10 @@ def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], pa
         RevisionNotFoundError: the configuration does not exist.
     """
     configs: dict[str, dict[str, list[str]]] = {}
-    for match in sorted(filter(None, map(_CONVERTED.fullmatch, paths)), key=lambda each: (int(each[3] or 0), each[0])):
+    for match in sorted(
+        filter(None, map(_CONVERTED.fullmatch, paths)),
+        key=lambda each: (int(each[3] or 0), each[0]),
+    ):
         configs.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
     if not configs:
         return {}
@@ -114,8 +165,14 @@ def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], pa
         chosen = _choose(repo, part, configs, default_config(card))
         listed = [str(each["name"]) for each in info_of(card, chosen).get("splits") or ()]
     except (AttributeError, KeyError, TypeError) as error:
-        raise CatalogueError(f"the card of hf:{repo} is damaged ({error!s:.100}): report it to its owner") from error
-    return {split: configs[chosen][split] for split in [*listed, *_in_order(configs[chosen])] if split in configs[chosen]}
+        raise CatalogueError(
+            f"the card of hf:{repo} is damaged ({error!s:.100}): report it to its owner"
+        ) from error
+    return {
+        split: configs[chosen][split]
+        for split in [*listed, *_in_order(configs[chosen])]
+        if split in configs[chosen]
+    }
 
 
 def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
@@ -126,7 +183,10 @@ def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
         config: None: the default one.
     """
     infos = card.get("dataset_info") or []
-    known = {str(each.get("config_name", "default")): each for each in (infos if isinstance(infos, list) else [infos])}
+    known = {
+        str(each.get("config_name", "default")): each
+        for each in (infos if isinstance(infos, list) else [infos])
+    }
     only = next(iter(known)) if len(known) == 1 else "default"
     chosen = config or default_config(card) or only
     configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or ()}
@@ -137,7 +197,9 @@ def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
 def _in_order(splits: Iterable[str]) -> list[str]:
     """Sort splits as ``datasets`` does: the three known ones, then others by name."""
     known = list(_WORDS)
-    return sorted(splits, key=lambda split: (known.index(split) if split in known else len(known), split))
+    return sorted(
+        splits, key=lambda split: (known.index(split) if split in known else len(known), split)
+    )
 
 
 def _ending_of(path: str) -> str:
@@ -154,7 +216,11 @@ def _format_of(paths: Sequence[str]) -> str | None:
 
 
 def _is_media(ending: str) -> bool:
-    return (mimetypes.guess_type(f"x.{ending}")[0] or "").partition("/")[0] in ("image", "audio", "video")
+    return (mimetypes.guess_type(f"x.{ending}")[0] or "").partition("/")[0] in (
+        "image",
+        "audio",
+        "video",
+    )
 
 
 def _patterns_of(given: Any) -> dict[str, list[str]]:
@@ -162,12 +228,18 @@ def _patterns_of(given: Any) -> dict[str, list[str]]:
     listed = given if isinstance(given, list) else [given]
     found: dict[str, list[str]] = {}
     for each in listed:
-        split, patterns = (each["split"], each["path"]) if isinstance(each, dict) else ("train", each)
-        found.setdefault(str(split), []).extend([patterns] if isinstance(patterns, str) else patterns)
+        split, patterns = (
+            (each["split"], each["path"]) if isinstance(each, dict) else ("train", each)
+        )
+        found.setdefault(str(split), []).extend(
+            [patterns] if isinstance(patterns, str) else patterns
+        )
     return found
 
 
-def _by_patterns(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _by_patterns(
+    paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
     """Return the files that match patterns below a folder, pattern by pattern; each once."""
     found: dict[str, list[str]] = {}
     for split, listed in patterns.items():
@@ -179,7 +251,9 @@ def _by_patterns(paths: Sequence[str], folder: str, patterns: Mapping[str, Seque
     return found
 
 
-def _by_card(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _by_card(
+    paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
     """Return the files that match the patterns of a card.
 
     Raises:
@@ -187,7 +261,9 @@ def _by_card(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[
     """
     found = _by_patterns(paths, folder, patterns)
     names = [name for listed in patterns.values() for name in listed if not glob.has_magic(name)]
-    missing = [name for name in names if posixpath.normpath(posixpath.join(folder, name)) not in paths]
+    missing = [
+        name for name in names if posixpath.normpath(posixpath.join(folder, name)) not in paths
+    ]
     if missing:
         raise ValueError(f"the file {missing[0]!r:.80} does not exist")
     if empty := [split for split, files in found.items() if not files]:
@@ -206,7 +282,9 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 
 def _n_special(path: str) -> tuple[int, int]:
     *folders, name = path.split("/")
-    return sum(part.startswith(".") and part != "." for part in (*folders, name)), sum(part.startswith("__") for part in folders)
+    return sum(part.startswith(".") and part != "." for part in (*folders, name)), sum(
+        part.startswith("__") for part in folders
+    )
 
 
 def _matches(path: str, parts: Sequence[str]) -> bool:
@@ -215,7 +293,11 @@ def _matches(path: str, parts: Sequence[str]) -> bool:
     reached = _after_folders({0}, parts)
     for name in path.split("/"):
         stay = {number for number in reached if number < len(parts) and parts[number] == "**"}
-        step = {number + 1 for number in reached - stay if number < len(parts) and fnmatch.fnmatchcase(name, parts[number])}
+        step = {
+            number + 1
+            for number in reached - stay
+            if number < len(parts) and fnmatch.fnmatchcase(name, parts[number])
+        }
         reached = _after_folders(stay | step, parts)
     return len(parts) in reached
 
@@ -231,12 +313,25 @@ def _after_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
 def _by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:
     """Return the files of each split by the names of files and folders, or all as ``train``."""
     start = "" if folder == "." else f"{folder}/"
-    shards = {match[1] for path in paths if (match := _SHARD.fullmatch(path.removeprefix(start))) and path.startswith(start)}
+    shards = {
+        match[1]
+        for path in paths
+        if (match := _SHARD.fullmatch(path.removeprefix(start))) and path.startswith(start)
+    }
     if shards:
         number = "[0-9]" * 5
-        return _by_patterns(paths, folder, {split: [f"data/{split}-{number}-of-{number}*.*"] for split in _in_order(shards)})
+        return _by_patterns(
+            paths,
+            folder,
+            {split: [f"data/{split}-{number}-of-{number}*.*"] for split in _in_order(shards)},
+        )
     for rules in (_IN_FOLDER, _IN_NAME):
-        patterns = {split: [rule.format(word) for word in words for rule in rules] for split, words in _WORDS.items()}
-        if found := {split: files for split, files in _by_patterns(paths, folder, patterns).items() if files}:
+        patterns = {
+            split: [rule.format(word) for word in words for rule in rules]
+            for split, words in _WORDS.items()
+        }
+        if found := {
+            split: files for split, files in _by_patterns(paths, folder, patterns).items() if files
+        }:
             return found
     return _by_patterns(paths, folder, {"train": ["**"]})

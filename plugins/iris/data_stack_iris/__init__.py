@@ -39,7 +39,9 @@ class IrisFactory(DatasetFactory):
         homepage="https://archive.ics.uci.edu/dataset/53/iris",
         citation="R. A. Fisher: The use of multiple measurements in taxonomic problems, 1936. https://doi.org/10.24432/C56C76",
     )
-    sources = (ResourceDefinition("raw/iris.csv", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),)
+    sources = (
+        ResourceDefinition("raw/iris.csv", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),
+    )
     splits = ("all",)
     columns = ("features", "species", "tag")
     feature_names = ("sepal length", "sepal width", "petal length", "petal width")

@@ -18,7 +18,12 @@ from data_stack import (
     Resources,
     StorageConnector,
 )
-from data_stack.exception import CatalogueError, CatalogueSchemaError, DatasetNotFoundError, RevisionNotFoundError
+from data_stack.exception import (
+    CatalogueError,
+    CatalogueSchemaError,
+    DatasetNotFoundError,
+    RevisionNotFoundError,
+)
 from data_stack.plugins import hookimpl
 from data_stack_openml.api import ask, file_url
 
@@ -49,9 +54,17 @@ _DESCRIPTION: Final = {
         "ignore_attribute?": _SEVERAL,
     }
 }
-_FEATURE: Final = {"name": str, "data_type?": str, "nominal_value?": _SEVERAL, "is_ignore?": str, "is_row_identifier?": str}
+_FEATURE: Final = {
+    "name": str,
+    "data_type?": str,
+    "nominal_value?": _SEVERAL,
+    "is_ignore?": str,
+    "is_row_identifier?": str,
+}
 _FEATURES: Final = {"data_features": {"feature": ([_FEATURE], _FEATURE)}}
-_LIST: Final = {"data": {"dataset": [{"did": _NUMBER, "name": str, "version": _NUMBER, "status?": str}]}}
+_LIST: Final = {
+    "data": {"dataset": [{"did": _NUMBER, "name": str, "version": _NUMBER, "status?": str}]}
+}
 
 
 @hookimpl
@@ -70,13 +83,18 @@ class OpenMLCatalogue(Catalogue):
         features = ask(f"data/features/{number}", str(name), _FEATURES)["data_features"]["feature"]
         found = OpenMLDataset(name, description, _as_list(features))
         if name.version not in (None, found.card.version):
-            raise RevisionNotFoundError(f"openml:{number} has version {found.card.version}, not {name.version!r:.40}")
+            raise RevisionNotFoundError(
+                f"openml:{number} has version {found.card.version}, not {name.version!r:.40}"
+            )
         return found
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Return all versions of the dataset of exactly this name; the API has no other search."""
         return [
-            CatalogueEntry(f"openml:{each['name']}@{each['version']}", f"number {each['did']}, {each.get('status', '')}")
+            CatalogueEntry(
+                f"openml:{each['name']}@{each['version']}",
+                f"number {each['did']}, {each.get('status', '')}",
+            )
             for each in _list(text, "", limit)
         ]
 
@@ -84,9 +102,13 @@ class OpenMLCatalogue(Catalogue):
         found = _list(name.name, f"/data_version/{name.version}" if name.version else "", 100)
         if found:
             return str(max(found, key=lambda each: float(each["version"]))["did"])
-        others = [str(each["version"]) for each in _list(name.name, "", 100)] if name.version else []
+        others = (
+            [str(each["version"]) for each in _list(name.name, "", 100)] if name.version else []
+        )
         if others:
-            raise RevisionNotFoundError(f"OpenML has no {name}; it has the versions {', '.join(others)}")
+            raise RevisionNotFoundError(
+                f"OpenML has no {name}; it has the versions {', '.join(others)}"
+            )
         raise DatasetNotFoundError(
             f"OpenML has no active dataset {name}; search its pages, and use the number of the dataset: openml:61"
         )
@@ -107,29 +129,54 @@ class OpenMLDataset(CatalogueDataset):
         features: features from the API.
     """
 
-    def __init__(self, name: CatalogueName, description: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        name: CatalogueName,
+        description: Mapping[str, Any],
+        features: Sequence[Mapping[str, Any]],
+    ) -> None:
         number, version = str(description["id"]), str(description["version"])
-        licence, citation = (str(description.get(key) or "") or None for key in ("licence", "citation"))
+        licence, citation = (
+            str(description.get(key) or "") or None for key in ("licence", "citation")
+        )
         page = f"https://www.openml.org/d/{number}"
         source = ResourceDefinition(
-            _ARFF, file_url(description["url"], str(name)), md5_sum=description.get("md5_checksum") or None
+            _ARFF,
+            file_url(description["url"], str(name)),
+            md5_sum=description.get("md5_checksum") or None,
         )
         text = f"{description.get('name')}\n\n{description.get('description') or ''}"
-        super().__init__(DatasetCard(name.folder, version, licence, page, citation), ["all"], [source], text)
-        ignored = {*_names(description.get("row_id_attribute")), *_names(description.get("ignore_attribute"))}
+        super().__init__(
+            DatasetCard(name.folder, version, licence, page, citation), ["all"], [source], text
+        )
+        ignored = {
+            *_names(description.get("row_id_attribute")),
+            *_names(description.get("ignore_attribute")),
+        }
         self._features = {
             each["name"]: each
             for each in features
-            if each["name"] not in ignored and "true" not in (each.get("is_ignore"), each.get("is_row_identifier"))
+            if each["name"] not in ignored
+            and "true" not in (each.get("is_ignore"), each.get("is_row_identifier"))
         }
         self._all = [each["name"] for each in features]
         self._is_sparse = str(description.get("format", "")).lower().startswith("sparse")
-        self._targets = [each for each in _target_names(description, self._all) if each in self._features]
+        self._targets = [
+            each for each in _target_names(description, self._all) if each in self._features
+        ]
         if not self._features:
-            raise CatalogueError(f"OpenML's description of {name} ignores all features: choose another version")
-        others = [each for each in self._features if each not in self._targets] or list(self._features)
+            raise CatalogueError(
+                f"OpenML's description of {name} ignores all features: choose another version"
+            )
+        others = [each for each in self._features if each not in self._targets] or list(
+            self._features
+        )
         # Several targets become one field, a dict of them, with a name that no feature has.
-        self._target = self._targets[0] if len(self._targets) == 1 else "targets" + "_" * ("targets" in self._all)
+        self._target = (
+            self._targets[0]
+            if len(self._targets) == 1
+            else "targets" + "_" * ("targets" in self._all)
+        )
         target = self._target if self._targets else others[-1]
         vars(self)["iterator_meta"] = IteratorMeta(others[0], target, target)
         if categories := self._categories(target):
@@ -154,10 +201,14 @@ class OpenMLDataset(CatalogueDataset):
                 if each.name in self._features
             }
         except ValueError as error:
-            raise CatalogueSchemaError(f"the ARFF file of {self.card.homepage} cannot be read: {error!s:.200}") from error
+            raise CatalogueSchemaError(
+                f"the ARFF file of {self.card.homepage} cannot be read: {error!s:.200}"
+            ) from error
         if len(self._targets) > 1:
             targets = {name: columns.pop(name) for name in self._targets}
-            columns[self._target] = pa.StructArray.from_arrays(list(targets.values()), list(targets))
+            columns[self._target] = pa.StructArray.from_arrays(
+                list(targets.values()), list(targets)
+            )
         with prepared.create(_ROWS) as file:
             pq.write_table(pa.table(columns), file, row_group_size=1 << 16)
 

@@ -36,10 +36,16 @@ def ask(path: str, name: str, shape: Any, *, may_be_missing: bool = False) -> An
     if code in _UNKNOWN or answer.status == 404:
         if may_be_missing:
             return None
-        raise DatasetNotFoundError(f"OpenML has no dataset {name}: look for its number at https://www.openml.org")
+        raise DatasetNotFoundError(
+            f"OpenML has no dataset {name}: look for its number at https://www.openml.org"
+        )
     if code in _REFUSED or answer.status in (401, 403):
-        raise CatalogueAccessError(f"OpenML refuses {name} to this user: set OPENML_APIKEY to the key of a user with access")
-    raise CatalogueError(f"OpenML answered for {name} with the undocumented status {answer.status}: update this package")
+        raise CatalogueAccessError(
+            f"OpenML refuses {name} to this user: set OPENML_APIKEY to the key of a user with access"
+        )
+    raise CatalogueError(
+        f"OpenML answered for {name} with the undocumented status {answer.status}: update this package"
+    )
 
 
 def file_url(url: str, name: str) -> str:
@@ -51,4 +57,6 @@ def file_url(url: str, name: str) -> str:
     try:
         return follow(server(), url)
     except WebError as error:
-        raise CatalogueError(f"OpenML's description of {name} {error.reason}: report it at https://www.openml.org") from None
+        raise CatalogueError(
+            f"OpenML's description of {name} {error.reason}: report it at https://www.openml.org"
+        ) from None

@@ -32,7 +32,9 @@ class Attribute:
     kind: str
 
 
-def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[[int], list[str | None]]]:
+def read_arff(
+    text: str, *, is_sparse: bool
+) -> tuple[list[Attribute], Callable[[int], list[str | None]]]:
     """Return the columns of an ARFF file, and a function that returns the values of one as texts, None if missing.
 
     Raises:
@@ -55,12 +57,18 @@ def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[
         loaded = arff.loads("\n".join(lines), return_type=arff.LOD if is_sparse else arff.DENSE)
     except arff.ArffException as error:
         raise ValueError(str(error)) from error
-    attributes = [Attribute(name, kind) for (name, _), kind in zip(loaded["attributes"], kinds, strict=True)]
+    attributes = [
+        Attribute(name, kind) for (name, _), kind in zip(loaded["attributes"], kinds, strict=True)
+    ]
     omitted = [type_[0] if isinstance(type_, list) else "0" for _, type_ in loaded["attributes"]]
 
     def values(position: int) -> list[str | None]:
         rows = loaded["data"]
-        return [row.get(position, omitted[position]) for row in rows] if is_sparse else [row[position] for row in rows]
+        return (
+            [row.get(position, omitted[position]) for row in rows]
+            if is_sparse
+            else [row[position] for row in rows]
+        )
 
     return attributes, values
 
@@ -83,7 +91,10 @@ def codes_of(values: Sequence[str | None], categories: Sequence[str]) -> pa.Arra
     Raises:
         ValueError: a value is not a category.
     """
-    codes: dict[str | None, int] = {None: -1, **{category: code for code, category in enumerate(categories)}}
+    codes: dict[str | None, int] = {
+        None: -1,
+        **{category: code for code, category in enumerate(categories)},
+    }
     unknown = next((value for value in values if value not in codes), None)
     if unknown is not None:
         raise ValueError(f"unknown class {unknown!r:.60}, which OpenML does not list")
@@ -94,7 +105,10 @@ def _numbers(values: Sequence[str | None]) -> pa.Array:
     floats = [math.nan if value is None else float(value) for value in values]
     # Integers of up to 15 digits are exact in float64.
     integers = [value is not None and len(value) > 15 and _is_integer(value) for value in values]
-    if all(not is_long or _is_exact(value, number) for value, number, is_long in zip(values, floats, integers, strict=True)):
+    if all(
+        not is_long or _is_exact(value, number)
+        for value, number, is_long in zip(values, floats, integers, strict=True)
+    ):
         return pa.array(floats, pa.float64())
     if all(value is None or _is_integer(value) for value in values):
         exact = [None if value is None else int(value) for value in values]

@@ -53,13 +53,21 @@ class _BytesCodec(DataframeColumnCodec):
         Raises:
             ValueError: the value is not such an array.
         """
-        name, type_, shape = unischema_field.name, np.dtype(unischema_field.numpy_dtype).type, unischema_field.shape
+        name, type_, shape = (
+            unischema_field.name,
+            np.dtype(unischema_field.numpy_dtype).type,
+            unischema_field.shape,
+        )
         if type_ is not np.object_:
             if not isinstance(value, np.ndarray) or value.dtype.type is not type_:
                 found = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
-                raise ValueError(f"Unexpected type of field {name!r}: expected an array of {type_.__name__}, got {found}")
+                raise ValueError(
+                    f"Unexpected type of field {name!r}: expected an array of {type_.__name__}, got {found}"
+                )
             if not fits_shape(value.shape, shape):
-                raise ValueError(f"Unexpected dimensions of field {name!r}: expected {shape}, got {value.shape}")
+                raise ValueError(
+                    f"Unexpected dimensions of field {name!r}: expected {shape}, got {value.shape}"
+                )
         return bytearray(self._adapted(unischema_field).encode(value))
 
     def decode(self, unischema_field: Any, value: Any) -> Any:
@@ -72,7 +80,9 @@ class _BytesCodec(DataframeColumnCodec):
 
     def _adapted(self, field: Any) -> Codec:
         codec, dtype = self.stored, np.dtype(field.numpy_dtype)
-        return codec if dtype.hasobject else codec.adapt(Column(codec.type_name, dtype, field.shape))
+        return (
+            codec if dtype.hasobject else codec.adapt(Column(codec.type_name, dtype, field.shape))
+        )
 
 
 class BinaryCodec(_BytesCodec):
@@ -161,7 +171,11 @@ class ScalarCodec(DataframeColumnCodec):
     @property
     def type_name(self) -> str:
         """Spark's name of the type, such as ``"bigint"``."""
-        name: str = self._spark_type if isinstance(self._spark_type, str) else self._spark_type.simpleString()
+        name: str = (
+            self._spark_type
+            if isinstance(self._spark_type, str)
+            else self._spark_type.simpleString()
+        )
         return "string" if name.startswith(("char(", "varchar(")) else name
 
     def encode(self, unischema_field: Any, value: Any) -> Any:
@@ -175,7 +189,9 @@ class ScalarCodec(DataframeColumnCodec):
         if isinstance(value, np.ndarray) and value.shape == ():
             value = value[()]
         if hasattr(value, "__len__") and not isinstance(value, (str, bytes)):
-            raise TypeError(f"Expected a scalar as a value of field {unischema_field.name!r}, got {type(value).__name__}")
+            raise TypeError(
+                f"Expected a scalar as a value of field {unischema_field.name!r}, got {type(value).__name__}"
+            )
         if unischema_field.shape:
             raise ValueError(
                 f"The shape of field {unischema_field.name!r} must be an empty tuple for a ScalarCodec, "
@@ -184,11 +200,16 @@ class ScalarCodec(DataframeColumnCodec):
         name, field = self.type_name, unischema_field
         if name == "string":
             if not isinstance(value, str):
-                raise ValueError(f"Expected a string value for field {field.name!r}, got {type(value).__name__}")
+                raise ValueError(
+                    f"Expected a string value for field {field.name!r}, got {type(value).__name__}"
+                )
             return str(value)
         try:
             if name in _NUMBERS:
-                wanted, own = _NUMBERS[name], np.dtype(object if field.numpy_dtype is Decimal else field.numpy_dtype)
+                wanted, own = (
+                    _NUMBERS[name],
+                    np.dtype(object if field.numpy_dtype is Decimal else field.numpy_dtype),
+                )
                 is_same = own.kind == wanted.kind or (own.kind, wanted.kind) == ("u", "i")
                 return fit_number(own if is_same else wanted, value)
         except ValueError as error:
@@ -202,11 +223,19 @@ class ScalarCodec(DataframeColumnCodec):
 
     def spark_dtype(self) -> DataType:
         """Return the type as an object of pyspark."""
-        found: DataType = spark_type_named(self._spark_type) if isinstance(self._spark_type, str) else self._spark_type
+        found: DataType = (
+            spark_type_named(self._spark_type)
+            if isinstance(self._spark_type, str)
+            else self._spark_type
+        )
         return found
 
     def __str__(self) -> str:
-        shown = repr(self._spark_type) if isinstance(self._spark_type, str) else f"{type(self._spark_type).__name__}()"
+        shown = (
+            repr(self._spark_type)
+            if isinstance(self._spark_type, str)
+            else f"{type(self._spark_type).__name__}()"
+        )
         return f"{type(self).__name__}({shown})"
 
 
@@ -224,7 +253,11 @@ def as_column_codec(codec: Any) -> Any:
     if isinstance(codec, UserCodec):
         return codec.codec
     if isinstance(codec, (stored.ScalarCodec, stored.ListCodec)):
-        return None if codec.type is None or isinstance(codec, stored.ListCodec) else ScalarCodec(codec.type)
+        return (
+            None
+            if codec.type is None or isinstance(codec, stored.ListCodec)
+            else ScalarCodec(codec.type)
+        )
     if isinstance(codec, JpgCodec):
         return CompressedImageCodec("jpeg", codec.quality)
     if isinstance(codec, Codec) and type(codec) in _SPELLINGS:

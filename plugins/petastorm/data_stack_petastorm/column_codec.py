@@ -15,7 +15,13 @@ from data_stack.codecs.plain_data import from_plain, to_plain
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import ArrowCodec, register_arrow_codec
 from data_stack.formats.parquet.columns import CellColumn, GroupColumn
-from data_stack.formats.parquet.types import FieldLike, arrow_for_spark, arrow_type_named, describe_type, type_described
+from data_stack.formats.parquet.types import (
+    FieldLike,
+    arrow_for_spark,
+    arrow_type_named,
+    describe_type,
+    type_described,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -43,7 +49,12 @@ class UnischemaField(NamedTuple):
     nullable: bool | None = False
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple) and len(other) == 5 and self[:3] == other[:3] and self[4] == other[4]
+        return (
+            isinstance(other, tuple)
+            and len(other) == 5
+            and self[:3] == other[:3]
+            and self[4] == other[4]
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -101,8 +112,17 @@ class UserCodec(ArrowCodec):
 
     kind = "petastorm"
 
-    def __init__(self, codec: Any = None, *, codec_class: str = "", state: Any = None, type: Any = None) -> None:  # noqa: A002
-        self.codec: DataframeColumnCodec = restore_codec(codec_class, from_plain(state, _OF_PLAIN)) if codec is None else codec
+    def __init__(
+        self,
+        codec: Any = None,
+        *,
+        codec_class: str = "",
+        state: Any = None,
+        type: Any = None,  # noqa: A002
+    ) -> None:
+        self.codec: DataframeColumnCodec = (
+            restore_codec(codec_class, from_plain(state, _OF_PLAIN)) if codec is None else codec
+        )
         self._type = type
 
     def to_json(self) -> dict[str, Any]:
@@ -110,7 +130,9 @@ class UserCodec(ArrowCodec):
         cls = type(self.codec)
         name = f"{cls.__module__}.{cls.__qualname__}"
         if user_codecs.get(name) is not cls or "<locals>" in name:
-            raise ConfigError(f"the codec {name} cannot be found by its name: define its class at the top of a module")
+            raise ConfigError(
+                f"the codec {name} cannot be found by its name: define its class at the top of a module"
+            )
         return {
             "codec": self.kind,
             "codec_class": name,
@@ -148,7 +170,9 @@ def spark_type_named(name: str) -> DataType:
     """Return the type of :mod:`pyspark.sql.types` of this name, such as ``"bigint"``; no session is needed."""
     from pyspark.sql.pandas.types import from_arrow_type
 
-    found: DataType = from_arrow_type(arrow_for_spark(arrow_type_named(name)), prefer_timestamp_ntz=True)
+    found: DataType = from_arrow_type(
+        arrow_for_spark(arrow_type_named(name)), prefer_timestamp_ntz=True
+    )
     return found
 
 
@@ -156,7 +180,9 @@ def restore_codec(name: str, state: Mapping[str, Any]) -> DataframeColumnCodec:
     """Return a codec with these attributes; its constructor is not called."""
     cls = user_codecs.get(name)
     if cls is None:
-        raise ConfigError(f"the class of the codec {name!r:.200} was not imported: import its module before you read")
+        raise ConfigError(
+            f"the class of the codec {name!r:.200} was not imported: import its module before you read"
+        )
     codec = object.__new__(cls)
     codec.__dict__.update(state)
     return codec

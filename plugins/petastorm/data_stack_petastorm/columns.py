@@ -22,12 +22,18 @@ def check_reader(reader: Any) -> None:
         ConfigError: the value is not a reader.
     """
     if not hasattr(reader, "batched_output"):
-        raise ConfigError(f"expected a reader, got {type(reader).__name__} {reader!r:.80}; make one with make_reader(url)")
+        raise ConfigError(
+            f"expected a reader, got {type(reader).__name__} {reader!r:.80}; make one with make_reader(url)"
+        )
 
 
 def nested_names(fields: Mapping[str, Field]) -> frozenset[str]:
     """Return the names of structs, maps and nested lists."""
-    return frozenset(name for name, field in fields.items() if isinstance(field.dtype, np.dtype) and field.dtype.kind == "O")
+    return frozenset(
+        name
+        for name, field in fields.items()
+        if isinstance(field.dtype, np.dtype) and field.dtype.kind == "O"
+    )
 
 
 def names_left_out(reader: Any, *, warns: bool = False) -> frozenset[str]:
@@ -62,15 +68,23 @@ class NanForNull:
         transform: a function that is applied to the columns afterwards; it may have a parameter ``rng``. None: no function.
     """
 
-    def __init__(self, fields: Iterable[Field], transform: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self, fields: Iterable[Field], transform: Callable[..., Any] | None = None
+    ) -> None:
         floats = [
             field
             for field in fields
-            if isinstance(field.dtype, np.dtype) and field.dtype.kind == "f" and field.nullable and len(field.shape) <= 1
+            if isinstance(field.dtype, np.dtype)
+            and field.dtype.kind == "f"
+            and field.nullable
+            and len(field.shape) <= 1
         ]
         self._dtypes: dict[str, Any] = {field.name: field.dtype for field in floats}
         self._lists = frozenset(field.name for field in floats if field.shape)
-        self._transform, self._draws = transform, transform is not None and has_parameter(transform, "rng")
+        self._transform, self._draws = (
+            transform,
+            transform is not None and has_parameter(transform, "rng"),
+        )
 
     def __bool__(self) -> bool:
         """Whether any field can have missing floats."""
@@ -102,7 +116,11 @@ class NanForNull:
             return value
         if value is None:
             return None if name in self._lists else self._dtypes[name].type("nan")
-        return value.astype(self._dtypes[name]) if isinstance(value, np.ndarray) and value.dtype == object else value
+        return (
+            value.astype(self._dtypes[name])
+            if isinstance(value, np.ndarray) and value.dtype == object
+            else value
+        )
 
 
 def has_parameter(function: Callable[..., Any], name: str) -> bool:

@@ -27,7 +27,10 @@ def _series(column: npt.NDArray[Any]) -> Any:
     if column.ndim == 1 and column.dtype.kind in "biufcmM":
         return pd.Series(column.copy())
     # pandas would convert strings to its own type, whose missing values are NaN
-    return pd.Series(objects([value.copy() if isinstance(value, np.ndarray) else value for value in column]), dtype=object)
+    return pd.Series(
+        objects([value.copy() if isinstance(value, np.ndarray) else value for value in column]),
+        dtype=object,
+    )
 
 
 def columns_of_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -39,9 +42,13 @@ def columns_of_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
         ConfigError: it is not a DataFrame, or has duplicate columns.
     """
     if not isinstance(frame, pd.DataFrame):
-        raise ConfigError(f"a transform with on='pandas' must return a DataFrame, got {type(frame).__name__}")
+        raise ConfigError(
+            f"a transform with on='pandas' must return a DataFrame, got {type(frame).__name__}"
+        )
     if not frame.columns.is_unique:
-        raise ConfigError(f"the transform returned a DataFrame with duplicate columns: {list(frame.columns)!r:.200}")
+        raise ConfigError(
+            f"the transform returned a DataFrame with duplicate columns: {list(frame.columns)!r:.200}"
+        )
     return {name: _column(frame[name]) for name in names if name in frame.columns}
 
 
@@ -63,7 +70,9 @@ class FramePredicate(RowPredicate):
             answers = np.asarray(self.function.do_include(ListFrame(as_frame(given))))
         except Exception:  # noqa: BLE001  # a function of rows may raise anything for columns; for rows, the error is reported
             return super().mask(columns)
-        is_bools = answers.dtype == bool or all(isinstance(answer, (bool, np.bool_)) for answer in answers.reshape(-1))
+        is_bools = answers.dtype == bool or all(
+            isinstance(answer, (bool, np.bool_)) for answer in answers.reshape(-1)
+        )
         if not is_bools or answers.shape != (len(next(iter(given.values()))),):
             return super().mask(columns)
         return answers.astype(bool)

@@ -40,9 +40,16 @@ class FilesystemResolver:
         self._url = urlparse(dataset_url) if isinstance(dataset_url, str) else dataset_url
         scheme, options = self._url.scheme.lower(), dict(storage_options or {})
         if not scheme:
-            raise ConfigError(f"expected a URL with a scheme, such as file:///data, got {self._url.geturl()!r:.80}")
+            raise ConfigError(
+                f"expected a URL with a scheme, such as file:///data, got {self._url.geturl()!r:.80}"
+            )
         if scheme == "hdfs":
-            options = {"host": self._url.hostname or "default", "port": self._url.port or 0, "user": user, **options}
+            options = {
+                "host": self._url.hostname or "default",
+                "port": self._url.port or 0,
+                "user": user,
+                **options,
+            }
         try:
             import fsspec
         except ImportError as error:

@@ -84,11 +84,23 @@ class Reader(BaseReader):
         self.batched_output = self.is_batched_reader = batched
         self.fills_nulls, self.drops_rows, self.has_own_seed = fills_nulls, drops_rows, has_own_seed
         self.last_row_consumed = self.stopped = False
-        self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
-        self._maker, self._of_groups, self._reported = RowMaker(self.schema, ngram), of_groups, dict(reported or {})
+        self._options, self._shuffling, self._lengths = (
+            dict(options),
+            shuffling,
+            block_lengths[block_lengths > 0],
+        )
+        self._maker, self._of_groups, self._reported = (
+            RowMaker(self.schema, ngram),
+            of_groups,
+            dict(reported or {}),
+        )
         self._n_at_once = 1 if batched else self._rows_at_once()
         uneven: Uneven = options["uneven"] or "keep"
-        self._loader = self._row_group_loader(uneven) if batched else self.loader(self._n_at_once, uneven=uneven)
+        self._loader = (
+            self._row_group_loader(uneven)
+            if batched
+            else self.loader(self._n_at_once, uneven=uneven)
+        )
         self._lock = threading.RLock()
         self._batches: Iterator[Any] | None = None
         self._rows: Iterator[Any] = iter(())
@@ -179,7 +191,9 @@ class Reader(BaseReader):
             raise
         if not self.batched_output:
             return self._maker.rows(batch)
-        if self._of_groups is not None and not n_rows_of(batch):  # the transform dropped all of them
+        if self._of_groups is not None and not n_rows_of(
+            batch
+        ):  # the transform dropped all of them
             return iter(())
         return iter([self._maker.batch(batch)])
 
@@ -245,9 +259,14 @@ class Reader(BaseReader):
         shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
         capacity: Any = shuffling_queue_capacity
         if not isinstance(capacity, (int, np.integer)) or capacity < 0:
-            raise ConfigError(f"shuffling_queue_capacity must be a number of rows, at least 0, got {capacity!r:.40}")
+            raise ConfigError(
+                f"shuffling_queue_capacity must be a number of rows, at least 0, got {capacity!r:.40}"
+            )
         if capacity > 1 and len(self._lengths):
-            n_mixed, shuffle_rows = max(n_mixed, math.ceil(capacity / float(self._lengths.mean()))), True
+            n_mixed, shuffle_rows = (
+                max(n_mixed, math.ceil(capacity / float(self._lengths.mean()))),
+                True,
+            )
         uneven = uneven or self._options["uneven"] or "pad"
         order_of = functools.partial(_order_of, shuffle_row_groups, shuffle_rows, n_mixed)
         if sharding is None:
@@ -257,7 +276,13 @@ class Reader(BaseReader):
             transform = filling
         options = {**self._options, "uneven": uneven, **options}
         return Loader(
-            self.iterator, batch_size, shuffle=order, drop_last=drop_last, collate=collate, transform=transform, **options
+            self.iterator,
+            batch_size,
+            shuffle=order,
+            drop_last=drop_last,
+            collate=collate,
+            transform=transform,
+            **options,
         )
 
     def _row_group_loader(self, uneven: Uneven) -> Loader:
@@ -269,7 +294,14 @@ class Reader(BaseReader):
         transform = permute_rows if shuffle_rows else None
         rows, make = (self.iterator, None) if self._of_groups is None else self._of_groups
         options = {**self._options, "uneven": uneven}
-        return Loader(RowGroups(rows, lengths, make), 1, shuffle=order, collate=the_one, transform=transform, **options)
+        return Loader(
+            RowGroups(rows, lengths, make),
+            1,
+            shuffle=order,
+            collate=the_one,
+            transform=transform,
+            **options,
+        )
 
     def _sharded(self, lengths: Any, sharding: Sharding, order_of: Callable[[Any], Order]) -> Order:
         if sharding.n_shards == 1:
@@ -281,13 +313,19 @@ class Reader(BaseReader):
         n_steps = 1 if self.ngram is None else len(self.ngram.fields)
         for field in self.fields:
             item = field.dtype.itemsize if isinstance(field.dtype, np.dtype) else 16
-            n_bytes += max(item, 8) * math.prod(_USUAL_EXTENT if size is None else size for size in field.shape)
+            n_bytes += max(item, 8) * math.prod(
+                _USUAL_EXTENT if size is None else size for size in field.shape
+            )
         return min(max(_CHUNK_BYTES // max(1, n_bytes * n_steps), 1), _MAX_CHUNK)
 
 
 def n_rows_of(batch: Mapping[Any, Any]) -> int:
     """Return the number of rows of columns, or of the columns of each offset of n-grams."""
-    columns = (each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part]))
+    columns = (
+        each
+        for part in batch.values()
+        for each in (part.values() if isinstance(part, dict) else [part])
+    )
     return len(next(columns, ()))
 
 

@@ -50,18 +50,26 @@ class NGram:
         within_row_groups: bool = True,
     ) -> None:
         if not isinstance(timestamp_overlap, bool):
-            raise ConfigError(f"timestamp_overlap must be set and must be of type bool, got {timestamp_overlap!r:.40}")
+            raise ConfigError(
+                f"timestamp_overlap must be set and must be of type bool, got {timestamp_overlap!r:.40}"
+            )
         given: Any = fields
         if not isinstance(given, Mapping) or len(given) == 0:
-            raise ConfigError(f"the fields of an n-gram must be a mapping such as {{0: ['id'], 1: ['id']}}, got {given!r:.80}")
+            raise ConfigError(
+                f"the fields of an n-gram must be a mapping such as {{0: ['id'], 1: ['id']}}, got {given!r:.80}"
+            )
         for offset, choices in given.items():
             check_integer("an offset of an n-gram", offset)
             if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
-                raise ConfigError(f"the fields at offset {offset} must be a list of names, got {choices!r:.80}")
+                raise ConfigError(
+                    f"the fields at offset {offset} must be a list of names, got {choices!r:.80}"
+                )
         self._fields: dict[int, Any] = {offset: list(choices) for offset, choices in fields.items()}
         for field in (timestamp_field, *self.get_field_names_at_all_timesteps()):
             if not isinstance(field, (str, re.Pattern)) and not hasattr(field, "name"):
-                raise ConfigError(f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}")
+                raise ConfigError(
+                    f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}"
+                )
         self.delta_threshold = check_gap(delta_threshold, "delta_threshold")
         self._timestamp_field = timestamp_field
         self.timestamp_overlap, self.within_row_groups = timestamp_overlap, within_row_groups
@@ -79,13 +87,17 @@ class NGram:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NGram) or set(self._fields) != set(other._fields):
             return False
-        return all(set(self._fields[offset]) == set(other._fields[offset]) for offset in self._fields)
+        return all(
+            set(self._fields[offset]) == set(other._fields[offset]) for offset in self._fields
+        )
 
     __hash__ = None  # type: ignore[assignment]  # resolving changes it
 
     # ------------------------------------------------------------------ of a schema
 
-    def resolve_regex_field_names(self, schema: Unischema | Schema, stored: Unischema | Schema | None = None) -> None:
+    def resolve_regex_field_names(
+        self, schema: Unischema | Schema, stored: Unischema | Schema | None = None
+    ) -> None:
         """Replace names and regular expressions by fields.
 
         Args:
@@ -95,14 +107,22 @@ class NGram:
         Raises:
             ConfigError: a field does not exist, or the timestamp matches several.
         """
-        fields = {offset: self.convert_fields(schema, wanted) for offset, wanted in self._fields.items()}
-        timestamps = self.convert_fields(schema if stored is None else stored, [self._timestamp_field])
+        fields = {
+            offset: self.convert_fields(schema, wanted) for offset, wanted in self._fields.items()
+        }
+        timestamps = self.convert_fields(
+            schema if stored is None else stored, [self._timestamp_field]
+        )
         if len(timestamps) != 1:
             found = ", ".join(each.name for each in timestamps) or "none"
-            raise ConfigError(f"timestamp_field was matched to more than one unischema field, or to none: {found}")
+            raise ConfigError(
+                f"timestamp_field was matched to more than one unischema field, or to none: {found}"
+            )
         self._fields, self._timestamp_field = fields, timestamps[0]
 
-    def convert_fields(self, unischema: Unischema | Schema, field_list: Iterable[Any]) -> list[UnischemaField]:
+    def convert_fields(
+        self, unischema: Unischema | Schema, field_list: Iterable[Any]
+    ) -> list[UnischemaField]:
         """Return the fields of a schema that the fields, names and regular expressions match; fields first, as in a view.
 
         Raises:
@@ -118,7 +138,9 @@ class NGram:
             elif isinstance(each, (str, re.Pattern)):
                 patterns.append(each if isinstance(each, str) else each.pattern)
             else:
-                raise ConfigError(f"unknown field {name or each!r:.80}; the schema has {', '.join(known.fields)}")
+                raise ConfigError(
+                    f"unknown field {name or each!r:.80}; the schema has {', '.join(known.fields)}"
+                )
         return list(dict.fromkeys([*found, *match_unischema_fields(known, patterns)]))
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
@@ -137,15 +159,22 @@ class NGram:
     def get_schema_at_timestep(self, schema: Unischema, timestep: int) -> Unischema:
         """Return the schema of the rows at an offset, with fields in the order of ``schema``."""
         names = self.get_field_names_at_timestep(timestep)
-        return schema.create_schema_view([field for name, field in schema.fields.items() if name in names])
+        return schema.create_schema_view(
+            [field for name, field in schema.fields.items() if name in names]
+        )
 
-    def make_namedtuple(self, schema: Unischema, ngram_as_dicts: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+    def make_namedtuple(
+        self, schema: Unischema, ngram_as_dicts: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, Any]:
         """Convert a sequence of dicts to named tuples."""
         return {
-            offset: self.get_schema_at_timestep(schema, offset).make_namedtuple(**row) for offset, row in ngram_as_dicts.items()
+            offset: self.get_schema_at_timestep(schema, offset).make_namedtuple(**row)
+            for offset, row in ngram_as_dicts.items()
         }
 
-    def form_ngram(self, data: Sequence[Mapping[str, Any]], schema: Any = None) -> list[dict[int, dict[str, Any]]]:
+    def form_ngram(
+        self, data: Sequence[Mapping[str, Any]], schema: Any = None
+    ) -> list[dict[int, dict[str, Any]]]:
         """Return the sequences of rows, in their order.
 
         Args:
@@ -159,6 +188,10 @@ class NGram:
 
         if len(data) < self.length:
             return []
-        sequences: Any = NGramIterator(InMemoryDatasetIterator([dict(row) for row in data]), self, one_row_group=True)
+        sequences: Any = NGramIterator(
+            InMemoryDatasetIterator([dict(row) for row in data]), self, one_row_group=True
+        )
         offsets = range(min(self._fields), max(self._fields) + 1)
-        return [{offset: dict(found.get(offset) or {}) for offset in offsets} for found in sequences]
+        return [
+            {offset: dict(found.get(offset) or {}) for offset in offsets} for found in sequences
+        ]

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIteratorIF, IndexArray, Sample, SampleAccess, access_to
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    DatasetIteratorIF,
+    IndexArray,
+    Sample,
+    SampleAccess,
+    access_to,
+)
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.ordered import missing_values
 from data_stack.dataset.iterator.layers.windowed import (
@@ -87,10 +94,15 @@ class NGramIterator(AccessedDatasetIterator):
             offset: {found for choice in choices for found in match_names(choice, names)}
             for offset, choices in ngram.fields.items()
         }
-        self.fields = {offset: [name for name in names if name in matched[offset]] for offset in sorted(matched)}
+        self.fields = {
+            offset: [name for name in names if name in matched[offset]]
+            for offset in sorted(matched)
+        }
         self._key, *others = match_names(ngram.timestamp_field, stored_names)
         if others:
-            raise ConfigError(f"timestamp_field must match one field; it matches {self._key}, {', '.join(others)}")
+            raise ConfigError(
+                f"timestamp_field must match one field; it matches {self._key}, {', '.join(others)}"
+            )
         self._find_sequences(access_to(stored), one_row_group)
 
     if TYPE_CHECKING:  # batches are dicts of dicts, and their columns have keys of their own
@@ -149,7 +161,9 @@ class NGramIterator(AccessedDatasetIterator):
         counts = np.bincount(block_of[starts], minlength=len(lengths)).astype(np.int64)
         self.starts, self.block_lengths = narrow(starts, n_rows), counts[counts > 0]
 
-    def _mark_borders(self, starts_run: npt.NDArray[np.bool_], times: Any, same_block: npt.NDArray[np.bool_]) -> None:
+    def _mark_borders(
+        self, starts_run: npt.NDArray[np.bool_], times: Any, same_block: npt.NDArray[np.bool_]
+    ) -> None:
         """Mark in ``starts_run`` the rows that do not continue the previous one."""
         ngram, key = self._ngram, self._key
         if ngram.length > 1 or not ngram.timestamp_overlap:
@@ -164,7 +178,9 @@ class NGramIterator(AccessedDatasetIterator):
         if ngram.within_row_groups:
             starts_run[1:] |= ~same_block
         if ngram.length > 1:
-            starts_run[1:] |= exceeds_gap(times, ngram.delta_threshold, ~starts_run[1:], key, np.arange(len(times)))
+            starts_run[1:] |= exceeds_gap(
+                times, ngram.delta_threshold, ~starts_run[1:], key, np.arange(len(times))
+            )
 
     def _starts_in(self, starts_run: npt.NDArray[np.bool_], times: Any) -> npt.NDArray[np.intp]:
         ngram, n_rows, runs = self._ngram, len(times), np.flatnonzero(starts_run)
@@ -173,7 +189,9 @@ class NGramIterator(AccessedDatasetIterator):
             follows_equal = ~starts_run
             follows_equal[1:] &= equals_last(times)
             if bool(follows_equal.any()):
-                return starts_after_larger(np.append(runs, n_rows), ngram.length, step, np.flatnonzero(~follows_equal))
+                return starts_after_larger(
+                    np.append(runs, n_rows), ngram.length, step, np.flatnonzero(~follows_equal)
+                )
         return starts_in_runs(runs, np.diff(runs, append=n_rows), ngram.length, step)
 
 
@@ -205,9 +223,14 @@ class NGramAccess(OffsetsAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Any:
         columns = self.columns_of_offsets(positions, self._fields)  # type: ignore[arg-type]  # lists of names
-        return {offset: {name: columns[offset, name] for name in names} for offset, names in self._fields.items()}
+        return {
+            offset: {name: columns[offset, name] for name in names}
+            for offset, names in self._fields.items()
+        }
 
-    def columns(self, keys: Sequence[Any], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+    def columns(
+        self, keys: Sequence[Any], positions: IndexArrayOfInts | None = None
+    ) -> list[npt.NDArray[Any]]:
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.intp)
         found = []
@@ -215,17 +238,30 @@ class NGramAccess(OffsetsAccess):
             offset, name = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
             names = self._fields.get(offset)
             if names is None or not (name is None or name in names):
-                wanted = ", ".join(repr((each, name)) for each, names in self._fields.items() for name in names)
-                raise ConfigError(f"n-grams have no column {key!r:.60}; they have {wanted}, and whole offsets")
+                wanted = ", ".join(
+                    repr((each, name)) for each, names in self._fields.items() for name in names
+                )
+                raise ConfigError(
+                    f"n-grams have no column {key!r:.60}; they have {wanted}, and whole offsets"
+                )
             if name is not None:
                 found.append(self.columns_of_offsets(positions, {offset: [name]})[offset, name])
             else:
-                found.append(objects([sample[offset] for sample in self.samples_at(positions, {offset: list(names)})]))
+                found.append(
+                    objects(
+                        [
+                            sample[offset]
+                            for sample in self.samples_at(positions, {offset: list(names)})
+                        ]
+                    )
+                )
         return found
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         for first in range(start, stop, _SEQUENCES_AT_ONCE):
-            yield from self.samples(np.arange(first, min(stop, first + _SEQUENCES_AT_ONCE), dtype=np.intp))
+            yield from self.samples(
+                np.arange(first, min(stop, first + _SEQUENCES_AT_ONCE), dtype=np.intp)
+            )
 
 
 _SEQUENCES_AT_ONCE = 64
@@ -238,5 +274,7 @@ def _field_names(iterator: DatasetIteratorIF) -> list[str]:
         return list(fields)
     sample: Any = iterator[0] if len(iterator) else None
     if not isinstance(sample, Mapping):
-        raise ConfigError(f"n-grams need rows that are dicts, got {type(sample).__name__}: name the columns by as_dict(…)")
+        raise ConfigError(
+            f"n-grams need rows that are dicts, got {type(sample).__name__}: name the columns by as_dict(…)"
+        )
     return list(sample)

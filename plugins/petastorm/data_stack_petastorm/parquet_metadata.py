@@ -37,13 +37,23 @@ def stored_field(field: UnischemaField) -> Field:
     """A field of data_stack that reads the cells that Petastorm wrote."""
     codec = field.codec
     if codec is None and len(field.shape) > 1:
-        raise ConfigError(f"field {field.name!r} of shape {field.shape} has no codec; Parquet itself cannot store such arrays")
+        raise ConfigError(
+            f"field {field.name!r} of shape {field.shape} has no codec; Parquet itself cannot store such arrays"
+        )
     if isinstance(codec, codecs.ScalarCodec):
         codec = ListCodec(codec.type_name) if field.shape else ScalarCodec(codec.type_name)
-    return Field(field.name, field.numpy_dtype, field.shape, codecs.as_field_codec(codec), bool(field.nullable))
+    return Field(
+        field.name,
+        field.numpy_dtype,
+        field.shape,
+        codecs.as_field_codec(codec),
+        bool(field.nullable),
+    )
 
 
-def make_metadata(schema: Schema, files: Sequence[ParquetFileRecord], before: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def make_metadata(
+    schema: Schema, files: Sequence[ParquetFileRecord], before: Mapping[bytes, bytes]
+) -> dict[bytes, bytes]:
     """Key-value metadata for ``_common_metadata``, which Petastorm needs to read the files.
 
     Args:
@@ -61,6 +71,9 @@ def make_metadata(schema: Schema, files: Sequence[ParquetFileRecord], before: Ma
         UNISCHEMA_KEY: before[UNISCHEMA_KEY] if is_same else write_pickled_schema(schema),
         ROW_GROUPS_KEY: json.dumps(counts).encode(),
     }
-    if PICKLED_INDEXES_KEY in before and json.loads(before.get(ROW_GROUPS_KEY, b"null")) in (None, counts):
+    if PICKLED_INDEXES_KEY in before and json.loads(before.get(ROW_GROUPS_KEY, b"null")) in (
+        None,
+        counts,
+    ):
         made[PICKLED_INDEXES_KEY] = before[PICKLED_INDEXES_KEY]
     return made

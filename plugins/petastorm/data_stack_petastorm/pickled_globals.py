@@ -32,10 +32,14 @@ class KnownGlobal:
 
 
 def _known(row: dict[str, str]) -> KnownGlobal:
-    type_ = Decimal if row["type"] == "Decimal" else getattr(np, row["type"]) if row["type"] else None
+    type_ = (
+        Decimal if row["type"] == "Decimal" else getattr(np, row["type"]) if row["type"] else None
+    )
     return KnownGlobal(row["role"], row["name"], type_)
 
 
 _TABLE = (files(__package__) / "pickled_globals.tsv").read_text(encoding="ascii")
 #: By module and name, ``"numpy.int8"``.
-KNOWN_GLOBALS = {row["global"]: _known(row) for row in csv.DictReader(_TABLE.splitlines(), delimiter="\t")}
+KNOWN_GLOBALS = {
+    row["global"]: _known(row) for row in csv.DictReader(_TABLE.splitlines(), delimiter="\t")
+}

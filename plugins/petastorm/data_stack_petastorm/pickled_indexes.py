@@ -8,7 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from data_stack_petastorm import pickled_stubs as stubs
-from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, Indexer, SingleFieldIndexer, plain_index_value
+from data_stack_petastorm.etl.rowgroup_indexers import (
+    FieldNotNullIndexer,
+    Indexer,
+    SingleFieldIndexer,
+    plain_index_value,
+)
 from data_stack_petastorm.pickled_opcodes import integer, named, object_with, text
 from data_stack_petastorm.pickled_schema import refusal
 
@@ -38,7 +43,9 @@ def read_pickled_indexes(data: bytes) -> dict[str, Indexer]:
             raise stubs.Refusal(f"{len(root.items):,} indexes")
         conversion = _Conversion()
         names = [(stubs.text_of(name, "the name of an index"), node) for name, node in root.items]
-        return {name: conversion.index(name, stubs.object_of(node, "indexer")) for name, node in names}
+        return {
+            name: conversion.index(name, stubs.object_of(node, "indexer")) for name, node in names
+        }
     except stubs.Refusal as error:
         raise refusal("row-group index", error) from error
 
@@ -52,7 +59,10 @@ class _Conversion:
 
     def index(self, name: str, node: stubs.ObjectNode) -> Indexer:
         attributes = stubs.attributes_of(node)
-        field, content = stubs.text_of(attributes.get("_column_name"), "the field of an index"), attributes.get("_index_data")
+        field, content = (
+            stubs.text_of(attributes.get("_column_name"), "the field of an index"),
+            attributes.get("_index_data"),
+        )
         if node.known.name == "FieldNotNullIndexer":
             return FieldNotNullIndexer(name, field, {True: self._row_groups(content)})
         if not isinstance(content, stubs.DictNode):
@@ -83,7 +93,9 @@ class _Conversion:
         if id(node) not in self._sets:
             for item in node.items:
                 if type(item) is not int or not 0 <= item <= _MAX_ROW_GROUP:
-                    raise stubs.Refusal(f"{stubs.describe(item)} where the number of a row group belongs")
+                    raise stubs.Refusal(
+                        f"{stubs.describe(item)} where the number of a row group belongs"
+                    )
             self._sets[id(node)] = frozenset(node.items)
         return self._sets[id(node)]
 
@@ -93,14 +105,29 @@ def write_pickled_indexes(indexes: Mapping[str, Indexer]) -> bytes:
 
     Indexes of times are left out, which Petastorm does not unpickle.
     """
-    kept = {name: index for name, index in indexes.items() if all(isinstance(value, _UNPICKLED) for value in index.row_groups)}
-    return b"\x80\x03}(" + b"".join(text(name) + _index(index) for name, index in kept.items()) + b"u."
+    kept = {
+        name: index
+        for name, index in indexes.items()
+        if all(isinstance(value, _UNPICKLED) for value in index.row_groups)
+    }
+    return (
+        b"\x80\x03}(" + b"".join(text(name) + _index(index) for name, index in kept.items()) + b"u."
+    )
 
 
 def _index(index: Indexer) -> bytes:
-    names = text("_index_name") + text(index.index_name) + text("_column_name") + text(index.field) + text("_index_data")
+    names = (
+        text("_index_name")
+        + text(index.index_name)
+        + text("_column_name")
+        + text(index.field)
+        + text("_index_data")
+    )
     if isinstance(index, FieldNotNullIndexer):
-        return object_with("petastorm.etl.rowgroup_indexers.FieldNotNullIndexer", names + _set(index.get_row_group_indexes()))
+        return object_with(
+            "petastorm.etl.rowgroup_indexers.FieldNotNullIndexer",
+            names + _set(index.get_row_group_indexes()),
+        )
     values = b"".join(_value(value) + _set(groups) for value, groups in index.row_groups.items())
     data = named("collections.defaultdict") + named("builtins.set") + b"\x85R(" + values + b"u"
     return object_with("petastorm.etl.rowgroup_indexers.SingleFieldIndexer", names + data)
@@ -119,4 +146,8 @@ def _value(value: Any) -> bytes:
         return b"G" + struct.pack(">d", value)
     if isinstance(value, bytes):
         return b"B" + struct.pack("<I", len(value)) + value
-    return text(value) if isinstance(value, str) else named("decimal.Decimal") + text(str(value)) + b"\x85R"
+    return (
+        text(value)
+        if isinstance(value, str)
+        else named("decimal.Decimal") + text(str(value)) + b"\x85R"
+    )

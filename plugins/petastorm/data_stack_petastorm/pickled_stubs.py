@@ -29,9 +29,13 @@ _MAX_BYTES: Final = 100_000_000
 _MAX_OPCODES: Final = 20_000_000
 _MAX_INTEGER_BITS: Final = 128
 #: Parquet and Arrow keep at most 76 digits; without limits a short text could stand for a number of gigabytes.
-_DECIMAL: Final = re.compile(r"[+-]?(?=\.?[0-9])[0-9]{0,100}\.?[0-9]{0,100}(?:[eE][+-]?[0-9]{1,2})?")
+_DECIMAL: Final = re.compile(
+    r"[+-]?(?=\.?[0-9])[0-9]{0,100}\.?[0-9]{0,100}(?:[eE][+-]?[0-9]{1,2})?"
+)
 _DTYPE: Final = re.compile(r"[<>|=]?([biufcMm][0-9]{1,2}|[SU][0-9]{1,9})")
-_TIME_UNITS: Final = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
+_TIME_UNITS: Final = frozenset(
+    {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
+)
 _FIELD_ATTRIBUTES: Final = ("name", "numpy_dtype", "shape", "codec", "nullable")
 _TIMES: Final[dict[str, Any]] = {"date": date, "datetime": datetime, "time": time}
 _CLASS_ROLES: Final = ("schema", "field", "codec", "indexer", "spark type")
@@ -41,15 +45,50 @@ _PUTS: Final = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
 _OTHER_OPCODES: Final = frozenset(
     (
         *("BININT", "BININT1", "BININT2", "NONE", "NEWTRUE", "NEWFALSE", "FLOAT", "BINFLOAT"),
-        *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "STRING", "BINSTRING", "SHORT_BINSTRING"),
-        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "MEMOIZE", "GET", "BINGET", "LONG_BINGET", "PROTO", "STOP", "MARK"),
-        *("GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "EMPTY_LIST", "LIST", "APPEND", "APPENDS", "SETITEM", "SETITEMS"),
+        *(
+            "UNICODE",
+            "BINUNICODE",
+            "SHORT_BINUNICODE",
+            "BINUNICODE8",
+            "STRING",
+            "BINSTRING",
+            "SHORT_BINSTRING",
+        ),
+        *(
+            "BINBYTES",
+            "SHORT_BINBYTES",
+            "BINBYTES8",
+            "MEMOIZE",
+            "GET",
+            "BINGET",
+            "LONG_BINGET",
+            "PROTO",
+            "STOP",
+            "MARK",
+        ),
+        *(
+            "GLOBAL",
+            "STACK_GLOBAL",
+            "REDUCE",
+            "BUILD",
+            "EMPTY_LIST",
+            "LIST",
+            "APPEND",
+            "APPENDS",
+            "SETITEM",
+            "SETITEMS",
+        ),
         *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "ADDITEMS"),
     )
 )
 _NEW_DICT: Final = b"ccollections\nOrderedDict\n)R"
 #: What stands for opcodes that would make real dicts or sets, or that need a real class.
-_REPLACEMENTS: Final = {"EMPTY_DICT": _NEW_DICT, "EMPTY_SET": b"cbuiltins\nset\n)R", "NEWOBJ": b"R", "FRAME": b""}
+_REPLACEMENTS: Final = {
+    "EMPTY_DICT": _NEW_DICT,
+    "EMPTY_SET": b"cbuiltins\nset\n)R",
+    "NEWOBJ": b"R",
+    "FRAME": b"",
+}
 
 
 class Refusal(ValueError):
@@ -109,8 +148,12 @@ class DtypeNode(Stub):
     unit: str = ""
 
     def __setstate__(self, state: Any) -> None:
-        match state:  # version, byte order, no parts, size, alignment, flags, and the unit of a time
-            case (_, "<" | ">" | "|" | "=" as order, None, None, None, _, _, _, *more) if not self.byte_order:
+        match (
+            state
+        ):  # version, byte order, no parts, size, alignment, flags, and the unit of a time
+            case (_, "<" | ">" | "|" | "=" as order, None, None, None, _, _, _, *more) if (
+                not self.byte_order
+            ):
                 self.byte_order = ">" if order == ">" else "<"
                 if self.code[0] not in "Mm":
                     return
@@ -160,14 +203,22 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        known = KNOWN_GLOBALS.get(full) or (KnownGlobal("codec", full) if full in user_codecs else None)
+        known = KNOWN_GLOBALS.get(full) or (
+            KnownGlobal("codec", full) if full in user_codecs else None
+        )
         if known is None:
             raise Refusal(f"the global {full[:80]!r}, which Petastorm does not write")
         return GlobalNode(known, self)
 
     def count(self, made: Any) -> None:
         """Count the size of what a call made: a short pickle can call a function on one value many times."""
-        self._n_left -= len(made) if isinstance(made, bytes) else len(made.items) if isinstance(made, DictNode) else 0
+        self._n_left -= (
+            len(made)
+            if isinstance(made, bytes)
+            else len(made.items)
+            if isinstance(made, DictNode)
+            else 0
+        )
         if self._n_left < 0:
             raise Refusal("more data than any schema or index needs")
 
@@ -179,14 +230,21 @@ def decode_pickle(data: bytes) -> Any:
         Refusal: it contains what Petastorm's pickles do not contain, is damaged, or too large.
     """
     if len(data) > _MAX_BYTES:
-        raise Refusal(f"{len(data):,} bytes, more than the {_MAX_BYTES:,} that any schema or index needs")
+        raise Refusal(
+            f"{len(data):,} bytes, more than the {_MAX_BYTES:,} that any schema or index needs"
+        )
     try:
         return _Unpickler(_check_opcodes(data)).load()
     except Refusal:
         raise
     except (
         *(pickle.UnpicklingError, EOFError, AttributeError, TypeError),
-        *(ValueError, LookupError, ArithmeticError, Warning),  # also of pickletools, such as for an unknown opcode
+        *(
+            ValueError,
+            LookupError,
+            ArithmeticError,
+            Warning,
+        ),  # also of pickletools, such as for an unknown opcode
     ) as error:
         raise Refusal(f"an invalid opcode or value: {error!s:.200}") from error
 
@@ -244,16 +302,24 @@ def _make(known: KnownGlobal, arguments: tuple[Any, ...]) -> Any:
         return _new_object(known, arguments)
     match known.name, arguments:
         # How protocols 0 and 1 make an object: its class, its base, what to make the base from.
-        case "_reconstructor", (GlobalNode(role="field") as class_, GlobalNode("base", "tuple"), tuple() as values):
+        case "_reconstructor", (
+            GlobalNode(role="field") as class_,
+            GlobalNode("base", "tuple"),
+            tuple() as values,
+        ):
             return _new_object(class_.known, values)
         case "_reconstructor", (GlobalNode() as class_, GlobalNode("base", "object"), None):
             return _new_object(class_.known, ())
         # pyspark before 3.5 replaced the pickling of named tuples: the name, those of the attributes, their values.
-        case "_restore", ("UnischemaField", tuple() as names, tuple() as values) if names == _FIELD_ATTRIBUTES:
+        case "_restore", ("UnischemaField", tuple() as names, tuple() as values) if (
+            names == _FIELD_ATTRIBUTES
+        ):
             return _new_object(KnownGlobal("field", "UnischemaField"), values)
         case ("OrderedDict", ()) | ("defaultdict", (GlobalNode(name="set"),)):
             return DictNode()
-        case "OrderedDict", (list() as pairs,) if all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
+        case "OrderedDict", (list() as pairs,) if all(
+            isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
+        ):
             return DictNode([(pair[0], pair[1]) for pair in pairs])  # of Python 2
         case "set", ():
             return SetNode()
@@ -273,7 +339,9 @@ def _make(known: KnownGlobal, arguments: tuple[Any, ...]) -> Any:
         case (("date" | "datetime" | "time"), (bytes() | str() as raw, *zone)) if all(
             isinstance(each, timezone) for each in zone
         ):
-            return _TIMES[known.name](_raw(raw), *zone).replace()  # the constructor does not check bytes, but replace() does
+            return _TIMES[known.name](
+                _raw(raw), *zone
+            ).replace()  # the constructor does not check bytes, but replace() does
         case "timedelta", (int(), int(), int()):
             return timedelta(*arguments)
         case "timezone", (timedelta() as offset,):
@@ -283,7 +351,9 @@ def _make(known: KnownGlobal, arguments: tuple[Any, ...]) -> Any:
 
 def _new_object(known: KnownGlobal, arguments: tuple[Any, ...]) -> ObjectNode:
     """A new object: only a field takes arguments, and it takes all five."""
-    if known.role not in _CLASS_ROLES or len(arguments) != (len(_FIELD_ATTRIBUTES) if known.role == "field" else 0):
+    if known.role not in _CLASS_ROLES or len(arguments) != (
+        len(_FIELD_ATTRIBUTES) if known.role == "field" else 0
+    ):
         raise Refusal(f"a new {known.name} with {len(arguments)} arguments")
     return ObjectNode(known, arguments)
 
@@ -346,12 +416,29 @@ def plain_value(value: Any) -> Any:
     """
     if isinstance(value, str) and not value.isascii():
         try:
-            text = value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # Python 2 wrote pairs of surrogates
+            text = value.encode("utf-16", "surrogatepass").decode(
+                "utf-16", "surrogatepass"
+            )  # Python 2 wrote pairs of surrogates
             raw = text.encode("utf-8", "surrogateescape")
         except UnicodeError as error:
             raise Refusal(f"the invalid text {value[:40]!r}") from error
         return raw if any("\ud800" <= character <= "\udfff" for character in text) else text
     # A bool is an int, a datetime is a date.
-    if not isinstance(value, (str, bytes, int, float, complex, Decimal, date, time, timedelta, np.datetime64, np.timedelta64)):
+    if not isinstance(
+        value,
+        (
+            str,
+            bytes,
+            int,
+            float,
+            complex,
+            Decimal,
+            date,
+            time,
+            timedelta,
+            np.datetime64,
+            np.timedelta64,
+        ),
+    ):
         raise Refusal(f"{describe(value)} as a value")
     return value

@@ -24,7 +24,14 @@ from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.functions import shorten as shown_function
 from data_stack.dataset.recipes.recipe_values import content_if_known, content_of
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.selecting import Columns, Predicate, PredicateError, as_predicate, as_times, column_of
+from data_stack.formats.parquet.selecting import (
+    Columns,
+    Predicate,
+    PredicateError,
+    as_predicate,
+    as_times,
+    column_of,
+)
 from data_stack.values.stacked_values import objects
 
 __all__ = [
@@ -83,7 +90,11 @@ def _content(argument: Any) -> Any:
     if isinstance(argument, list):
         return list(map(_content, argument))
     # for a function: its name or content, and its code
-    return [content_of(argument), code_content(argument, content_if_known)] if callable(argument) else content_of(argument)
+    return (
+        [content_of(argument), code_content(argument, content_if_known)]
+        if callable(argument)
+        else content_of(argument)
+    )
 
 
 def _shorten(argument: Any) -> str:
@@ -102,7 +113,9 @@ class _OfColumns(_Known, Predicate, PredicateBase):
         bound: an expression of pyarrow that is true of each selected row; None without one.
     """
 
-    def __init__(self, fields: Iterable[str], *arguments: Any, bound: pc.Expression | None = None) -> None:
+    def __init__(
+        self, fields: Iterable[str], *arguments: Any, bound: pc.Expression | None = None
+    ) -> None:
         super().__init__(fields, bound)
         self._arguments = arguments
 
@@ -141,7 +154,12 @@ class in_set(_OfOneColumn):  # noqa: N801  # Petastorm's spelling
         self._members = _check_members(inclusion_values, "in_set")
         try:
             bound = pc.field(predicate_field).isin(list(self._members))
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):  # values of several types, or without a type of Arrow
+        except (
+            pa.ArrowException,
+            ValueError,
+            TypeError,
+            OverflowError,
+        ):  # values of several types, or without a type of Arrow
             bound = None
         super().__init__(predicate_field, self._members, bound=bound)
 
@@ -163,7 +181,9 @@ class in_intersection(_OfOneColumn):  # noqa: N801
 
     def _mask_of(self, column: npt.NDArray[Any]) -> _Bools:
         rows = map(_elements, column)
-        return np.fromiter((bool(_are_members(row, self._members).any()) for row in rows), bool, len(column))
+        return np.fromiter(
+            (bool(_are_members(row, self._members).any()) for row in rows), bool, len(column)
+        )
 
 
 class in_pseudorandom_split(_OfOneColumn):  # noqa: N801
@@ -178,10 +198,14 @@ class in_pseudorandom_split(_OfOneColumn):  # noqa: N801
         predicate_field: the field to split by: numbers, texts, bytes, times.
     """
 
-    def __init__(self, fraction_list: Sequence[float], subset_index: int, predicate_field: str) -> None:
+    def __init__(
+        self, fraction_list: Sequence[float], subset_index: int, predicate_field: str
+    ) -> None:
         fractions = [float(fraction) for fraction in fraction_list]
         if not all(0 <= fraction <= 1 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
-            raise ConfigError(f"fractions must be between 0 and 1, with a sum of at most 1; got {shorten(fraction_list)}")
+            raise ConfigError(
+                f"fractions must be between 0 and 1, with a sum of at most 1; got {shorten(fraction_list)}"
+            )
         if not 0 <= subset_index < len(fractions):
             raise ConfigError(f"subset_index must be in [0, {len(fractions)}), got {subset_index}")
         super().__init__(predicate_field, fractions, int(subset_index))
@@ -194,8 +218,12 @@ class in_pseudorandom_split(_OfOneColumn):  # noqa: N801
     def _mask_of(self, column: npt.NDArray[Any]) -> _Bools:
         if column.ndim != 1:
             raise PredicateError(f"{self!r} cannot split by arrays of shape {column.shape[1:]}")
-        values = column.tolist() if column.dtype.kind in "biuSUO" else column  # others have texts that differ from Python's
-        return np.fromiter((self._low <= _bucket(str(value)) < self._high for value in values), bool, len(column))
+        values = (
+            column.tolist() if column.dtype.kind in "biuSUO" else column
+        )  # others have texts that differ from Python's
+        return np.fromiter(
+            (self._low <= _bucket(str(value)) < self._high for value in values), bool, len(column)
+        )
 
 
 class in_lambda(_Known, PredicateBase):  # noqa: N801
@@ -208,13 +236,24 @@ class in_lambda(_Known, PredicateBase):  # noqa: N801
         state_arg: a further argument of the function; None to omit it.
     """
 
-    def __init__(self, predicate_fields: Sequence[str], predicate_func: Callable[..., Any], state_arg: Any = None) -> None:
+    def __init__(
+        self,
+        predicate_fields: Sequence[str],
+        predicate_func: Callable[..., Any],
+        state_arg: Any = None,
+    ) -> None:
         if not isinstance(predicate_fields, (list, tuple)) or not predicate_fields:
-            raise ConfigError(f"in_lambda needs a list of at least one field, got {shorten(predicate_fields)}")
+            raise ConfigError(
+                f"in_lambda needs a list of at least one field, got {shorten(predicate_fields)}"
+            )
         if not callable(predicate_func):
             raise ConfigError(f"in_lambda needs a function, got {shorten(predicate_func)}")
         self._fields = [_check_field(name, "in_lambda") for name in predicate_fields]
-        self._arguments = (self._fields, predicate_func, *([] if state_arg is None else [state_arg]))
+        self._arguments = (
+            self._fields,
+            predicate_func,
+            *([] if state_arg is None else [state_arg]),
+        )
 
     def get_fields(self) -> set[str]:
         """Return the names of the required fields."""
@@ -255,7 +294,9 @@ class in_reduce(_OfColumns):  # noqa: N801
         if not self._predicates:
             raise ConfigError("in_reduce needs at least one predicate")
         if not callable(reduce_func):
-            raise ConfigError(f"in_reduce needs a function such as all or any, got {shorten(reduce_func)}")
+            raise ConfigError(
+                f"in_reduce needs a function such as all or any, got {shorten(reduce_func)}"
+            )
         names = (name for predicate in self._predicates for name in predicate.fields)
         bounds = [predicate.bound for predicate in self._predicates if predicate.bound is not None]
         bound = functools.reduce(operator.and_, bounds) if bounds and reduce_func in _ALL else None
@@ -271,7 +312,9 @@ class in_reduce(_OfColumns):  # noqa: N801
         if self._function in _ANY:
             return np.asarray(masks.any(axis=0))
         try:
-            return np.array([bool(self._function(answers)) for answers in masks.T.tolist()], dtype=bool)
+            return np.array(
+                [bool(self._function(answers)) for answers in masks.T.tolist()], dtype=bool
+            )
         except Exception as error:
             raise PredicateError(f"{self!r} raised {type(error).__name__}: {error}") from error
 
@@ -285,9 +328,14 @@ def _check_field(name: Any, what: str) -> str:
 def _check_members(values: Iterable[Any], what: str) -> frozenset[Any]:
     """A set of values, with times of numpy; None stands for null."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise ConfigError(f"{what} needs a list or set of values, got {shorten(values)}: pass [{shorten(values)}]")
+        raise ConfigError(
+            f"{what} needs a list or set of values, got {shorten(values)}: pass [{shorten(values)}]"
+        )
     items = [_as_numpy_time(value) for value in values]
-    items = [item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item for item in items]
+    items = [
+        item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item
+        for item in items
+    ]
     try:
         return frozenset(item for item in items if item == item)  # NaN equals nothing
     except (TypeError, ValueError) as error:
@@ -314,8 +362,14 @@ def _are_members(column: npt.NDArray[Any], members: frozenset[Any]) -> _Bools:
         if column.dtype.kind not in "mM":  # a numpy scalar equals Python's number, and has its hash
             return np.fromiter(map(members.__contains__, column.tolist()), bool, len(column))
     except TypeError as error:
-        raise PredicateError(f"the values are lists or arrays: use in_intersection ({error})") from error
-    times = [value for value in members if isinstance(value, np.generic) and value.dtype.kind == column.dtype.kind]
+        raise PredicateError(
+            f"the values are lists or arrays: use in_intersection ({error})"
+        ) from error
+    times = [
+        value
+        for value in members
+        if isinstance(value, np.generic) and value.dtype.kind == column.dtype.kind
+    ]
     found = np.isin(column, np.array(times)) if times else np.zeros(len(column), bool)
     return found | np.isnat(column) if None in members else found
 
@@ -333,4 +387,7 @@ def _elements(value: Any) -> npt.NDArray[Any]:
 
 def _bucket(text: str) -> int:
     # not used for security
-    return int.from_bytes(hashlib.md5(text.encode("utf-8"), usedforsecurity=False).digest(), "big") % _N_BUCKETS
+    return (
+        int.from_bytes(hashlib.md5(text.encode("utf-8"), usedforsecurity=False).digest(), "big")
+        % _N_BUCKETS
+    )

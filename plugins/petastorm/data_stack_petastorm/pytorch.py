@@ -23,7 +23,14 @@ try:
     from torch.utils.data import default_collate
 
     from data_stack.loader.torch import collate
-    from data_stack_petastorm.tensors import OBJECTS, RowCollate, as_tensor, by_field, refusal, sanitize_pytorch_types
+    from data_stack_petastorm.tensors import (
+        OBJECTS,
+        RowCollate,
+        as_tensor,
+        by_field,
+        refusal,
+        sanitize_pytorch_types,
+    )
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.pytorch", "torch", "torch") from error
 
@@ -80,7 +87,12 @@ class _ReaderLoader(LoaderBase):
     """Common part of the loaders of a reader: batches in the reader's order, for any number of passes."""
 
     def __init__(
-        self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
+        self,
+        reader: Any,
+        batch_size: int,
+        shuffling_queue_capacity: int,
+        drop_last: bool,
+        collate_fn: Any = None,
     ) -> None:
         super().__init__()
         check_reader(reader)
@@ -89,7 +101,9 @@ class _ReaderLoader(LoaderBase):
         self._drop_last, self._collate = bool(drop_last), collate_fn
         self._n_passes, self._is_entered = 0, False
         self._left_out = names_left_out(reader, warns=True)
-        self._nan_for_null = NanForNull(as_schema(reader.schema) if getattr(reader, "fills_nulls", False) else ())
+        self._nan_for_null = NanForNull(
+            as_schema(reader.schema) if getattr(reader, "fills_nulls", False) else ()
+        )
         if isinstance(collate_fn, RowCollate):
             collate_fn.left_out, collate_fn.nan_for_null = self._left_out, self._nan_for_null
         self._loader = self._new_loader()
@@ -123,14 +137,24 @@ class _ReaderLoader(LoaderBase):
             LoadingError: a row could not be read.
         """
         if self._collate is not None:
-            yield from self._loader if self._loader is not None else map(self._collate, self._batches_of_rows())
+            yield from (
+                self._loader
+                if self._loader is not None
+                else map(self._collate, self._batches_of_rows())
+            )
             return
-        batches = self._loader.torch() if self._loader is not None else map(collate, self._batches_of_rows())
+        batches = (
+            self._loader.torch()
+            if self._loader is not None
+            else map(collate, self._batches_of_rows())
+        )
         try:
             for batch in batches:
                 yield by_field(batch, self._field, self._left_out)
         except MissingValuesError as error:
-            raise refusal(error.column[-1], "rows without a value (None)") if error.column else error from None
+            raise (
+                refusal(error.column[-1], "rows without a value (None)") if error.column else error
+            ) from None
 
     def _batches_of_rows(self) -> Iterator[list[dict[Any, Any]]]:
         if self._n_passes or getattr(self.reader, "last_row_consumed", False):
@@ -176,7 +200,11 @@ class _ReaderLoader(LoaderBase):
         sharding = sharding_of(state)
         loader: Any = self._new_loader(sharding)
         loader.load_state_dict(state)
-        if self.reader.has_own_seed and state["seed"] != self.reader.seed and (sharding.n_shards > 1 or loader.shard[1] > 1):
+        if (
+            self.reader.has_own_seed
+            and state["seed"] != self.reader.seed
+            and (sharding.n_shards > 1 or loader.shard[1] > 1)
+        ):
             raise LoaderStateError(
                 f"this state has the seed {state['seed']}, the reader has {self.reader.seed}. Ranks with different seeds must "
                 f"each load their own state; to load one state on all ranks, make all readers with its seed"
@@ -197,7 +225,10 @@ class _ReaderLoader(LoaderBase):
         return self
 
     def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._is_entered = False
         if self._loader is not None:
@@ -245,12 +276,18 @@ class DataLoader(_ReaderLoader):
     ) -> None:
         check_reader(reader)
         is_batched = bool(reader.batched_output)
-        collate_rows = None if collate_fn is decimal_friendly_collate else RowCollate(collate_fn, is_batched)
+        collate_rows = (
+            None if collate_fn is decimal_friendly_collate else RowCollate(collate_fn, is_batched)
+        )
         super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last, collate_rows)
         self.collate_fn = collate_fn
 
     def _field(self, name: str, column: Any) -> Any:
-        if isinstance(column, list) and not self.reader.batched_output and all(isinstance(each, OBJECTS) for each in column):
+        if (
+            isinstance(column, list)
+            and not self.reader.batched_output
+            and all(isinstance(each, OBJECTS) for each in column)
+        ):
             return column
         return as_tensor(name, column)
 
@@ -314,14 +351,26 @@ class InMemBatchedDataLoader:
     ) -> None:
         check_reader(reader)
         check_integer("batch_size", batch_size, at_least=1)
-        for name, value, least in (("rows_capacity", rows_capacity, 1), ("num_epochs", num_epochs, 0)):
+        for name, value, least in (
+            ("rows_capacity", rows_capacity, 1),
+            ("num_epochs", num_epochs, 0),
+        ):
             if value is not None:
                 check_integer(name, value, at_least=least)
-        self._batch_size, self._num_epochs, self._seed, self._shuffle = batch_size, num_epochs, seed, bool(shuffle)
+        self._batch_size, self._num_epochs, self._seed, self._shuffle = (
+            batch_size,
+            num_epochs,
+            seed,
+            bool(shuffle),
+        )
         n_in_epoch = reader.loader(1).plan.n_batch_samples() if isinstance(reader, Reader) else None
         if n_in_epoch is None and rows_capacity is None and reader.num_epochs is None:
-            raise ConfigError("an endless reader requires rows_capacity=, the number of rows to keep")
-        capacity = next(each for each in (rows_capacity, n_in_epoch, sys.maxsize) if each is not None)
+            raise ConfigError(
+                "an endless reader requires rows_capacity=, the number of rows to keep"
+            )
+        capacity = next(
+            each for each in (rows_capacity, n_in_epoch, sys.maxsize) if each is not None
+        )
         if n_in_epoch is not None and capacity < n_in_epoch:
             warnings.warn(
                 f"rows_capacity keeps the first {capacity:,} of {n_in_epoch:,} rows: pass rows_capacity=None for all",
@@ -339,16 +388,22 @@ class InMemBatchedDataLoader:
             RuntimeError: this is not the first loop; one loop has all epochs, see ``num_epochs``.
         """
         if self._in_iter:
-            raise RuntimeError("InMemBatchedDataLoader couldn't be used multiple times: pass num_epochs, and loop once")
+            raise RuntimeError(
+                "InMemBatchedDataLoader couldn't be used multiple times: pass num_epochs, and loop once"
+            )
         self._in_iter = True
         n_rows = n_rows_of(self._columns)
         epoch = 0
         while n_rows and (self._num_epochs is None or epoch < self._num_epochs):
             order = torch.arange(n_rows)
             if self._shuffle:
-                order = torch.randperm(n_rows, generator=torch.Generator().manual_seed(self._seed + epoch))
+                order = torch.randperm(
+                    n_rows, generator=torch.Generator().manual_seed(self._seed + epoch)
+                )
             for rows in torch.split(order, self._batch_size):
-                yield by_field(self._columns, lambda _, column, rows=rows: column[rows.to(column.device)])
+                yield by_field(
+                    self._columns, lambda _, column, rows=rows: column[rows.to(column.device)]
+                )
             epoch += 1
 
     def __len__(self) -> int:
@@ -368,7 +423,9 @@ class InMemBatchedDataLoader:
         """Do nothing: the rows stay in memory."""
 
 
-def _keep(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any]) -> dict[Any, Any]:
+def _keep(
+    reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any]
+) -> dict[Any, Any]:
     """Return the first ``capacity`` rows of a reader as tensors, and stop it."""
     parts: list[dict[Any, Any]] = []
     n_rows = 0
@@ -390,7 +447,9 @@ def _keep(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[An
     return join(parts) if parts else {}
 
 
-def _load_rows_into_mem(reader: Any, transform_fn: Callable[[Any], Any], rows_capacity: int) -> tuple[Any, list[Any]]:
+def _load_rows_into_mem(
+    reader: Any, transform_fn: Callable[[Any], Any], rows_capacity: int
+) -> tuple[Any, list[Any]]:
     """Return names and columns of the first ``rows_capacity`` rows of a reader, and stop it."""
     columns = _keep(reader, min(_ROWS_AT_ONCE, rows_capacity), rows_capacity, transform_fn)
     return columns.keys(), list(columns.values())
@@ -411,4 +470,8 @@ def _rows_of(reader: Any) -> Iterator[dict[Any, Any]]:
 
 
 def _as_dict(row: Any) -> dict[Any, Any]:
-    return {step: part._asdict() for step, part in row.items()} if isinstance(row, dict) else row._asdict()
+    return (
+        {step: part._asdict() for step, part in row.items()}
+        if isinstance(row, dict)
+        else row._asdict()
+    )

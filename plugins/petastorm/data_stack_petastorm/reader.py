@@ -193,7 +193,13 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         else:
             function = transform.BatchTransform(spec, fields)
             iterator = dataset.map(function, batched=True, seed=seed if spec.draws else None)
-        if batched and ngram is None and spec.func is not None and spec.on == "pandas" and not spec.draws:
+        if (
+            batched
+            and ngram is None
+            and spec.func is not None
+            and spec.on == "pandas"
+            and not spec.draws
+        ):
             of_groups = dataset, transform.BatchTransform(spec, fields, may_drop=True)
     elif ngram is None:
         fields = Schema(fields.name, [fields[name] for name in names])
@@ -201,12 +207,20 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         ngram.resolve_regex_field_names(fields, dataset.schema)
         iterator = NGramIterator(iterator, ngram, schema=fields, timestamps=dataset)
         block_lengths = iterator.block_lengths
-        fields = fields.view(dict.fromkeys(name for names in iterator.fields.values() for name in names))
+        fields = fields.view(
+            dict.fromkeys(name for names in iterator.fields.values() for name in names)
+        )
     n_workers = check_integer("workers_count", given.workers_count, at_least=1)
     if dataset.is_local and spec is None:  # only processors limit the speed
-        n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        n_processors = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
         n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors)
-    n_mixed = check_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
+    n_mixed = check_integer(
+        "shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1
+    )
     shuffles_row_groups = bool(given.shuffle_row_groups)
     return Reader(
         dataset,
@@ -215,7 +229,11 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         fields=fields,
         ngram=ngram,
         batched=batched,
-        shuffling=(shuffles_row_groups, bool(given.shuffle_rows), n_mixed if shuffles_row_groups else 1),
+        shuffling=(
+            shuffles_row_groups,
+            bool(given.shuffle_rows),
+            n_mixed if shuffles_row_groups else 1,
+        ),
         options={
             "seed": seed,
             "epochs": given.num_epochs,
@@ -245,13 +263,17 @@ def _seed(given: ReaderArguments, shard: tuple[int, int]) -> int:
     return seed
 
 
-def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, list[str], NGram | None]:
+def _dataset(
+    given: ReaderArguments, batched: bool
+) -> tuple[ParquetDataset, list[str], NGram | None]:
     """Open the dataset; also return the names of its fields in the order of rows, and the n-gram or None."""
     source, filesystem = _open(given)
     schema_fields, spec = given.schema_fields, given.transform_spec
     if spec is not None and not isinstance(spec, transform.TransformSpec):
         raise ConfigError(f"transform_spec must be a TransformSpec, got {spec!r:.80}")
-    predicates = [as_predicate(each) for each in (given.predicate, given.filters) if each is not None]
+    predicates = [
+        as_predicate(each) for each in (given.predicate, given.filters) if each is not None
+    ]
     if batched and given.predicate is not None:
         from data_stack_petastorm.frames import on_frames
 
@@ -277,7 +299,9 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, lis
     return dataset, [], ngram
 
 
-def _chosen(source: Any, choices: list[Any], options: Mapping[str, Any]) -> tuple[ParquetDataset, list[str]]:
+def _chosen(
+    source: Any, choices: list[Any], options: Mapping[str, Any]
+) -> tuple[ParquetDataset, list[str]]:
     """Open the dataset with some fields; also return their names in the order of a schema view: fields, then matched names."""
     if not choices:
         dataset = ParquetDataset(source, **options)
@@ -287,14 +311,19 @@ def _chosen(source: Any, choices: list[Any], options: Mapping[str, Any]) -> tupl
         dataset = ParquetDataset(source, [re.compile("|".join(regexes))], **options)
     except ConfigError as error:
         ParquetDataset(source, **options)  # raises if there is another cause
-        raise NoFieldsError(f"No fields matching the criteria '{choices!r:.400}' were found in the dataset: {error}") from error
+        raise NoFieldsError(
+            f"No fields matching the criteria '{choices!r:.400}' were found in the dataset: {error}"
+        ) from error
     names = list(dataset.schema.fields)
     exact = [choice.name for choice in choices if not isinstance(choice, (str, re.Pattern))]
     for name in exact:
         dataset.schema[name]  # raises if the field is unknown
     for choice, regex in zip(choices, regexes, strict=True):
         if not any(re.fullmatch(regex, name) for name in names):
-            warnings.warn(f"{choice!r:.80} in schema_fields matches no field of the dataset and is ignored", stacklevel=6)
+            warnings.warn(
+                f"{choice!r:.80} in schema_fields matches no field of the dataset and is ignored",
+                stacklevel=6,
+            )
     return dataset, list(dict.fromkeys([*exact, *names]))
 
 
@@ -303,7 +332,9 @@ def _regex(choice: Any) -> str:
     if not isinstance(choice, (str, re.Pattern)):
         name = getattr(choice, "name", None)
         if not isinstance(name, str):
-            raise ConfigError(f"schema_fields must contain fields, names and regular expressions, got {choice!r:.80}")
+            raise ConfigError(
+                f"schema_fields must contain fields, names and regular expressions, got {choice!r:.80}"
+            )
         return re.escape(name)
     try:
         compiled = re.compile(choice)
@@ -321,7 +352,9 @@ def _shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
         warn_without_shard("this reader has no cur_shard and shard_count", remedy, stacklevel=4)
         return 0, 1
     if not isinstance(cur_shard, numbers.Integral) or not isinstance(shard_count, numbers.Integral):
-        raise ConfigError(f"cur_shard and shard_count must both be integers, got {cur_shard!r:.40} and {shard_count!r:.40}")
+        raise ConfigError(
+            f"cur_shard and shard_count must both be integers, got {cur_shard!r:.40} and {shard_count!r:.40}"
+        )
     return int(cur_shard), int(shard_count)
 
 
@@ -330,7 +363,9 @@ def _open(given: ReaderArguments) -> tuple[Any, Any]:
     source = given.source
     cache_type, filesystem, options = given.cache_type, given.filesystem, given.storage_options
     if cache_type not in (None, "null", "local-disk"):
-        raise ConfigError(f"Unknown cache_type: {cache_type!r:.40}; expected 'null' or 'local-disk'")
+        raise ConfigError(
+            f"Unknown cache_type: {cache_type!r:.40}; expected 'null' or 'local-disk'"
+        )
     is_url = isinstance(source, str) and "://" in source
     scheme = urlsplit(source).scheme.lower() if is_url else ""
     if filesystem is None and options and is_url and scheme != "file":
@@ -339,7 +374,9 @@ def _open(given: ReaderArguments) -> tuple[Any, Any]:
         if given.cache_location is None:
             raise ConfigError("cache_type='local-disk' requires cache_location=")
         if filesystem is None and is_url and scheme not in ("file", "hdfs", "viewfs"):
-            source = CachedStorageConnector(storage_connector_from_url(source), given.cache_location, given.cache_size_limit)
+            source = CachedStorageConnector(
+                storage_connector_from_url(source), given.cache_location, given.cache_size_limit
+            )
         elif filesystem is not None or scheme in ("hdfs", "viewfs"):
             raise ConfigError(
                 "cache_type='local-disk' only caches storage connectors (s3://, mongodb://, …), not file systems of fsspec or "
@@ -370,6 +407,8 @@ def _row_groups(selector: Any, source: Any, filesystem: Any) -> Any:
     if not hasattr(selector, "select_row_groups"):
         return selector
     try:
-        return select_row_groups(Footers(find_files(source, filesystem=filesystem), lazily=True), selector)
+        return select_row_groups(
+            Footers(find_files(source, filesystem=filesystem), lazily=True), selector
+        )
     except ResourceNotFoundError as error:
         raise ParquetFilesNotFoundError(error.identifier, error.location) from error

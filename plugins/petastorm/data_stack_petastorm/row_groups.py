@@ -20,7 +20,12 @@ class RowGroups(DatasetIterator):
         make: transforms the columns of a block; None: no transform.
     """
 
-    def __init__(self, rows: DatasetIteratorIF, lengths: npt.NDArray[np.int64], make: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        rows: DatasetIteratorIF,
+        lengths: npt.NDArray[np.int64],
+        make: Callable[..., Any] | None = None,
+    ) -> None:
         self._rows, self._ends, self._make = rows, np.concatenate([[0], np.cumsum(lengths)]), make
 
     def __len__(self) -> int:
@@ -39,7 +44,9 @@ class RowGroups(DatasetIterator):
         return [self._rows]
 
 
-def parts_of_row_groups(lengths: npt.NDArray[np.int64], n_parts: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def parts_of_row_groups(
+    lengths: npt.NDArray[np.int64], n_parts: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split row groups into parts whose lengths differ by at most one row.
 
     Returns:
@@ -58,9 +65,18 @@ def the_one(batches: list[Any]) -> Any:
 
 def permute_rows(batch: dict[Any, Any], rng: np.random.Generator) -> dict[Any, Any]:
     """Shuffle the rows of the columns of a row group; for n-grams, of the columns at each offset."""
-    column = next((each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part])), ())
+    column = next(
+        (
+            each
+            for part in batch.values()
+            for each in (part.values() if isinstance(part, dict) else [part])
+        ),
+        (),
+    )
     order = rng.permutation(len(column))
     return {
-        key: {name: values[order] for name, values in part.items()} if isinstance(part, dict) else part[order]
+        key: {name: values[order] for name, values in part.items()}
+        if isinstance(part, dict)
+        else part[order]
         for key, part in batch.items()
     }

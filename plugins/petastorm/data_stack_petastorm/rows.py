@@ -37,7 +37,9 @@ class RowMaker:
         self._maker = _Maker(schema)
         if ngram is not None:
             steps = range(min(ngram.fields), max(ngram.fields) + 1)
-            self._steps = {step: _Maker(ngram.get_schema_at_timestep(schema, step)) for step in steps}
+            self._steps = {
+                step: _Maker(ngram.get_schema_at_timestep(schema, step)) for step in steps
+            }
 
     def rows(self, batch: Mapping[Any, Any]) -> Iterator[Any]:
         """Iterate over the rows of a batch; for n-grams, dicts of rows by offset."""
@@ -61,7 +63,11 @@ class _Maker:
         self._names = tuple(schema.fields)
         self._type = row_type(vars(schema)["_name"], self._names)
         kinds = {np.str_: np.str_, np.bytes_: np.bytes_}
-        self._texts = {name: kinds.get(field.numpy_dtype) for name, field in schema.fields.items() if field.shape == ()}
+        self._texts = {
+            name: kinds.get(field.numpy_dtype)
+            for name, field in schema.fields.items()
+            if field.shape == ()
+        }
 
     def rows(self, columns: Mapping[str, npt.NDArray[Any]], n_rows: int) -> Iterator[Any]:
         if not self._names:
@@ -72,7 +78,9 @@ class _Maker:
 
     def batch(self, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
         texts = {name for name, text in self._texts.items() if text is np.str_}
-        return self._type._make(_text(columns[name]) if name in texts else columns[name] for name in self._names)
+        return self._type._make(
+            _text(columns[name]) if name in texts else columns[name] for name in self._names
+        )
 
 
 def _values(column: npt.NDArray[Any], text: Callable[[Any], Any] | None) -> Iterable[Any]:
@@ -80,16 +88,22 @@ def _values(column: npt.NDArray[Any], text: Callable[[Any], Any] | None) -> Iter
     if column.ndim > 1 and column.nbytes > _MAX_VIEW * len(column):
         return map(np.ndarray.copy, column)  # on access, to reuse the memory of the previous row
     if text is not None and column.dtype == object:
-        nul: Any = "\0" if text is np.str_ else b"\0"  # NumPy's pickles lose it at the end of a text
+        nul: Any = (
+            "\0" if text is np.str_ else b"\0"
+        )  # NumPy's pickles lose it at the end of a text
         return [value if value is None or value.endswith(nul) else text(value) for value in column]
     return list(column)
 
 
 def _text(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return text as an array of fixed width, unless it has nulls, NULs at an end, or a few far longer texts."""
-    if column.dtype != object or not all(isinstance(value, str) and not value.endswith("\0") for value in column):
+    if column.dtype != object or not all(
+        isinstance(value, str) and not value.endswith("\0") for value in column
+    ):
         return column
     lengths = np.fromiter(map(len, column), np.int64, len(column))
-    if 4 * len(column) * int(lengths.max(initial=1)) > max(_MAX_TEXT, 4 * _MAX_PADDING * int(lengths.sum())):
+    if 4 * len(column) * int(lengths.max(initial=1)) > max(
+        _MAX_TEXT, 4 * _MAX_PADDING * int(lengths.sum())
+    ):
         return column
     return column.astype(np.str_)

@@ -49,7 +49,9 @@ def fit_number(dtype: np.dtype[Any], value: Any) -> Any:
         if overflows or (isinstance(value, (int, np.integer)) and int(number) != value):
             raise ValueError(f"{value!r:.40} does not fit into {dtype}")
         return number
-    least, most = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    least, most = (
+        (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    )
     if not math.isfinite(value) or int(value) != value or not least <= value <= most:
         raise ValueError(f"{value!r:.40} does not fit into {dtype}: a fraction, or out of range")
     return bool(value) if dtype.kind == "b" else int(value)

@@ -39,7 +39,13 @@ def as_field(field: UnischemaField) -> Field:
 def as_unischema(schema: Schema) -> Unischema:
     """Convert a schema to one of Petastorm."""
     fields = [
-        UnischemaField(field.name, _numpy_type(field), field.shape, as_column_codec(field.codec), field.nullable)
+        UnischemaField(
+            field.name,
+            _numpy_type(field),
+            field.shape,
+            as_column_codec(field.codec),
+            field.nullable,
+        )
         for field in schema
     ]
     return Unischema(schema.name, fields)

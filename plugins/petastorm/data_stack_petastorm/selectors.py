@@ -44,7 +44,9 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
     def __init__(self, index_name: str, values_list: Iterable[Any] = ()) -> None:
         if isinstance(values_list, (str, bytes)) or not isinstance(values_list, Iterable):
-            raise ConfigError(f"SingleIndexSelector({index_name!r}, {values_list!r}): pass the values as a list")
+            raise ConfigError(
+                f"SingleIndexSelector({index_name!r}, {values_list!r}): pass the values as a list"
+            )
         self._index_name, self._values = index_name, tuple(values_list)
 
     def get_index_names(self) -> list[str]:
@@ -52,7 +54,9 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
         index = index_dict[self._index_name]
-        return set().union(*(index.get_row_group_indexes(value) for value in self._values or (None,)))
+        return set().union(
+            *(index.get_row_group_indexes(value) for value in self._values or (None,))
+        )
 
 
 class _CombinedSelector(RowGroupSelectorBase):
@@ -67,7 +71,9 @@ class _CombinedSelector(RowGroupSelectorBase):
         return [name for selector in self._selectors for name in selector.get_index_names()]
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        return type(self).combine(*(set(selector.select_row_groups(index_dict)) for selector in self._selectors))
+        return type(self).combine(
+            *(set(selector.select_row_groups(index_dict)) for selector in self._selectors)
+        )
 
 
 class IntersectIndexSelector(_CombinedSelector):
@@ -96,5 +102,7 @@ def select_row_groups(dataset: Any, selector: RowGroupSelectorBase) -> list[int]
     indexes = get_row_group_indexes(dataset)
     missing = sorted(set(selector.get_index_names()) - set(indexes))
     if missing:
-        raise ConfigError(f"Some of required indexes {missing} are not available in {sorted(indexes)}")
+        raise ConfigError(
+            f"Some of required indexes {missing} are not available in {sorted(indexes)}"
+        )
     return sorted(selector.select_row_groups(indexes))

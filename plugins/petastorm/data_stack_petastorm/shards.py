@@ -38,7 +38,9 @@ class Sharding:
         plan = Plan(n_samples, self.batch_size, world=self.n_shards, uneven=self.uneven)
         n_steps, n_rest = divmod(n_samples, plan.samples_per_step)
         ends = [replace(plan, rank=rank).part(n_steps).stop for rank in range(self.n_shards)]
-        in_last_step = np.minimum(np.array(ends, dtype=np.int64) - n_steps * plan.samples_per_step, n_rest)
+        in_last_step = np.minimum(
+            np.array(ends, dtype=np.int64) - n_steps * plan.samples_per_step, n_rest
+        )
         return n_steps * self.batch_size, np.diff(in_last_step, prepend=0)
 
 
@@ -65,10 +67,17 @@ class Shards(Order):
         *,
         reshuffles: bool,
     ) -> None:
-        self._lengths, self._sharding, self._order_of, self._reshuffles = lengths, sharding, order_of, reshuffles
+        self._lengths, self._sharding, self._order_of, self._reshuffles = (
+            lengths,
+            sharding,
+            order_of,
+            reshuffles,
+        )
         self._dealt: _Dealt | None = None  # that of the last epoch
 
-    def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
         dealt = self._deal(n_samples, epoch)
         shards, places = dealt.locate(positions)
         found = np.empty(len(positions), dtype=np.int64)
@@ -77,7 +86,9 @@ class Shards(Order):
             found[which] = dealt.samples(shard, places[which], seed)
         return found
 
-    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
+    def upcoming(
+        self, position: int, n_samples: int, seed: int, epoch: int
+    ) -> tuple[IndexArrayOfInts | None, int]:
         if position >= n_samples:
             return None, sys.maxsize
         dealt = self._deal(n_samples, epoch)
@@ -100,13 +111,17 @@ class Shards(Order):
 
     def _deal(self, n_samples: int, epoch: int) -> _Dealt:
         if int(self._lengths.sum()) != n_samples:
-            raise ConfigError(f"the row groups have {int(self._lengths.sum())} samples in total, expected {n_samples}")
+            raise ConfigError(
+                f"the row groups have {int(self._lengths.sum())} samples in total, expected {n_samples}"
+            )
         dealt = self._dealt  # one attribute: threads need no lock
         if dealt is None or dealt.epoch != epoch:
             blocks: npt.NDArray[Any] = np.arange(len(self._lengths))
             if self._reshuffles:
                 blocks = KeyedPermutation(len(blocks), derive_seed("shards", epoch)).take(blocks)
-            dealt = self._dealt = _Dealt(self._lengths, blocks, self._sharding, self._order_of, epoch)
+            dealt = self._dealt = _Dealt(
+                self._lengths, blocks, self._sharding, self._order_of, epoch
+            )
         return dealt
 
     def __getstate__(self) -> dict[str, Any]:
@@ -129,9 +144,18 @@ class _Dealt:
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
         n_samples, self._batch_size = int(lengths.sum()), sharding.batch_size
         self._n_in_steps, in_last_step = sharding.lengths(n_samples)
-        self._n_in_all_steps, self._n_shards = self._n_in_steps * sharding.n_shards, sharding.n_shards
-        self._last_step = Stretches(np.append(in_last_step, n_samples - self._n_in_all_steps - in_last_step.sum()))
-        self._shards = Stretches(np.append(self._n_in_steps + in_last_step, self._last_step.ends[-1] - in_last_step.sum()))
+        self._n_in_all_steps, self._n_shards = (
+            self._n_in_steps * sharding.n_shards,
+            sharding.n_shards,
+        )
+        self._last_step = Stretches(
+            np.append(in_last_step, n_samples - self._n_in_all_steps - in_last_step.sum())
+        )
+        self._shards = Stretches(
+            np.append(
+                self._n_in_steps + in_last_step, self._last_step.ends[-1] - in_last_step.sum()
+            )
+        )
         self._order_of_shard = functools.lru_cache(maxsize=None)(self._make_order)
 
     def locate(self, positions: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
@@ -150,7 +174,9 @@ class _Dealt:
     def samples(self, shard: int, places: IndexArrayOfInts, seed: int) -> IndexArrayOfInts:
         """Return the samples at these places of a shard."""
         length = int(self._shards.ends[shard] - self._shards.starts[shard])
-        return self._of_dataset(shard, self._order_of_shard(shard).indices(places, length, *self._key(shard, seed)))
+        return self._of_dataset(
+            shard, self._order_of_shard(shard).indices(places, length, *self._key(shard, seed))
+        )
 
     def upcoming(self, shard: int, place: int, seed: int) -> tuple[IndexArrayOfInts | None, int]:
         """As :meth:`Order.upcoming`, for the places of a shard."""

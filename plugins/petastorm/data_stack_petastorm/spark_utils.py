@@ -10,7 +10,9 @@ from data_stack.exception import MissingDependencyError
 try:
     import data_stack_spark
 except ImportError as error:
-    raise MissingDependencyError("data_stack_petastorm.spark_utils", "lazy-data-stack-spark", "spark") from error
+    raise MissingDependencyError(
+        "data_stack_petastorm.spark_utils", "lazy-data-stack-spark", "spark"
+    ) from error
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def dataset_as_rdd(
-    dataset_url: str, spark_session: SparkSession, schema_fields: Iterable[Any] | None = None, hdfs_driver: str = "libhdfs3"
+    dataset_url: str,
+    spark_session: SparkSession,
+    schema_fields: Iterable[Any] | None = None,
+    hdfs_driver: str = "libhdfs3",
 ) -> RDD[Any]:
     """Return the rows of a dataset as an RDD of named tuples, decoded in Spark's executors.
 
@@ -32,5 +37,9 @@ def dataset_as_rdd(
         ResourceNotFoundError: there are no Parquet files.
         ConfigError: a field does not exist.
     """
-    names = None if schema_fields is None else [getattr(field, "name", field) for field in schema_fields]
+    names = (
+        None
+        if schema_fields is None
+        else [getattr(field, "name", field) for field in schema_fields]
+    )
     return data_stack_spark.dataset_as_rdd(dataset_url, spark_session, names)

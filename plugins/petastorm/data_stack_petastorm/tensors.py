@@ -24,7 +24,9 @@ class RowCollate:
 
     def __init__(self, function: Callable[[list[Any]], Any], is_batched: bool) -> None:
         if not callable(function):
-            raise ConfigError(f"collate_fn must be a function of a list of rows, got {function!r:.80}")
+            raise ConfigError(
+                f"collate_fn must be a function of a list of rows, got {function!r:.80}"
+            )
         self._function, self._is_batched = function, is_batched
         self.left_out: frozenset[str] = frozenset()
         self.nan_for_null = NanForNull(())
@@ -67,10 +69,14 @@ def refusal(name: str, what: str) -> TypeError:
     )
 
 
-def by_field(batch: Mapping[Any, Any], function: Callable[..., Any], left_out: frozenset[str] = frozenset()) -> dict[Any, Any]:
+def by_field(
+    batch: Mapping[Any, Any], function: Callable[..., Any], left_out: frozenset[str] = frozenset()
+) -> dict[Any, Any]:
     """Apply a function to name and column (or value) of each field that is not left out; for n-grams at each offset."""
     return {
-        key: by_field(value, function) if isinstance(value, dict) and not isinstance(key, str) else function(key, value)
+        key: by_field(value, function)
+        if isinstance(value, dict) and not isinstance(key, str)
+        else function(key, value)
         for key, value in batch.items()
         if key not in left_out
     }
@@ -87,6 +93,8 @@ def as_tensor(name: str, column: Any) -> torch.Tensor:
     what = f"values such as {column[0]!r:.60}"
     if any(value is None for value in column):
         what = "rows without a value (None)"
-    elif len({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))}) > 1:
+    elif (
+        len({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))}) > 1
+    ):
         what = "arrays of different shapes in one batch"
     raise refusal(name, what)

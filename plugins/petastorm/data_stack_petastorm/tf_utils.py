@@ -22,7 +22,9 @@ from data_stack_petastorm.schemas import as_schema
 try:
     import tensorflow as tf
 except ImportError as error:
-    raise MissingDependencyError("data_stack_petastorm.tf_utils", "tensorflow", "tensorflow") from error
+    raise MissingDependencyError(
+        "data_stack_petastorm.tf_utils", "tensorflow", "tensorflow"
+    ) from error
 
 #: How Petastorm converts dtypes that few operations of TensorFlow support.
 _PROMOTED: Final = {"u2": np.int32, "u4": np.int64}
@@ -60,14 +62,23 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
     fields, signature = _fields_of(reader), _signature_of(reader)
     is_graph = not (tf.executing_eagerly() or tf.inside_function())
     is_whole = isinstance(reader, Reader) and not reader.batched_output
-    if is_whole and not is_graph and fields and all(None not in field.shape for field in fields.values()):
+    if (
+        is_whole
+        and not is_graph
+        and fields
+        and all(None not in field.shape for field in fields.values())
+    ):
         batches = reader.loader(_ROWS_AT_ONCE, transform=_Columns(fields))
-        together = {key: tf.TensorSpec((None, *spec.shape), spec.dtype) for key, spec in signature.items()}
+        together = {
+            key: tf.TensorSpec((None, *spec.shape), spec.dtype) for key, spec in signature.items()
+        }
         dataset = batches.tensorflow().dataset(output_signature=together).unbatch()
         n_rows = tf.data.INFINITE_CARDINALITY if reader.num_epochs is None else len(reader)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(n_rows))
     else:
-        kind = tf.compat.v1.data.Dataset if is_graph else tf.data.Dataset  # the former has make_one_shot_iterator
+        kind = (
+            tf.compat.v1.data.Dataset if is_graph else tf.data.Dataset
+        )  # the former has make_one_shot_iterator
         dataset = kind.from_generator(lambda: _rows(reader, fields), output_signature=signature)
     return dataset.map(_builder(reader))
 
@@ -96,7 +107,9 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
     """
     check_reader(reader)
     if reader.batched_output and shuffling_queue_capacity > 0:
-        raise ConfigError("shuffling_queue_capacity does not shuffle row groups: pass shuffle_rows=True, or use make_reader")
+        raise ConfigError(
+            "shuffling_queue_capacity does not shuffle row groups: pass shuffle_rows=True, or use make_reader"
+        )
     names_left_out(reader, warns=True)
     signature = _signature_of(reader)
 
@@ -105,7 +118,10 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
 
     if tf.executing_eagerly():
         try:
-            tensors = [tf.constant(value, spec.dtype) for value, spec in zip(take(), signature.values(), strict=True)]
+            tensors = [
+                tf.constant(value, spec.dtype)
+                for value, spec in zip(take(), signature.values(), strict=True)
+            ]
         except StopIteration:
             raise tf.errors.OutOfRangeError(None, None, "the reader has no more rows") from None
     else:
@@ -139,7 +155,9 @@ def _fields_of(reader: Any) -> dict[str, Field]:
     """Return the fields of a row by name; for n-grams, by offset and name."""
     fields = as_schema(reader.schema).fields
     return {
-        name if step is None else f"{step} {name}": fields[name] for step, names in _steps_of(reader).items() for name in names
+        name if step is None else f"{step} {name}": fields[name]
+        for step, names in _steps_of(reader).items()
+        for name in names
     }
 
 
@@ -182,7 +200,9 @@ def _builder(reader: Any) -> Callable[..., Any]:
 
     def build(tensors: dict[str, Any]) -> Any:
         rows = {
-            step: row_type(name, of_step)._make([tensors[each if step is None else f"{step} {each}"] for each in of_step])
+            step: row_type(name, of_step)._make(
+                [tensors[each if step is None else f"{step} {each}"] for each in of_step]
+            )
             for step, of_step in names.items()
         }
         return rows[None] if reader.ngram is None else rows
@@ -202,7 +222,11 @@ class _Columns:
     def __call__(self, batch: Any) -> dict[str, Any]:
         flat = {}
         for key, value in batch.items():
-            parts = {f"{key} {name}": column for name, column in value.items()} if isinstance(value, dict) else {key: value}
+            parts = (
+                {f"{key} {name}": column for name, column in value.items()}
+                if isinstance(value, dict)
+                else {key: value}
+            )
             flat.update(parts)
         return {key: _column(field, flat[key]) for key, field in self._fields.items()}
 
@@ -222,7 +246,11 @@ def _rows_left(reader: Any, fields: dict[str, Field]) -> Iterator[dict[str, Any]
         if reader.ngram is None:
             found = row._asdict()
         else:
-            found = {f"{step} {name}": value for step, part in row.items() for name, value in part._asdict().items()}
+            found = {
+                f"{step} {name}": value
+                for step, part in row.items()
+                for name, value in part._asdict().items()
+            }
         yield {key: convert(field, fill(field.name, found[key])) for key, field in fields.items()}
 
 
@@ -235,7 +263,11 @@ def _column(field: Field, column: npt.NDArray[Any]) -> Any:
             f"field {field.name!r} has arrays of different shapes in one row group: use make_reader, and pad them with "
             f"padded_batch(…)"
         )
-    return np.array(values, dtype=object if isinstance(values[0], (str, bytes)) else None) if values else []
+    return (
+        np.array(values, dtype=object if isinstance(values[0], (str, bytes)) else None)
+        if values
+        else []
+    )
 
 
 def _value(field: Field, value: Any) -> Any:

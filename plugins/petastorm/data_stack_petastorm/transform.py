@@ -29,7 +29,9 @@ _ROWS_TRIED: Final = 16
 _KINDS: Final[dict[str, type]] = {"U": str, "S": bytes, "O": object}
 
 
-def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False) -> tuple[Any, ...]:
+def edit_field(
+    name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False
+) -> tuple[Any, ...]:
     """One of the ``edit_fields`` of a :class:`TransformSpec`."""
     return name, numpy_dtype, shape, nullable
 
@@ -77,7 +79,9 @@ class TransformSpec:
         self.func, self.on = func, on
         self.edit_fields = [_edited(each) for each in edit_fields or ()]
         self.removed_fields = _names("removed_fields", removed_fields or ())
-        self.selected_fields = None if selected_fields is None else _names("selected_fields", selected_fields)
+        self.selected_fields = (
+            None if selected_fields is None else _names("selected_fields", selected_fields)
+        )
 
     @property
     def draws(self) -> bool:
@@ -87,7 +91,11 @@ class TransformSpec:
     def known(self, names: Iterable[str], on: Any = None) -> TransformSpec:
         """Return the spec without removed and selected fields that do not exist; ``on`` is the default argument of ``func``."""
         known = {*names, *(field.name for field in self.edit_fields)}
-        unknown = [name for name in (*self.removed_fields, *(self.selected_fields or ())) if name not in known]
+        unknown = [
+            name
+            for name in (*self.removed_fields, *(self.selected_fields or ()))
+            if name not in known
+        ]
         if unknown:
             argument = "removed_fields" if self.removed_fields else "selected_fields"
             warnings.warn(
@@ -96,8 +104,14 @@ class TransformSpec:
                 stacklevel=4,
             )
         removed = [name for name in self.removed_fields if name in known]
-        selected = None if self.selected_fields is None else [name for name in self.selected_fields if name in known]
-        return TransformSpec(self.func, self.edit_fields, removed or None, selected, on=self.on or on)
+        selected = (
+            None
+            if self.selected_fields is None
+            else [name for name in self.selected_fields if name in known]
+        )
+        return TransformSpec(
+            self.func, self.edit_fields, removed or None, selected, on=self.on or on
+        )
 
     def schema_of(self, schema: Schema) -> Schema:
         """The fields of the result for rows with the fields of ``schema``.
@@ -125,7 +139,9 @@ def _edited(given: Any) -> Field:
     try:
         name, dtype, shape, nullable = given
     except (TypeError, ValueError):
-        raise ConfigError(f"edit_fields must be (name, dtype, shape, nullable) or Fields, got {given!r:.80}") from None
+        raise ConfigError(
+            f"edit_fields must be (name, dtype, shape, nullable) or Fields, got {given!r:.80}"
+        ) from None
     return Field(name, dtype, shape, None, nullable)
 
 
@@ -145,7 +161,9 @@ def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unisch
     spec = transform_spec.known(schema.fields)
     edited = as_unischema(Schema("", spec.edit_fields)).fields
     fields = {name: field for name, field in schema.fields.items() if name not in edited}
-    fields.update((name, UnischemaField(*field[:3], None, field.nullable)) for name, field in edited.items())
+    fields.update(
+        (name, UnischemaField(*field[:3], None, field.nullable)) for name, field in edited.items()
+    )
     names = spec.selected_fields
     if names is None:
         names = [name for name in fields if name not in spec.removed_fields]
@@ -171,7 +189,9 @@ class BatchTransform:
         if spec.on == "pandas":
             import data_stack_petastorm.frames  # noqa: F401  # raises here if pandas is missing, not in a worker
 
-    def __call__(self, batch: Columns, rngs: Sequence[np.random.Generator] = ()) -> dict[str, npt.NDArray[Any]]:
+    def __call__(
+        self, batch: Columns, rngs: Sequence[np.random.Generator] = ()
+    ) -> dict[str, npt.NDArray[Any]]:
         """Transform the columns of a batch.
 
         Raises:
@@ -190,7 +210,12 @@ class BatchTransform:
         return {field.name: _check(field, columns[field.name]) for field in self._schema}
 
 
-def apply(spec: TransformSpec, batch: Columns, rngs: Sequence[np.random.Generator], names: Sequence[str] | None) -> Any:
+def apply(
+    spec: TransformSpec,
+    batch: Columns,
+    rngs: Sequence[np.random.Generator],
+    names: Sequence[str] | None,
+) -> Any:
     """Call the function of a spec for a batch of rows.
 
     Args:
@@ -219,7 +244,9 @@ def apply(spec: TransformSpec, batch: Columns, rngs: Sequence[np.random.Generato
 
 
 def _lacks(name: str, found: Any) -> ConfigError:
-    returned = ", ".join(map(str, found)) if isinstance(found, Mapping) else f"a {type(found).__name__}"
+    returned = (
+        ", ".join(map(str, found)) if isinstance(found, Mapping) else f"a {type(found).__name__}"
+    )
     return ConfigError(
         f"Transformed result columns ({returned}) do not match required schema columns: {name!r} is missing. The function must "
         f"return a dict (or DataFrame) of all fields; list dropped fields in removed_fields"
@@ -231,7 +258,9 @@ def _check(field: Field, values: Any) -> npt.NDArray[Any]:
     dtype = field.dtype
     is_plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
     if is_plain and len(values):
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # of different shapes; tensors of a device
+        with contextlib.suppress(
+            TypeError, ValueError, RuntimeError
+        ):  # of different shapes; tensors of a device
             together = values if isinstance(values, np.ndarray) else np.array(values)
             if together.dtype == dtype and fits_shape(together.shape[1:], field.shape):
                 return together
@@ -302,13 +331,23 @@ def resolve(spec: TransformSpec, rows: Any, on: Any) -> tuple[TransformSpec, boo
     drops = any(len(column) < n_tried for column in columns.values())
     made = {name: column[0] for name, column in columns.items() if len(column)}
     edited = {field.name for field in spec.edit_fields}
-    found = [_inferred(field, made[field.name]) for field in schema if field.name not in edited and field.name in made]
+    found = [
+        _inferred(field, made[field.name])
+        for field in schema
+        if field.name not in edited and field.name in made
+    ]
     changed = [field for field in found if field != schema[field.name]]
     # Petastorm's readers have no nested columns, so a function of DataFrames drops them without saying so.
-    dropped = nested_names(schema.fields).difference(made) if spec.on == "pandas" and made else frozenset()
+    dropped = (
+        nested_names(schema.fields).difference(made)
+        if spec.on == "pandas" and made
+        else frozenset()
+    )
     if changed or dropped:
         kept = [name for name in schema.fields if name not in dropped]
-        spec = TransformSpec(spec.func, [*spec.edit_fields, *changed], selected_fields=kept, on=spec.on)
+        spec = TransformSpec(
+            spec.func, [*spec.edit_fields, *changed], selected_fields=kept, on=spec.on
+        )
     return spec, drops
 
 
@@ -319,13 +358,21 @@ def _inferred(field: Field, value: Any) -> Field:
     array = np.asarray(value)
     shape, dtype = field.shape, field.dtype
     if not fits_shape(array.shape, shape):  # sizes that varied may still vary
-        fixed = [size is not None for size in shape] if len(shape) == array.ndim else [None not in shape] * array.ndim
-        shape = tuple(size if is_fixed else None for size, is_fixed in zip(array.shape, fixed, strict=True))
+        fixed = (
+            [size is not None for size in shape]
+            if len(shape) == array.ndim
+            else [None not in shape] * array.ndim
+        )
+        shape = tuple(
+            size if is_fixed else None for size, is_fixed in zip(array.shape, fixed, strict=True)
+        )
     if isinstance(value, Decimal):
         dtype = Decimal
     elif array.dtype.kind in "US":
         dtype = np.dtype(str if array.dtype.kind == "U" else bytes)
-    elif array.dtype.kind in "biufc" and not (type(value) in (int, float) and _holds(dtype, array.dtype.kind)):
+    elif array.dtype.kind in "biufc" and not (
+        type(value) in (int, float) and _holds(dtype, array.dtype.kind)
+    ):
         dtype = array.dtype
     if (dtype, shape) == (field.dtype, field.shape):
         return field

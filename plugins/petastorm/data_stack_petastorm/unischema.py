@@ -13,7 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_of_dtype, dtype_of_arrow, is_list, name_of_arrow
+from data_stack.formats.parquet.types import (
+    arrow_for_spark,
+    arrow_type_of_dtype,
+    dtype_of_arrow,
+    is_list,
+    name_of_arrow,
+)
 from data_stack.values.named_rows import row_type
 from data_stack_petastorm.codecs import ScalarCodec, as_column_codec
 from data_stack_petastorm.column_codec import UnischemaField
@@ -71,7 +77,10 @@ class Unischema:
         return self._fields
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unischema) and (self._name, self._fields) == (other._name, other._fields)
+        return isinstance(other, Unischema) and (self._name, self._fields) == (
+            other._name,
+            other._fields,
+        )
 
     def __hash__(self) -> int:
         return hash((self._name, tuple(self._fields)))
@@ -99,13 +108,19 @@ class Unischema:
         patterns = [each for each in fields if isinstance(each, str)]
         exact = [each for each in fields if isinstance(each, tuple)]
         if len(patterns) + len(exact) != len(fields):
-            raise ConfigError(f"fields must be either a string (a regular expression) or a UnischemaField, got {fields!r:.200}")
+            raise ConfigError(
+                f"fields must be either a string (a regular expression) or a UnischemaField, got {fields!r:.200}"
+            )
         names = [each[0] for each in exact]
         unknown = [name for name in names if name not in self._fields]
         if unknown:
-            raise ConfigError(f"field {unknown[0]!r} does not belong to the schema {self._name}: {', '.join(self._fields)}")
+            raise ConfigError(
+                f"field {unknown[0]!r} does not belong to the schema {self._name}: {', '.join(self._fields)}"
+            )
         names += [field.name for field in match_unischema_fields(self, patterns)]
-        return Unischema(f"{self._name}_view", [self._fields[name] for name in dict.fromkeys(names)])
+        return Unischema(
+            f"{self._name}_view", [self._fields[name] for name in dict.fromkeys(names)]
+        )
 
     def make_namedtuple(self, **values: Any) -> Any:
         """Return a row as a named tuple ``<name>_view``; schemas of the same name and fields share its class."""
@@ -131,10 +146,17 @@ class Unischema:
         """
         from pyspark.sql.types import StructField, StructType
 
-        return StructType([StructField(each.name, _spark_type(each), bool(each.nullable)) for each in self._fields.values()])
+        return StructType(
+            [
+                StructField(each.name, _spark_type(each), bool(each.nullable))
+                for each in self._fields.values()
+            ]
+        )
 
     @classmethod
-    def from_arrow_schema(cls, parquet_dataset: Any, omit_unsupported_fields: bool = True) -> Unischema:
+    def from_arrow_schema(
+        cls, parquet_dataset: Any, omit_unsupported_fields: bool = True
+    ) -> Unischema:
         """Return the schema of a Parquet dataset without codecs.
 
         Args:
@@ -145,17 +167,30 @@ class Unischema:
         Raises:
             ConfigError: a column has such a type, and ``omit_unsupported_fields`` is False.
         """
-        schema = parquet_dataset if isinstance(parquet_dataset, pa.Schema) else getattr(parquet_dataset, "schema", None)
+        schema = (
+            parquet_dataset
+            if isinstance(parquet_dataset, pa.Schema)
+            else getattr(parquet_dataset, "schema", None)
+        )
         if not isinstance(schema, pa.Schema):  # ParquetDataset of old versions of pyarrow
             schema = parquet_dataset.pieces[0].get_metadata().schema.to_arrow_schema()
         fields = []
         for column in schema:
-            dtype: Any = dtype_of_arrow(column.type.value_type if is_list(column.type) else column.type)
+            dtype: Any = dtype_of_arrow(
+                column.type.value_type if is_list(column.type) else column.type
+            )
             if dtype is Decimal or not dtype.hasobject:
                 shape = (None,) if is_list(column.type) else ()
-                fields.append(UnischemaField(column.name, getattr(dtype, "type", dtype), shape, None, column.nullable))
+                fields.append(
+                    UnischemaField(
+                        column.name, getattr(dtype, "type", dtype), shape, None, column.nullable
+                    )
+                )
             elif omit_unsupported_fields:
-                warnings.warn(f"Column {column.name!r} has the unsupported type {column.type} and is omitted", stacklevel=2)
+                warnings.warn(
+                    f"Column {column.name!r} has the unsupported type {column.type} and is omitted",
+                    stacklevel=2,
+                )
             else:
                 raise ConfigError(
                     f"Cannot auto-create unischema due to unsupported column type {column.type} of column {column.name!r}"
@@ -169,8 +204,14 @@ def match_unischema_fields(schema: Unischema, field_regex: Sequence[str]) -> lis
     Warns:
         UserWarning: Petastorm before 0.7 matched more fields, because an expression only had to match the beginning.
     """
-    names = [name for name in schema.fields if any(re.fullmatch(pattern, name) for pattern in field_regex)]
-    before = [name for name in schema.fields if any(re.match(pattern, name) for pattern in field_regex)]
+    names = [
+        name
+        for name in schema.fields
+        if any(re.fullmatch(pattern, name) for pattern in field_regex)
+    ]
+    before = [
+        name for name in schema.fields if any(re.match(pattern, name) for pattern in field_regex)
+    ]
     if names != before:
         warnings.warn(
             "schema_fields behavior has changed: a regular expression must match the entire field name. This affects "
@@ -231,8 +272,12 @@ def _spark_type(field: UnischemaField) -> Any:
     if (codec := _codec_of(field)) is not None:
         return codec.spark_dtype()
     if field.shape:
-        raise ConfigError(f"The non-scalar field {field.name!r} has codec set to None: set one, such as NdarrayCodec()")
-    raise ConfigError(f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type")
+        raise ConfigError(
+            f"The non-scalar field {field.name!r} has codec set to None: set one, such as NdarrayCodec()"
+        )
+    raise ConfigError(
+        f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type"
+    )
 
 
 def _codec_of(field: UnischemaField) -> Any:
@@ -248,4 +293,8 @@ def default_spark_type(numpy_dtype: Any) -> str | None:
     if dtype.kind in "SU":
         return "string"
     # Spark has no unsigned integer of 64 bits
-    return name_of_arrow(arrow_for_spark(arrow_type_of_dtype(dtype))) if dtype.kind in "biuf" and dtype != np.uint64 else None
+    return (
+        name_of_arrow(arrow_for_spark(arrow_type_of_dtype(dtype)))
+        if dtype.kind in "biuf" and dtype != np.uint64
+        else None
+    )

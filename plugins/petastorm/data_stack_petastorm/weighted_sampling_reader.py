@@ -41,20 +41,36 @@ class WeightedSamplingReader(BaseReader):
         weights = self._weights
         if len(self._readers) < 2:
             raise ConfigError(f"Two or more readers must be specified. Got {len(self._readers)}.")
-        if weights.shape != (len(readers),) or not np.isfinite(weights).all() or (weights < 0).any():
-            raise ConfigError(f"expected {len(readers)} probabilities, each at least 0, got {probabilities!r:.80}")
+        if (
+            weights.shape != (len(readers),)
+            or not np.isfinite(weights).all()
+            or (weights < 0).any()
+        ):
+            raise ConfigError(
+                f"expected {len(readers)} probabilities, each at least 0, got {probabilities!r:.80}"
+            )
         if not weights.any():
             raise ConfigError("at least one probability must be above 0")
         first = readers[0]
         for other in readers[1:]:
             if (other.batched_output, other.ngram) != (first.batched_output, first.ngram):
-                raise ConfigError("all readers must read rows, or all row groups, or all the same ngram")
+                raise ConfigError(
+                    "all readers must read rows, or all row groups, or all the same ngram"
+                )
             if set(other.schema.fields) != set(first.schema.fields):
-                raise ConfigError("All readers should have the same schema: pass the same schema_fields=")
+                raise ConfigError(
+                    "All readers should have the same schema: pass the same schema_fields="
+                )
         self.seed = secrets.randbits(63) if seed is None else seed
-        self.schema, self.ngram, self.batched_output = first.schema, first.ngram, first.batched_output
+        self.schema, self.ngram, self.batched_output = (
+            first.schema,
+            first.ngram,
+            first.batched_output,
+        )
         self.fills_nulls = any(getattr(reader, "fills_nulls", False) for reader in readers)
-        self.num_epochs = None if any(getattr(reader, "num_epochs", None) is None for reader in readers) else 1
+        self.num_epochs = (
+            None if any(getattr(reader, "num_epochs", None) is None for reader in readers) else 1
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -68,7 +84,11 @@ class WeightedSamplingReader(BaseReader):
         if self._is_over:
             raise StopIteration
         try:
-            return next(self._readers[self._draws.choice(len(self._readers), p=self._weights / self._weights.sum())])
+            return next(
+                self._readers[
+                    self._draws.choice(len(self._readers), p=self._weights / self._weights.sum())
+                ]
+            )
         except StopIteration:
             self._is_over = True
             raise
@@ -79,12 +99,18 @@ class WeightedSamplingReader(BaseReader):
         Raises:
             TypeError: a reader is endless.
         """
-        return sum(len(reader) for reader, weight in zip(self._readers, self._weights, strict=True) if weight)
+        return sum(
+            len(reader)
+            for reader, weight in zip(self._readers, self._weights, strict=True)
+            if weight
+        )
 
     @property
     def last_row_consumed(self) -> bool:
         """Whether a reader has no more rows."""
-        return self._is_over or any(getattr(reader, "last_row_consumed", False) for reader in self._readers)
+        return self._is_over or any(
+            getattr(reader, "last_row_consumed", False) for reader in self._readers
+        )
 
     def reset(self) -> None:
         """Restart, with the next epoch of each reader and other draws."""

@@ -18,5 +18,7 @@ class Attempts:
 
     def attempt(self, packed: bytes, arguments: Sequence[Any]) -> list[Any]:
         """Try tasks; see :func:`data_stack.distributed.attempts.attempt`."""
-        with contextlib.redirect_stdout(sys.stderr):  # standard output of the driver may be JSON for another program
+        with contextlib.redirect_stdout(
+            sys.stderr
+        ):  # standard output of the driver may be JSON for another program
             return [attempt(packed, argument) for argument in arguments]

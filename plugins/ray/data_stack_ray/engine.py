@@ -45,21 +45,37 @@ class RayEngine(PreparationEngine):
         ConfigError: ``attempts`` is less than 1, or Ray refuses the resources.
     """
 
-    def __init__(self, address: str | None = None, *, attempts: int = 3, resources: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        attempts: int = 3,
+        resources: Mapping[str, Any] | None = None,
+    ) -> None:
         if type(attempts) is not int or attempts < 1:
             raise ConfigError(f"attempts must be an integer, at least 1, got {attempts!r:.40}")
         self._address, self.attempts = address, attempts
-        options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", **(resources or {}), "max_restarts": 0, "max_task_retries": 0}
+        options = {
+            "num_cpus": 1,
+            "scheduling_strategy": "SPREAD",
+            **(resources or {}),
+            "max_restarts": 0,
+            "max_task_retries": 0,
+        }
         self._n_cpus = options["num_cpus"] or 1
         try:
             self._actors: Any = ray.remote(**options)(Attempts)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"Ray refuses resources={resources!r:.200}: {error!s:.300}") from error
+            raise ConfigError(
+                f"Ray refuses resources={resources!r:.200}: {error!s:.300}"
+            ) from error
 
     def __repr__(self) -> str:
         return f"RayEngine({self._address!r}, attempts={self.attempts})"
 
-    def run(self, work: Callable[[Any], Any], tasks: Mapping[str, Any], *, title: str) -> Generator[tuple[str, Any], None, None]:
+    def run(
+        self, work: Callable[[Any], Any], tasks: Mapping[str, Any], *, title: str
+    ) -> Generator[tuple[str, Any], None, None]:
         package = pack(work)
         waiting, suspects, failures = deque(tasks), set[str](), Counter[str]()
         with ray_session(self._address):
@@ -78,16 +94,22 @@ class RayEngine(PreparationEngine):
                         group = groups.pop(reference)
                         results, death = _end_of(reference)
                         if death is None and waiting:
-                            names = _take(waiting, min(group.n_next(), len(waiting) // n_wanted), suspects)
+                            names = _take(
+                                waiting, min(group.n_next(), len(waiting) // n_wanted), suspects
+                            )
                             attempts = group.actor.attempt.options(name=f"{title}: {names[0]}")
-                            groups[attempts.remote(sent, [tasks[name] for name in names])] = _Group(group.actor, names)
+                            groups[attempts.remote(sent, [tasks[name] for name in names])] = _Group(
+                                group.actor, names
+                            )
                         else:
                             ray.kill(group.actor)
                         if death is not None and len(group.names) > 1:
                             suspects.update(group.names)
                             waiting.extend(group.names)
                         elif death is not None and (group.names or waiting):
-                            group.names = group.names or [waiting.popleft()]  # of an actor that does not start: any task
+                            group.names = group.names or [
+                                waiting.popleft()
+                            ]  # of an actor that does not start: any task
                             results = [(None, death)]
                         for name, (result, failure) in zip(group.names, results, strict=False):
                             if failure is None:
@@ -96,7 +118,12 @@ class RayEngine(PreparationEngine):
                             failures[name] += 1
                             if failures[name] >= self.attempts:
                                 raise failure.error(name, failures[name])
-                            logger.warning("%s: attempt %d %s; trying again", name, failures[name], failure.problem)
+                            logger.warning(
+                                "%s: attempt %d %s; trying again",
+                                name,
+                                failures[name],
+                                failure.problem,
+                            )
                             waiting.append(name)
             finally:
                 _kill(groups)

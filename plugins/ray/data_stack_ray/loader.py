@@ -53,7 +53,9 @@ class RayLoader(Loader):
             context = ray.train.get_context()
             shard = context.get_world_rank(), context.get_world_size()
         except Exception as error:  # Ray's, which differs with its version
-            raise ConfigError("RayLoader belongs into the function that Ray Train's workers run; elsewhere use Loader") from error
+            raise ConfigError(
+                "RayLoader belongs into the function that Ray Train's workers run; elsewhere use Loader"
+            ) from error
         super().__init__(iterator, batch_size, **options, shard=shard)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -82,7 +84,11 @@ class RayLoader(Loader):
             try:
                 state = json.loads(Path(folder, STATE_FILE).read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
-                problem = f"{checkpoint!r} has no state of a loader in {STATE_FILE!r}: {error!s:.200}"
-                raise LoaderStateError(f"{problem}; write one by save(folder) into each checkpoint") from error
+                problem = (
+                    f"{checkpoint!r} has no state of a loader in {STATE_FILE!r}: {error!s:.200}"
+                )
+                raise LoaderStateError(
+                    f"{problem}; write one by save(folder) into each checkpoint"
+                ) from error
         self.load_state_dict(state)
         return True

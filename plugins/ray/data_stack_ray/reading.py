@@ -25,7 +25,11 @@ _N_MEASURED = 8
 
 
 def from_data_stack(
-    iterator: Any, *, columns: Sequence[str] | None = None, override_num_blocks: int | None = None, **options: Any
+    iterator: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    override_num_blocks: int | None = None,
+    **options: Any,
 ) -> ray.data.Dataset:
     """Return the samples of an iterator as a Ray Dataset. Nothing but a few samples is read now, and later only by Ray's tasks.
 
@@ -55,7 +59,9 @@ def from_data_stack(
             store in the memory of this one.
     """
     source = _Samples(iterator, columns)
-    dataset: ray.data.Dataset = ray.data.read_datasource(source, override_num_blocks=override_num_blocks, **options)
+    dataset: ray.data.Dataset = ray.data.read_datasource(
+        source, override_num_blocks=override_num_blocks, **options
+    )
     return dataset
 
 
@@ -72,18 +78,32 @@ class _Samples(Datasource):
         named = NamedColumns(iterator)
         self._access, self._n_samples = access_to(named.iterator), len(named.iterator)
         self._projection_map = None if columns is None else {name: name for name in columns}
-        positions = np.unique(np.linspace(0, max(self._n_samples - 1, 0), _N_MEASURED).astype(np.intp))[: self._n_samples]
+        positions = np.unique(
+            np.linspace(0, max(self._n_samples - 1, 0), _N_MEASURED).astype(np.intp)
+        )[: self._n_samples]
         batch: Any = self._access.batch(positions)
-        keys = list(batch) if isinstance(batch, dict) else range(len(batch)) if isinstance(batch, tuple) else [None]
+        keys = (
+            list(batch)
+            if isinstance(batch, dict)
+            else range(len(batch))
+            if isinstance(batch, tuple)
+            else [None]
+        )
         self._keys: dict[str, Any] = dict(zip(named.names, keys, strict=False))
         if unknown := [name for name in columns or () if name not in self._keys]:
-            raise ConfigError(f"the samples have no column {unknown[0]!r:.80}; they have {', '.join(self._keys)}")
+            raise ConfigError(
+                f"the samples have no column {unknown[0]!r:.80}; they have {', '.join(self._keys)}"
+            )
         values = {name: batch if key is None else batch[key] for name, key in self._keys.items()}
-        self._bytes = {name: estimate_bytes(column) / max(1, len(positions)) for name, column in values.items()}
+        self._bytes = {
+            name: estimate_bytes(column) / max(1, len(positions)) for name, column in values.items()
+        }
         try:
             self._sent = ray.put(named.iterator)
         except Exception as error:  # an object cannot be pickled
-            raise ConfigError(f"{named.iterator!r:.200} cannot be sent to other processes: {error!s:.500}") from error
+            raise ConfigError(
+                f"{named.iterator!r:.200} cannot be sent to other processes: {error!s:.500}"
+            ) from error
 
     def get_name(self) -> str:
         return "DataStack"
@@ -94,27 +114,35 @@ class _Samples(Datasource):
     def estimate_inmemory_data_size(self) -> int:
         return int(self._n_samples * self._bytes_of_sample())
 
-    def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None) -> list[ReadTask]:
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
         size, keys = self._bytes_of_sample(), {name: self._keys[name] for name in self._names()}
         n_at_once = max(1, int(_BLOCK_BYTES / max(1, size)))
         tasks = []
         for start, stop in self._ranges(parallelism):
             n_bytes = int((stop - start) * size)
-            metadata = BlockMetadata(num_rows=stop - start, size_bytes=n_bytes, input_files=None, exec_stats=None)
+            metadata = BlockMetadata(
+                num_rows=stop - start, size_bytes=n_bytes, input_files=None, exec_stats=None
+            )
             read = functools.partial(_read, self._sent, keys, start, stop, n_at_once)
             tasks.append(ReadTask(read, metadata, per_task_row_limit=per_task_row_limit))
         return tasks
 
     def _names(self) -> list[str]:
         chosen = self.get_projection_map()
-        return list(self._keys if chosen is None else chosen or [*self._keys][:1])  # without columns, Ray counts the rows of one
+        return list(
+            self._keys if chosen is None else chosen or [*self._keys][:1]
+        )  # without columns, Ray counts the rows of one
 
     def _bytes_of_sample(self) -> float:
         return sum(self._bytes[name] for name in self._names())
 
     def _ranges(self, n_tasks: int) -> Iterator[tuple[int, int]]:
         """Ranges of about the same number of samples, which end where blocks of the source do."""
-        ends = np.linspace(0, self._n_samples, max(1, min(n_tasks, self._n_samples)) + 1).astype(np.int64)
+        ends = np.linspace(0, self._n_samples, max(1, min(n_tasks, self._n_samples)) + 1).astype(
+            np.int64
+        )
         if (lengths := self._access.blocks()) is not None:
             starts = np.concatenate([[0], np.cumsum(lengths)])
             ends = starts[np.searchsorted((starts[:-1] + starts[1:]) / 2, ends)]
@@ -125,9 +153,15 @@ def _read(sent: Any, keys: dict[str, Any], start: int, stop: int, n_at_once: int
     """Blocks of Arrow of the samples from ``start`` to ``stop``, in a worker."""
     try:
         access = access_to(ray.get(sent))
-    except RaySystemError as error:  # a file is missing or damaged; this error of Ray's it would repeat without end
-        raise StorageError(f"the dataset cannot be opened in a worker of Ray: {error!s:.2000}") from None
-    parts = [np.arange(first, min(first + n_at_once, stop)) for first in range(start, stop, n_at_once)]
+    except (
+        RaySystemError
+    ) as error:  # a file is missing or damaged; this error of Ray's it would repeat without end
+        raise StorageError(
+            f"the dataset cannot be opened in a worker of Ray: {error!s:.2000}"
+        ) from None
+    parts = [
+        np.arange(first, min(first + n_at_once, stop)) for first in range(start, stop, n_at_once)
+    ]
     chosen = None if None in keys.values() else list(keys.values())
     for number, positions in enumerate(parts):
         columns = [access.batch(positions)] if chosen is None else access.columns(chosen, positions)

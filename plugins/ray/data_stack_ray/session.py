@@ -26,13 +26,17 @@ def ray_session(address: str | None = None) -> Iterator[None]:
     """
     if ray.is_initialized():
         if address not in (None, "auto"):
-            raise ConfigError(f"this process is connected to Ray: leave out the address {address!r:.80}, or call ray.shutdown()")
+            raise ConfigError(
+                f"this process is connected to Ray: leave out the address {address!r:.80}, or call ray.shutdown()"
+            )
         yield
         return
     try:
         ray.init(address, include_dashboard=False, logging_level=logging.ERROR)
     except Exception as error:  # errors of Ray, gRPC or the operating system
-        raise ConfigError(f"cannot connect to Ray at {address or 'this machine'!r:.80}: {error!s:.500}") from error
+        raise ConfigError(
+            f"cannot connect to Ray at {address or 'this machine'!r:.80}: {error!s:.500}"
+        ) from error
     try:
         yield
     finally:

@@ -16,7 +16,12 @@ import ray.data
 from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink, WriteResult
 
-from data_stack import FileStorageConnector, StorageConnector, default_storage, storage_connector_from_url
+from data_stack import (
+    FileStorageConnector,
+    StorageConnector,
+    default_storage,
+    storage_connector_from_url,
+)
 from data_stack.codecs import Column
 from data_stack.exception import ConfigError, DataStackError, StorageConflictError
 from data_stack.exchange.tables.arrow import from_arrow
@@ -124,8 +129,21 @@ class _Sink(Datasink[Any]):
 
     n_rows = 0
 
-    def __init__(self, connector: StorageConnector, name: str, kind: Format, schema: Any, min_rows: int | None) -> None:
-        self._connector, self._name, self._kind, self._schema, self._min_rows = connector, name, kind, schema, min_rows
+    def __init__(
+        self,
+        connector: StorageConnector,
+        name: str,
+        kind: Format,
+        schema: Any,
+        min_rows: int | None,
+    ) -> None:
+        self._connector, self._name, self._kind, self._schema, self._min_rows = (
+            connector,
+            name,
+            kind,
+            schema,
+            min_rows,
+        )
 
     def get_name(self) -> str:
         return "DataStack"
@@ -142,11 +160,19 @@ class _Sink(Datasink[Any]):
         connector = self._connector
         with connector.lease(f"{self._name}/{_MARK}.lease") as lease:
             if not lease.acquire():
-                raise StorageConflictError(f"another process is writing {self._name!r} to {connector!r}: wait until it has ended")
-            there = [each for each in connector.list_resources(f"{self._name}/") if f"/{_ATTEMPTS}/" not in each]
+                raise StorageConflictError(
+                    f"another process is writing {self._name!r} to {connector!r}: wait until it has ended"
+                )
+            there = [
+                each
+                for each in connector.list_resources(f"{self._name}/")
+                if f"/{_ATTEMPTS}/" not in each
+            ]
             is_left_over = self._full(_MARK) in there and self._full(PARQUET_MANIFEST) not in there
             if there and not is_left_over:
-                raise ConfigError(f"{self._name!r} exists already in {connector!r}; remove it, or choose another name")
+                raise ConfigError(
+                    f"{self._name!r} exists already in {connector!r}; remove it, or choose another name"
+                )
             self._remove()
             with connector.create(self._full(_MARK)) as file:
                 file.write(b"{}")
@@ -160,9 +186,14 @@ class _Sink(Datasink[Any]):
             self._remove(_ATTEMPTS)
 
     def on_write_complete(self, write_result: WriteResult[Any]) -> None:
-        parts = sorted((part for part in write_result.write_returns if part is not None), key=lambda part: part.task)
+        parts = sorted(
+            (part for part in write_result.write_returns if part is not None),
+            key=lambda part: part.task,
+        )
         if not parts:
-            raise ConfigError(f"there are no rows to write to {self._name!r}, so its columns are unknown")
+            raise ConfigError(
+                f"there are no rows to write to {self._name!r}, so its columns are unknown"
+            )
         for part in parts:
             if part.columns != parts[0].columns:
                 raise ConfigError(
@@ -175,14 +206,27 @@ class _Sink(Datasink[Any]):
     def _publish_records(self, parts: Sequence[_Part]) -> None:
         """Rename the shards, the first one last: readers see none without it."""
         for number, part in reversed([*enumerate(parts)]):
-            files = [name[len(part.folder) + 1 :] for name in self._connector.list_resources(f"{part.folder}/")]
-            for file in sorted(files, key=lambda file: file == SPEC):  # last: without it a shard is none
-                self._connector.move_resource(f"{part.folder}/{file}", self._full(f"{shard_name(number)}/{file}"))
+            files = [
+                name[len(part.folder) + 1 :]
+                for name in self._connector.list_resources(f"{part.folder}/")
+            ]
+            for file in sorted(
+                files, key=lambda file: file == SPEC
+            ):  # last: without it a shard is none
+                self._connector.move_resource(
+                    f"{part.folder}/{file}", self._full(f"{shard_name(number)}/{file}")
+                )
 
     def _publish_parquet(self, parts: Sequence[_Part]) -> None:
         """Gather the files, make their manifest, and rename them; readers see none while there is a mark and no manifest."""
-        written = (each for part in parts for each in self._connector.list_resources(f"{part.folder}/"))
-        files = [each for each in written if each.endswith(".parquet") and not each.endswith(PARQUET_MANIFEST)]
+        written = (
+            each for part in parts for each in self._connector.list_resources(f"{part.folder}/")
+        )
+        files = [
+            each
+            for each in written
+            if each.endswith(".parquet") and not each.endswith(PARQUET_MANIFEST)
+        ]
         gathered = self._full(f"{_ATTEMPTS}/all")
         names = [f"part-{number:06d}.parquet" for number in range(len(files))]
         for file, name in zip(files, names, strict=True):
@@ -202,7 +246,9 @@ class _Sink(Datasink[Any]):
                 self._connector.delete_resource(identifier)
         self._connector.remove_abandoned(f"{self._name}/")  # of tasks that were killed
         if isinstance(self._connector, FileStorageConnector):
-            for path, _, _ in os.walk(os.path.join(self._connector.root_path, self._name), topdown=False):
+            for path, _, _ in os.walk(
+                os.path.join(self._connector.root_path, self._name), topdown=False
+            ):
                 with contextlib.suppress(OSError):  # it is not empty
                     os.rmdir(path)
 
@@ -215,9 +261,14 @@ class _Sink(Datasink[Any]):
         folder = self._full(f"{_ATTEMPTS}/{ctx.task_idx:06d}-{secrets.token_hex(8)}")
         writer: Any
         if self._kind == "records":
-            spec = self._schema or {name: _any_shape(column_of_rows(rows)) for name, rows in first.items()}
+            spec = self._schema or {
+                name: _any_shape(column_of_rows(rows)) for name, rows in first.items()
+            }
             writer = RecordWriter(self._connector, spec, prefix=folder)
-            add, described = writer.extend, str({name: str(getattr(spec[name], "type", spec[name])) for name in sorted(spec)})
+            add, described = (
+                writer.extend,
+                str({name: str(getattr(spec[name], "type", spec[name])) for name in sorted(spec)}),
+            )
         else:
             writer = ParquetWriter(self._connector, self._schema, prefix=folder)
             add, described = writer.append_columns, ""
@@ -225,7 +276,9 @@ class _Sink(Datasink[Any]):
             for columns in itertools.chain([first], filled):
                 add(columns)
             n_rows, described = len(writer), described or str(list(writer.schema))
-        if not self._connector.has_resource(self._full(_MARK)):  # the driver has given up, and nobody else removes this
+        if not self._connector.has_resource(
+            self._full(_MARK)
+        ):  # the driver has given up, and nobody else removes this
             self._remove(folder[len(self._name) + 1 :])
         return _Part(ctx.task_idx, folder, n_rows, described)
 
@@ -243,5 +296,7 @@ def _columns(block: Any) -> dict[str, Any]:
     tensors = [field.name for field in table.schema if isinstance(field.type, pa.BaseExtensionType)]
     others = table.drop_columns(tensors)
     found: Any = from_arrow(others).read_batch(np.arange(len(table))) if others.column_names else {}
-    found |= {name: BlockAccessor.for_block(table.select([name])).to_numpy(name) for name in tensors}
+    found |= {
+        name: BlockAccessor.for_block(table.select([name])).to_numpy(name) for name in tensors
+    }
     return {name: found[name] for name in table.column_names}

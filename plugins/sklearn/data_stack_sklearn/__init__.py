@@ -27,7 +27,10 @@ __all__ = ["ScikitLearnCatalogue", "ScikitLearnDataset"]
 #: Titles and licences; datasets from the UCI repository have its licences.
 _FACTS: Final[Mapping[str, tuple[str, str]]] = {
     "breast_cancer": ("Breast cancer in Wisconsin: 30 features of cell nuclei", "CC-BY-4.0"),
-    "diabetes": ("Ten features of patients, and how far diabetes went in a year", "LicenseRef-unknown"),
+    "diabetes": (
+        "Ten features of patients, and how far diabetes went in a year",
+        "LicenseRef-unknown",
+    ),
     "digits": ("Handwritten digits of 8 × 8 pixels", "CC-BY-4.0"),
     "iris": ("Iris: four lengths of three kinds of flowers", "CC-BY-4.0"),
     "linnerud": ("Linnerud: exercises and physiology of twenty men", "LicenseRef-unknown"),
@@ -44,10 +47,14 @@ def data_stack_catalogues() -> Mapping[str, Catalogue]:
 class ScikitLearnCatalogue(Catalogue):
     """The datasets inside the package scikit-learn; no network is needed."""
 
-    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> ScikitLearnDataset:
+    def find(
+        self, name: CatalogueName, store: StorageConnector | None = None
+    ) -> ScikitLearnDataset:
         """Return the dataset at the version of the installed scikit-learn."""
         if name.name not in _FACTS or name.part is not None:
-            raise DatasetNotFoundError(f"scikit-learn has no dataset {name.plain!r:.80}; it has {', '.join(_FACTS)}")
+            raise DatasetNotFoundError(
+                f"scikit-learn has no dataset {name.plain!r:.80}; it has {', '.join(_FACTS)}"
+            )
         found = ScikitLearnDataset(name)
         if name.version not in (None, found.card.version):
             import sklearn
@@ -61,8 +68,15 @@ class ScikitLearnCatalogue(Catalogue):
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Return the datasets whose name and title contain all words."""
         words = text.lower().split()
-        found = [(name, *facts) for name, facts in _FACTS.items() if all(word in f"{name} {facts[0]}".lower() for word in words)]
-        return [CatalogueEntry(f"sklearn:{name}", title, licence) for name, title, licence in found[:limit]]
+        found = [
+            (name, *facts)
+            for name, facts in _FACTS.items()
+            if all(word in f"{name} {facts[0]}".lower() for word in words)
+        ]
+        return [
+            CatalogueEntry(f"sklearn:{name}", title, licence)
+            for name, title, licence in found[:limit]
+        ]
 
 
 class ScikitLearnDataset(CatalogueDataset):
@@ -79,10 +93,14 @@ class ScikitLearnDataset(CatalogueDataset):
 
         loaded: Any = getattr(sklearn.datasets, f"load_{name.name}")()
         self._columns = [np.ascontiguousarray(loaded.data), np.ascontiguousarray(loaded.target)]
-        digest = hashlib.sha256(b"".join(array.astype(float).tobytes() for array in self._columns)).hexdigest()
+        digest = hashlib.sha256(
+            b"".join(array.astype(float).tobytes() for array in self._columns)
+        ).hexdigest()
         title, licence = _FACTS[name.name]
         page = f"https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_{name.name}.html"
-        super().__init__(DatasetCard(name.folder, digest[:12], licence, page), ["all"], description=title)
+        super().__init__(
+            DatasetCard(name.folder, digest[:12], licence, page), ["all"], description=title
+        )
         if self._columns[1].dtype.kind in "iu":
             self._columns[1] = self._columns[1].astype(np.int64)
             vars(self)["class_names"] = tuple(map(str, loaded.target_names))

@@ -35,7 +35,9 @@ def register_delete_dir_handler(handler: Callable[[str], Any] | None) -> None:
     """Let ``handler(url)`` delete the folders of converters; None restores the default."""
     global _handler  # one for the process, as in Petastorm
     if handler is not None and not callable(handler):
-        raise ConfigError(f"a delete handler must be a function of a URL, or None, got {handler!r:.80}")
+        raise ConfigError(
+            f"a delete handler must be a function of a URL, or None, got {handler!r:.80}"
+        )
     _handler = handler
 
 
@@ -60,7 +62,9 @@ class WrittenFrame:
     pid: int
 
 
-def write_once(frame: DataFrame, parent: str, options: tuple[Any, ...], write: Callable[[str], None]) -> WrittenFrame:
+def write_once(
+    frame: DataFrame, parent: str, options: tuple[Any, ...], write: Callable[[str], None]
+) -> WrittenFrame:
     """Return the folder that this process wrote from the same rows with the same options, or write a new one.
 
     Args:
@@ -77,7 +81,11 @@ def write_once(frame: DataFrame, parent: str, options: tuple[Any, ...], write: C
     with _lock:
         key = (parent, frame.schema.json(), *options, *_inputs(frame))
         for known in _written:
-            if known.key == key and _is_same(known.frame, frame) and os.path.isdir(local_path(known.url) or "/"):
+            if (
+                known.key == key
+                and _is_same(known.frame, frame)
+                and os.path.isdir(local_path(known.url) or "/")
+            ):
                 return known
         url = f"{parent}/data-stack-converter-{secrets.token_hex(8)}"
         try:
@@ -150,7 +158,9 @@ def _remove_tree(url: str) -> None:
 
 def delete_at_exit() -> None:
     """Delete the folders that this process wrote; called when it ends."""
-    for known in [each for each in _written if each.pid == os.getpid()]:  # a fork does not delete files of its parent
+    for known in [
+        each for each in _written if each.pid == os.getpid()
+    ]:  # a fork does not delete files of its parent
         try:
             delete_folder(known.url)
         except Exception as error:  # noqa: BLE001  # a handler may raise anything; delete the other folders anyway

@@ -30,7 +30,9 @@ def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
     names = [field.name for field in frame.schema]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ConfigError(f"the DataFrame has several columns named {', '.join(map(repr, repeated))}; rename them")
+        raise ConfigError(
+            f"the DataFrame has several columns named {', '.join(map(repr, repeated))}; rename them"
+        )
     columns = []
     for field in frame.schema:
         column: Column = F.col("`" + field.name.replace("`", "``") + "`")
@@ -50,9 +52,15 @@ def _with_precision(type_: DataType, dtype: str | None) -> DataType:
         return type_
     given, wanted = ("double", "float") if dtype == "float32" else ("float", "double")
     described = StructType([StructField("x", type_)]).json()
-    described = re.sub(rf'"(type|elementType|keyType|valueType)":"{given}"', rf'"\1":"{wanted}"', described)
+    described = re.sub(
+        rf'"(type|elementType|keyType|valueType)":"{given}"', rf'"\1":"{wanted}"', described
+    )
     return StructType.fromJson(json.loads(described))[0].dataType
 
 
 def _is_vector(type_: DataType) -> bool:
-    return isinstance(type_, UserDefinedType) and type(type_).__name__ == "VectorUDT" and type_.module() in _VECTORS
+    return (
+        isinstance(type_, UserDefinedType)
+        and type(type_).__name__ == "VectorUDT"
+        and type_.module() in _VECTORS
+    )

@@ -16,7 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from data_stack.exception import ConfigError, StorageError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, write_once
+from data_stack_spark.cache import (
+    delete_folder,
+    files_and_rows,
+    register_delete_dir_handler,
+    write_once,
+)
 from data_stack_spark.columns import PRECISIONS, convert_columns
 from data_stack_spark.materialize import writing_settings
 from data_stack_spark.session import local_path, readable_source
@@ -54,7 +59,9 @@ class SparkDatasetConverter:
     def __len__(self) -> int:
         return self.dataset_size
 
-    def dataset(self, columns: Iterable[Any] | None = None, filters: Any = None, **options: Any) -> ParquetDataset:
+    def dataset(
+        self, columns: Iterable[Any] | None = None, filters: Any = None, **options: Any
+    ) -> ParquetDataset:
         """Open the rows as a :class:`~data_stack.formats.parquet.ParquetDataset`, which takes these arguments.
 
         Raises:
@@ -110,34 +117,55 @@ def make_spark_converter(
         raise ConfigError(f"dtype must be None, 'float32' or 'float64', got {dtype!r:.40}")
     codec, size = compression_codec or "uncompressed", parquet_row_group_size_bytes
     if type(size) is not int or not 0 < size < 1 << 31:
-        raise ConfigError(f"parquet_row_group_size_bytes must be a positive number of bytes below 2 GiB, got {size!r:.40}")
+        raise ConfigError(
+            f"parquet_row_group_size_bytes must be a positive number of bytes below 2 GiB, got {size!r:.40}"
+        )
     if isinstance(df, (str, os.PathLike)):
         if dtype is not None or compression_codec is not None:
-            raise ConfigError("dtype and compression_codec need a DataFrame; to convert files, pass spark.read.parquet(path)")
+            raise ConfigError(
+                "dtype and compression_codec need a DataFrame; to convert files, pass spark.read.parquet(path)"
+            )
         return _of_path(os.fspath(df))
     parent = _cache_url(cache_dir, df.sparkSession)
-    frame = write_once(df, parent, (size, codec, dtype), lambda url: _write(df, url, size, codec, dtype))
-    return SparkDatasetConverter(frame.url, tuple(f"{frame.url}/{file}" for file in frame.files), frame.n_rows)
+    frame = write_once(
+        df, parent, (size, codec, dtype), lambda url: _write(df, url, size, codec, dtype)
+    )
+    return SparkDatasetConverter(
+        frame.url, tuple(f"{frame.url}/{file}" for file in frame.files), frame.n_rows
+    )
 
 
 def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str | None) -> None:
-    writer = convert_columns(df, dtype).write.option("compression", codec).option("parquet.block.size", row_group_bytes)
+    writer = (
+        convert_columns(df, dtype)
+        .write.option("compression", codec)
+        .option("parquet.block.size", row_group_bytes)
+    )
     # row groups of wide rows have few rows; by default Parquet checks the size every 100 rows
-    writer = writer.option("parquet.page.size.row.check.min", 3).option("parquet.summary.metadata.level", "NONE")
+    writer = writer.option("parquet.page.size.row.check.min", 3).option(
+        "parquet.summary.metadata.level", "NONE"
+    )
     try:
         with writing_settings(df.sparkSession):
             writer.parquet(url)
-    except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
+    except (
+        PySparkException,
+        Py4JJavaError,
+    ) as error:  # Spark 3.5 raises the second where a job fails
         reason = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
         cause = reason.rpartition("Caused by: ")[2]  # the last one is the first that happened
-        raise StorageError(f"Spark could not write the DataFrame to {url}: {cause:.1000}") from error
+        raise StorageError(
+            f"Spark could not write the DataFrame to {url}: {cause:.1000}"
+        ) from error
 
 
 def _of_path(path: str) -> SparkDatasetConverter:
     local = local_path(path)
     url = path.rstrip("/") if local is None else Path(local).as_uri()
     files, n_rows = files_and_rows(path)
-    return SparkDatasetConverter(url, tuple(f"{url}/{file}" for file in files), n_rows, is_own=False)
+    return SparkDatasetConverter(
+        url, tuple(f"{url}/{file}" for file in files), n_rows, is_own=False
+    )
 
 
 def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) -> str:
@@ -145,4 +173,6 @@ def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) ->
         return os.fspath(cache_dir)
     if str(spark.sparkContext.master).startswith("local"):
         return os.path.join(platformdirs.user_cache_dir("data_stack"), "spark_converter")
-    raise ConfigError("cache_dir is missing: on a cluster, pass the URL of a folder that the executors and all readers reach")
+    raise ConfigError(
+        "cache_dir is missing: on a cluster, pass the URL of a folder that the executors and all readers reach"
+    )

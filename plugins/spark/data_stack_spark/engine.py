@@ -49,7 +49,9 @@ class SparkEngine(PreparationEngine):
         ConfigError: master and session are both set, or ``attempts`` is less than 1.
     """
 
-    def __init__(self, master: str | None = None, *, session: SparkSession | None = None, attempts: int = 3) -> None:
+    def __init__(
+        self, master: str | None = None, *, session: SparkSession | None = None, attempts: int = 3
+    ) -> None:
         if master is not None and session is not None:
             raise ConfigError("SparkEngine takes a master or a session, got both")
         if type(attempts) is not int or attempts < 1:
@@ -82,8 +84,14 @@ class SparkEngine(PreparationEngine):
                     continue
                 blamed = re.search(r"Task (\d+) in stage", problem)
                 culprit = names[int(blamed[1])] if blamed else None
-                for name in [culprit] if culprit in left else list(left):  # any of them may be the cause
-                    self._note(name, Failure(f"was aborted by Spark:\n{problem[:_PROBLEM_CHARACTERS]}"), failures)
+                for name in (
+                    [culprit] if culprit in left else list(left)
+                ):  # any of them may be the cause
+                    self._note(
+                        name,
+                        Failure(f"was aborted by Spark:\n{problem[:_PROBLEM_CHARACTERS]}"),
+                        failures,
+                    )
 
     def _note(self, task: str, failure: Failure, failures: Counter[str]) -> None:
         failures[task] += 1
@@ -122,18 +130,26 @@ class _JobError(Exception):
 def _start(master: str, title: str) -> SparkSession:
     """Start a session without the services that tasks do not need."""
     builder = SparkSession.builder.appName(title).master(master)
-    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.ui.enabled", "false").config(
+        "spark.ui.showConsoleProgress", "false"
+    )
     is_here = master.startswith("local")
     python = os.environ.get("PYSPARK_PYTHON")
     if is_here:
         # The same interpreter and packages; on other machines their paths may differ.
         os.environ["PYSPARK_PYTHON"] = python or sys.executable
-        builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, map(os.fspath, sys.path))))
-        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        builder = builder.config(
+            "spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, map(os.fspath, sys.path)))
+        )
+        builder = builder.config("spark.driver.host", "127.0.0.1").config(
+            "spark.driver.bindAddress", "127.0.0.1"
+        )
     try:
         return builder.getOrCreate()
     except Exception as error:  # errors of Spark, Java or others
-        raise ConfigError(f"Spark could not be started with master {master!r}: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"Spark could not be started with master {master!r}: {type(error).__name__}: {error}"
+        ) from error
     finally:
         if is_here and python is None:
             del os.environ["PYSPARK_PYTHON"]
@@ -151,7 +167,9 @@ def _job(
     # Spark delivers the updates of an accumulator with the end of each task, so results arrive even if the job fails later.
     ends: Any = context.accumulator([], AddingAccumulatorParam[Any]([]))
     sent = context.broadcast(package)
-    rdd = context.parallelize(list(enumerate(arguments)), len(arguments)).map(functools.partial(attempt_by_spark, sent, ends))
+    rdd = context.parallelize(list(enumerate(arguments)), len(arguments)).map(
+        functools.partial(attempt_by_spark, sent, ends)
+    )
     problems: list[str] = []
 
     def run() -> None:

@@ -27,5 +27,7 @@ def engine_on(master: str | None, *, attempts: int) -> Any:
 
     if master is None and SparkSession.getActiveSession() is None:
         masters = '"spark://host:7077", "yarn", or "local[4]" for this machine'
-        raise ConfigError(f"the engine spark needs an active session, SparkEngine(master), or --master: {masters}")
+        raise ConfigError(
+            f"the engine spark needs an active session, SparkEngine(master), or --master: {masters}"
+        )
     return SparkEngine(master, attempts=attempts)

@@ -65,7 +65,9 @@ def materialize_dataset(
     if not isinstance(schema, Schema):
         raise ConfigError(f"schema must be a Schema, got {schema!r:.80}")
     if row_group_size_mb is not None and not row_group_size_mb > 0:
-        raise ConfigError(f"row_group_size_mb must be a positive number or None, got {row_group_size_mb!r:.40}")
+        raise ConfigError(
+            f"row_group_size_mb must be a positive number or None, got {row_group_size_mb!r:.40}"
+        )
     spark_schema(schema)  # raises for types that Spark lacks, before it writes anything
     settings = {
         "parquet.summary.metadata.level": "ALL" if use_summary_metadata else "NONE",
@@ -77,7 +79,9 @@ def materialize_dataset(
     with writing_settings(spark, settings):
         yield
     filesystem = None if filesystem_factory is None else filesystem_factory()
-    folder, _ = folder_and_paths(readable_source(dataset_url) if filesystem is None else dataset_url, filesystem=filesystem)
+    folder, _ = folder_and_paths(
+        readable_source(dataset_url) if filesystem is None else dataset_url, filesystem=filesystem
+    )
     try:
         generate_metadata(folder, schema=schema, petastorm=True)
     except ConfigError as error:  # Petastorm does not support a field; or files do not fit the schema, which raises again
@@ -86,7 +90,9 @@ def materialize_dataset(
 
 
 @contextlib.contextmanager
-def writing_settings(spark: SparkSession, hadoop: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+def writing_settings(
+    spark: SparkSession, hadoop: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     """Set ``hadoop``'s settings, and timestamps as microseconds, for the block; restore all of them afterwards."""
     configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
     with _SETTINGS_LOCK:

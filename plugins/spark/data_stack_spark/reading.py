@@ -51,7 +51,9 @@ def dataset_as_rdd(
     ends = np.cumsum([0, *dataset.block_lengths]).tolist()
     parts = list(itertools.pairwise(ends))
     rows = context.parallelize(parts, max(1, len(parts)))
-    return rows.flatMap(functools.partial(_read_rows, context.broadcast(dataset)), preservesPartitioning=True)
+    return rows.flatMap(
+        functools.partial(_read_rows, context.broadcast(dataset)), preservesPartitioning=True
+    )
 
 
 def _read_rows(shared: Broadcast[ParquetDataset], part: tuple[int, int]) -> Iterator[Any]:

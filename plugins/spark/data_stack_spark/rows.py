@@ -24,7 +24,9 @@ _ROWS_AT_ONCE = 256
 
 
 def encode_rows(
-    rows: RDD[Any] | DataFrame | Iterable[Mapping[str, Any]], schema: Schema, spark: SparkSession | None = None
+    rows: RDD[Any] | DataFrame | Iterable[Mapping[str, Any]],
+    schema: Schema,
+    spark: SparkSession | None = None,
 ) -> DataFrame:
     """Encode rows in Spark's executors, as a DataFrame to write inside of :func:`materialize_dataset`.
 
@@ -47,7 +49,9 @@ def encode_rows(
         rows = rows.rdd
     elif not isinstance(rows, RDD):
         rows = session.sparkContext.parallelize(list(rows))
-    return session.createDataFrame(rows.mapPartitions(functools.partial(encode_partition, schema)), spark_schema(schema))
+    return session.createDataFrame(
+        rows.mapPartitions(functools.partial(encode_partition, schema)), spark_schema(schema)
+    )
 
 
 def encode_partition(schema: Schema, rows: Iterable[Any]) -> Iterator[Row]:
@@ -58,8 +62,14 @@ def encode_partition(schema: Schema, rows: Iterable[Any]) -> Iterator[Row]:
     """
     rows, first, make = iter(rows), 0, Row(*schema.fields)
     while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-        dicts = [_as_dict(schema, row, f"row {first + number} of the partition") for number, row in enumerate(some)]
-        columns = [_encode(field, [row.get(field.name) for row in dicts], first).to_pylist() for field in schema]
+        dicts = [
+            _as_dict(schema, row, f"row {first + number} of the partition")
+            for number, row in enumerate(some)
+        ]
+        columns = [
+            _encode(field, [row.get(field.name) for row in dicts], first).to_pylist()
+            for field in schema
+        ]
         yield from (make(*values) for values in zip(*columns, strict=True))
         first += len(some)
 
@@ -73,7 +83,9 @@ def _as_dict(schema: Schema, row: Any, where: str) -> Mapping[str, Any]:
         schema[name]  # raises if the field does not exist
     for field in schema:
         if row.get(field.name) is None and not field.nullable:
-            raise ConfigError(f"{where} has no value for field {field.name!r}, which is not nullable")
+            raise ConfigError(
+                f"{where} has no value for field {field.name!r}, which is not nullable"
+            )
     return row
 
 
@@ -82,16 +94,25 @@ def _encode(field: Field, values: list[Any], first_row: int) -> pa.Array:
     try:
         cells = field.cells.encode_column(field, values)
     except CellError as error:
-        raise ConfigError(f"field {field.name!r}, row {first_row + error.row} of the partition: {error.why}") from error
+        raise ConfigError(
+            f"field {field.name!r}, row {first_row + error.row} of the partition: {error.why}"
+        ) from error
     wanted = arrow_for_spark(cells.type)
     try:
         return cells if cells.type == wanted else cells.cast(wanted)
     except pa.ArrowException as error:
-        raise ConfigError(f"field {field.name!r}: {cells.type} does not fit Spark's {wanted}: {error!s:.200}") from error
+        raise ConfigError(
+            f"field {field.name!r}: {cells.type} does not fit Spark's {wanted}: {error!s:.200}"
+        ) from error
 
 
 def _as_field(schema: Schema, name: str, value: Any) -> Any:
     field = schema.fields.get(name)
-    if field is not None and field.shape and isinstance(value, list) and isinstance(field.dtype, np.dtype):
+    if (
+        field is not None
+        and field.shape
+        and isinstance(value, list)
+        and isinstance(field.dtype, np.dtype)
+    ):
         return np.array(value, field.dtype) if field.dtype.kind in "biufc" else value
     return value

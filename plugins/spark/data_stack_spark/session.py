@@ -23,8 +23,14 @@ def spark_session(spark: SparkSession | None = None) -> SparkSession:
         try:
             session = SparkSession.builder.getOrCreate()
         except Exception as error:  # an error of Java, py4j or Spark, depending on the version
-            java = os.environ.get("JAVA_HOME") or shutil.which("java") or "none: java is not on PATH, and JAVA_HOME is not set"
-            raise ConfigError(f"Spark did not start; it requires Java 17 or newer and found {java}: {error!s:.500}") from error
+            java = (
+                os.environ.get("JAVA_HOME")
+                or shutil.which("java")
+                or "none: java is not on PATH, and JAVA_HOME is not set"
+            )
+            raise ConfigError(
+                f"Spark did not start; it requires Java 17 or newer and found {java}: {error!s:.500}"
+            ) from error
     return session
 
 

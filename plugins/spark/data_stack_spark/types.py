@@ -29,6 +29,8 @@ def spark_schema(schema: Schema) -> spark.StructType:
         try:
             column = from_arrow_type(arrow_for_spark(type_), prefer_timestamp_ntz=True)
         except PySparkException as error:
-            raise ConfigError(f"field {field.name!r}: Spark has no equivalent of {type_}") from error
+            raise ConfigError(
+                f"field {field.name!r}: Spark has no equivalent of {type_}"
+            ) from error
         fields.append(spark.StructField(field.name, column, field.nullable))
     return spark.StructType(fields)

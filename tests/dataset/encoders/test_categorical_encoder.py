@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import object_column
 
-from data_stack.dataset.encoders import CategoricalEncoder, EncodingError, OneHotEncoder, encoder_from_state
+from data_stack.dataset.encoders import (
+    CategoricalEncoder,
+    EncodingError,
+    OneHotEncoder,
+    encoder_from_state,
+)
 from data_stack.dataset.encoders.categorical import ClassMapping
 from data_stack.exception import ConfigError
 
@@ -36,26 +41,40 @@ def test_values_are_found_as_a_python_list_finds_them(learned: list[Any], asked:
 
     codes = encoder.transform(object_column(*learned, *asked))
 
-    expected = [categories.index(value) if value in categories else len(categories) for value in [*learned, *asked]]
+    expected = [
+        categories.index(value) if value in categories else len(categories)
+        for value in [*learned, *asked]
+    ]
     assert codes.tolist() == expected
     assert len(categories) == len(set(learned))
 
 
 @given(
     categories=st.lists(
-        st.one_of(st.integers(-5, 5), st.floats(allow_nan=False), st.integers(-(2**64), 2**64)), min_size=1, unique=True
+        st.one_of(st.integers(-5, 5), st.floats(allow_nan=False), st.integers(-(2**64), 2**64)),
+        min_size=1,
+        unique=True,
     ),
     asked=st.lists(st.one_of(st.integers(-6, 6), st.integers(-(2**63), 2**63 - 1)), max_size=8),
-    dtype=st.sampled_from(["int8", "uint8", "int64", "uint64", "float32", "float64", "bool", "object", "longdouble"]),
+    dtype=st.sampled_from(
+        ["int8", "uint8", "int64", "uint64", "float32", "float64", "bool", "object", "longdouble"]
+    ),
 )
-def test_columns_of_numbers_are_compared_as_exactly_as_python_does(categories: list[Any], asked: list[int], dtype: str) -> None:
+def test_columns_of_numbers_are_compared_as_exactly_as_python_does(
+    categories: list[Any], asked: list[int], dtype: str
+) -> None:
     encoder = CategoricalEncoder("ordinal", unknown="index", categories=categories)
     column = np.array(asked, dtype=np.int64).astype(dtype)
 
     codes = encoder.transform(column)
 
-    exact = [value if dtype == "object" else int(value) if dtype == "longdouble" else value.item() for value in column]
-    assert codes.tolist() == [categories.index(value) if value in categories else len(categories) for value in exact]
+    exact = [
+        value if dtype == "object" else int(value) if dtype == "longdouble" else value.item()
+        for value in column
+    ]
+    assert codes.tolist() == [
+        categories.index(value) if value in categories else len(categories) for value in exact
+    ]
 
 
 def test_one_hot_vectors_are_float32_and_have_one_one() -> None:
@@ -92,7 +111,9 @@ def test_unknown_values_are_an_error_or_zeros_or_one_more_position() -> None:
     index = CategoricalEncoder(unknown="index").fit(["a", "b"])
     ordinal = CategoricalEncoder("ordinal", unknown="index").fit(["a", "b"])
 
-    with pytest.raises(EncodingError, match=r"^at position 2, 'z' is an unknown category: known are 'a', 'b'$") as caught:
+    with pytest.raises(
+        EncodingError, match=r"^at position 2, 'z' is an unknown category: known are 'a', 'b'$"
+    ) as caught:
         CategoricalEncoder().fit(["a", "b"]).transform(["a", "b", "z", "y"])
     assert caught.value.position == 2
     assert zeros.transform(["z", "b", None]).tolist() == [[0, 0], [0, 1], [0, 0]]
@@ -110,13 +131,18 @@ def test_unknown_values_are_an_error_or_zeros_or_one_more_position() -> None:
 def test_a_value_of_an_unsupported_type_is_named_by_its_position(value: Any) -> None:
     column = object_column("a", "b", value)
 
-    for encode in (CategoricalEncoder().fit, CategoricalEncoder(unknown="index", categories=["a", "b"]).transform):
+    for encode in (
+        CategoricalEncoder().fit,
+        CategoricalEncoder(unknown="index", categories=["a", "b"]).transform,
+    ):
         with pytest.raises(EncodingError) as caught:
             encode(column)
         assert caught.value.position == 2
 
 
-@pytest.mark.parametrize("column", [np.array(["2020-01-01"], dtype="M8[D]"), "abc", torch.tensor(3)])
+@pytest.mark.parametrize(
+    "column", [np.array(["2020-01-01"], dtype="M8[D]"), "abc", torch.tensor(3)]
+)
 def test_times_and_single_values_are_no_column_of_categories(column: Any) -> None:
     for encode in (CategoricalEncoder().fit, CategoricalEncoder(categories=[3]).transform):
         with pytest.raises(ConfigError):
@@ -127,7 +153,11 @@ def test_one_hot_labels_are_classes_or_their_numbers() -> None:
     encoder = OneHotEncoder(["b", "a"])
     mapped = OneHotEncoder(ClassMapping({(0, 1): "rest", 2: "first"}))
 
-    assert encoder.transform(["a", "b"]).tolist() == encoder.transform([1, 0]).tolist() == [[0, 1], [1, 0]]
+    assert (
+        encoder.transform(["a", "b"]).tolist()
+        == encoder.transform([1, 0]).tolist()
+        == [[0, 1], [1, 0]]
+    )
     for label in (2, -1):
         with pytest.raises(EncodingError):
             encoder.transform([label])

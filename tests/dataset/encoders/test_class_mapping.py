@@ -29,7 +29,9 @@ def test_integers_stay_integers_and_strings_strings() -> None:
     assert ClassMapping({"a": "b"}).transform(np.array(["a", "c"])).tolist() == ["b", "c"]
     assert ClassMapping({"a": 1}).transform(["a", "b"]).tolist() == [1, "b"]
     assert ClassMapping({0: 0.5}).transform([0, 1]).tolist() == [0.5, 1]
-    assert ClassMapping({2: 2**62}).transform(np.array([2, 2**64 - 1], dtype=np.uint64)).tolist() == [2**62, 2**64 - 1]
+    assert ClassMapping({2: 2**62}).transform(
+        np.array([2, 2**64 - 1], dtype=np.uint64)
+    ).tolist() == [2**62, 2**64 - 1]
 
 
 def test_several_labels_become_one_class() -> None:
@@ -43,7 +45,10 @@ def test_several_labels_become_one_class() -> None:
 
 
 def test_an_unmapped_label_is_an_error_that_names_it_and_its_position() -> None:
-    with pytest.raises(EncodingError, match=r"at position 1, the label 7 is not in the class mapping: known are 1, 2"):
+    with pytest.raises(
+        EncodingError,
+        match=r"at position 1, the label 7 is not in the class mapping: known are 1, 2",
+    ):
         ClassMapping({1: 0, 2: 1}, unmapped="error").transform([1, 7])
 
 

@@ -29,16 +29,26 @@ def test_columns_are_scaled_as_scikit_learn_scales_them(scaling: Any, with_nan: 
 
     encoder = ContinuousEncoder(scaling, dtype="float64").fit(numbers)
 
-    assert np.allclose(encoder.transform(numbers), PEERS[scaling].fit_transform(numbers), rtol=1e-10, atol=1e-12, equal_nan=True)
+    assert np.allclose(
+        encoder.transform(numbers),
+        PEERS[scaling].fit_transform(numbers),
+        rtol=1e-10,
+        atol=1e-12,
+        equal_nan=True,
+    )
     assert np.allclose(encoder.inverse(encoder.transform(numbers)), numbers, equal_nan=True)
 
 
 @given(
-    numbers=hnp.arrays(np.float64, st.tuples(st.integers(1, 30), st.integers(0, 3)), elements=st.floats(-1e6, 1e6)),
+    numbers=hnp.arrays(
+        np.float64, st.tuples(st.integers(1, 30), st.integers(0, 3)), elements=st.floats(-1e6, 1e6)
+    ),
     cuts=st.lists(st.integers(0, 30), max_size=4),
     missing=st.sets(st.integers(0, 29)),
 )
-def test_blocks_cut_anywhere_give_the_moments_of_the_whole(numbers: Any, cuts: list[int], missing: set[int]) -> None:
+def test_blocks_cut_anywhere_give_the_moments_of_the_whole(
+    numbers: Any, cuts: list[int], missing: set[int]
+) -> None:
     rows = [row for row in missing if 0 < row < len(numbers)]
     numbers[rows] = np.nan
     blocks = np.split(numbers, sorted(cut for cut in cuts if cut <= len(numbers)))
@@ -52,7 +62,14 @@ def test_blocks_cut_anywhere_give_the_moments_of_the_whole(numbers: Any, cuts: l
 
 
 @pytest.mark.parametrize(
-    "column", [[1, 2, 3], ["1", "2.0", " 3 "], [b"1", b"2", b"3"], np.array([1, 2, 3], dtype=np.uint8), torch.tensor([1, 2, 3])]
+    "column",
+    [
+        [1, 2, 3],
+        ["1", "2.0", " 3 "],
+        [b"1", b"2", b"3"],
+        np.array([1, 2, 3], dtype=np.uint8),
+        torch.tensor([1, 2, 3]),
+    ],
 )
 def test_whatever_spells_numbers_is_scaled(column: Any) -> None:
     encoder = ContinuousEncoder("min_max").fit(column)
@@ -100,7 +117,9 @@ def test_a_column_of_nan_or_beyond_float64_cannot_be_learned_from(scaling: Any) 
 def test_values_of_another_shape_are_refused() -> None:
     encoder = ContinuousEncoder().fit(NUMBERS)
 
-    with pytest.raises(ConfigError, match=r"fitted on values of shape \(3,\), and these have the shape \(2,\)"):
+    with pytest.raises(
+        ConfigError, match=r"fitted on values of shape \(3,\), and these have the shape \(2,\)"
+    ):
         encoder.transform(NUMBERS[:, :2])
     with pytest.raises(EncodingError):
         encoder.fit([NUMBERS, NUMBERS[:, :2]])

@@ -105,7 +105,15 @@ def test_a_damaged_stored_encoder_is_noticed() -> None:
     assert load_encoder(storage, "encoder") == encoder
     with pytest.raises(ResourceNotFoundError):
         load_encoder(storage, "nothing")
-    for damaged in (whole.replace(b"cat", b"cow"), whole[:-5], b"", b"[1]", b"\xff", b"{}", b"[" * 100_000):
+    for damaged in (
+        whole.replace(b"cat", b"cow"),
+        whole[:-5],
+        b"",
+        b"[1]",
+        b"\xff",
+        b"{}",
+        b"[" * 100_000,
+    ):
         storage.set_resource("encoder", damaged)
         with pytest.raises(DatasetFileCorruptError, match="encoder"):
             load_encoder(storage, "encoder")
@@ -118,7 +126,13 @@ def test_a_damaged_state_is_a_config_error_and_runs_nothing() -> None:
     for _ in range(10_000):
         deep = [deep]
     learned = [[], {"centre": array, "scale": 0.0}, {"centre": {"float": "nan"}, "scale": 1.0}]
-    configs = [[], {"scaling": "other"}, {"scaling": {"code": "print(1)"}}, {"scaling": deep}, {"self": "x"}]
+    configs = [
+        [],
+        {"scaling": "other"},
+        {"scaling": {"code": "print(1)"}},
+        {"scaling": deep},
+        {"self": "x"},
+    ]
     others: list[tuple[Encoder, str, Any]] = [
         (CategoricalEncoder(categories=["a"]), "learned", {"categories": ["b"]}),
         (CategoricalEncoder(categories=["a"]), "config", {"categories": {"range": [0, 10**18, 1]}}),
@@ -170,6 +184,9 @@ def test_a_client_s_encoder_is_rebuilt_where_its_kind_is_known() -> None:
 
 
 def test_masked_values_and_tensors_that_numpy_cannot_hold_are_refused() -> None:
-    for values in (np.ma.masked_array([1.0, 50.0], [False, True]), torch.ones(3, dtype=torch.bfloat16)):
+    for values in (
+        np.ma.masked_array([1.0, 50.0], [False, True]),
+        torch.ones(3, dtype=torch.bfloat16),
+    ):
         with pytest.raises(ConfigError, match="numpy"):
             ContinuousEncoder("none").transform(values)

@@ -25,7 +25,9 @@ def test_bytes_become_numbers_by_the_stated_formula() -> None:
 def test_mean_and_std_of_each_channel_are_learned_in_blocks(channels: Any) -> None:
     images = IMAGES if channels == "last" else np.moveaxis(IMAGES, -1, 1)
 
-    encoder = ImageEncoder(channels=channels).fit(images[start : start + 7] for start in range(0, 20, 7))
+    encoder = ImageEncoder(channels=channels).fit(
+        images[start : start + 7] for start in range(0, 20, 7)
+    )
 
     assert np.allclose(encoder.mean, (IMAGES / 255).mean(axis=(0, 1, 2)))
     assert np.allclose(encoder.std, (IMAGES / 255).std(axis=(0, 1, 2)))
@@ -53,17 +55,31 @@ def test_images_of_different_sizes_are_encoded_one_by_one() -> None:
     assert [image.shape for image in encoded] == [(6, 5, 3), (3, 5, 3), (6, 5, 3)]
     assert np.array_equal(encoded[0], encoder.transform(IMAGES[:1])[0])
     assert np.array_equal(encoder.inverse(encoded)[1], IMAGES[1, :3])
-    assert encoder.transform(np.fromiter([IMAGES[0], IMAGES[2]], dtype=object)).shape == (2, 6, 5, 3)
+    assert encoder.transform(np.fromiter([IMAGES[0], IMAGES[2]], dtype=object)).shape == (
+        2,
+        6,
+        5,
+        3,
+    )
 
 
 def test_what_is_no_image_is_refused() -> None:
     encoder = ImageEncoder(MEAN, STD)
 
-    for images in (np.zeros((2, 4, 4, 5)), np.zeros((2, 4, 4)), np.zeros((2, 4)), np.array([["a"]])):
+    for images in (
+        np.zeros((2, 4, 4, 5)),
+        np.zeros((2, 4, 4)),
+        np.zeros((2, 4)),
+        np.array([["a"]]),
+    ):
         with pytest.raises(ConfigError):
             encoder.transform(images)
     with pytest.raises(EncodingError, match="at position 1"):
         encoder.transform(np.fromiter([IMAGES[0], np.zeros(3)], dtype=object))
-    for unlearnable in ([IMAGES[:3], IMAGES[:2, ..., :2]], np.full((1, 2, 2), np.nan), np.zeros((2, 0, 3))):
+    for unlearnable in (
+        [IMAGES[:3], IMAGES[:2, ..., :2]],
+        np.full((1, 2, 2), np.nan),
+        np.zeros((2, 0, 3)),
+    ):
         with pytest.raises(ConfigError):
             ImageEncoder().fit(unlearnable)

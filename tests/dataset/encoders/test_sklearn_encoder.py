@@ -14,7 +14,14 @@ import pytest
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer, LabelEncoder, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    LabelEncoder,
+    Normalizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 
 from data_stack.dataset.encoders import SklearnEncoder, as_encoder, encoder_from_state
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -36,16 +43,23 @@ TRANSFORMERS: list[tuple[Any, Any]] = [
     (KBinsDiscretizer(3, subsample=None), TABLE),
     (FunctionTransformer(np.log1p), np.abs(TABLE)),
 ]
-IDS = [f"{type(transformer).__name__}-{number}" for number, (transformer, _) in enumerate(TRANSFORMERS)]
+IDS = [
+    f"{type(transformer).__name__}-{number}" for number, (transformer, _) in enumerate(TRANSFORMERS)
+]
 
 
 @pytest.mark.parametrize(("transformer", "column"), TRANSFORMERS, ids=IDS)
-def test_it_transforms_as_by_itself_and_its_state_rebuilds_it(transformer: Any, column: Any) -> None:
+def test_it_transforms_as_by_itself_and_its_state_rebuilds_it(
+    transformer: Any, column: Any
+) -> None:
     table = column[:, np.newaxis] if isinstance(transformer, OneHotEncoder) else column
     by_itself = copy.deepcopy(transformer).fit(table).transform(table)
     by_itself = by_itself.toarray() if hasattr(by_itself, "toarray") else by_itself
 
-    encoder, unfitted = as_encoder(copy.deepcopy(transformer)).fit(column), as_encoder(copy.deepcopy(transformer))
+    encoder, unfitted = (
+        as_encoder(copy.deepcopy(transformer)).fit(column),
+        as_encoder(copy.deepcopy(transformer)),
+    )
     encoded = encoder.transform(column)
     rebuilt = encoder_from_state(json.loads(json.dumps(encoder.state())))
 
@@ -100,7 +114,9 @@ def test_whatever_has_fit_and_transform_is_an_encoder_without_a_state() -> None:
     assert encoder.transform(TABLE).shape == TABLE.shape
     assert encoder == encoder  # though it cannot be written
     assert encoder != SklearnEncoder(Doubling()).fit(TABLE)
-    assert np.array_equal(pickle.loads(pickle.dumps(encoder)).transform(TABLE), encoder.transform(TABLE))
+    assert np.array_equal(
+        pickle.loads(pickle.dumps(encoder)).transform(TABLE), encoder.transform(TABLE)
+    )
     with pytest.raises(ConfigError, match="cannot be written as plain data"):
         encoder.state()
 
@@ -109,9 +125,20 @@ def test_a_state_that_names_another_function_or_is_damaged_is_refused_before_it_
     import skops.io  # takes seconds, which each process that collects this file would pay
 
     state = SklearnEncoder(StandardScaler()).state()
-    forged = [base64.b64encode(skops.io.dumps(FunctionTransformer(called))).decode() for called in (os.system, eval)]
+    forged = [
+        base64.b64encode(skops.io.dumps(FunctionTransformer(called))).decode()
+        for called in (os.system, eval)
+    ]
 
-    for text in (*forged, {"class": "StandardScaler"}, None, 7, "", "no base 64", base64.b64encode(b"no archive").decode()):
+    for text in (
+        *forged,
+        {"class": "StandardScaler"},
+        None,
+        7,
+        "",
+        "no base 64",
+        base64.b64encode(b"no archive").decode(),
+    ):
         state["config"]["transformer"]["sklearn"] = text
         with pytest.raises(ConfigError):
             encoder_from_state(state)
@@ -125,7 +152,9 @@ def test_no_rows_have_the_shape_that_a_transformer_which_learns_nothing_gives_to
     assert column.shape == (0, 3)
 
 
-def test_a_sparse_result_that_would_not_fit_is_an_error_before_it_is_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sparse_result_that_would_not_fit_is_an_error_before_it_is_made_dense(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     texts = np.array(["a b"] * 16, dtype=object)
     encoder = SklearnEncoder(HashingVectorizer(n_features=1 << 20)).fit(texts[:1])
     monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", "100_000_000")

@@ -51,7 +51,10 @@ class Negated(AccessedDatasetIterator):
 def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
     negated = Negated(InBlocks(*[10] * 6))
 
-    batches = [batch["x"].tolist() for batch in Loader(negated, 10, shuffle=BlockShuffled(window=1), seed=2)]
+    batches = [
+        batch["x"].tolist()
+        for batch in Loader(negated, 10, shuffle=BlockShuffled(window=1), seed=2)
+    ]
 
     assert sorted(-number for batch in batches for number in batch) == list(range(60))
     assert all(len({-number // 10 for number in batch}) == 1 for batch in batches)
@@ -61,7 +64,10 @@ def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
 def test_the_place_of_a_sample_that_cannot_be_read_is_told() -> None:
     source = InBlocks(*[10] * 6, torn=23)
 
-    with pytest.raises(LoadingError, match=r"sample 23 \(line 3 of page 2\) could not be read: OSError: a page is torn"):
+    with pytest.raises(
+        LoadingError,
+        match=r"sample 23 \(line 3 of page 2\) could not be read: OSError: a page is torn",
+    ):
         list(Loader(Negated(source), 5, worker_kind="inline"))
     with pytest.raises(LoadingError, match=r"sample 3 \(line 3 of page 2\)"):
         list(Loader(Negated(DatasetIteratorView(source, range(20, 30))), 5, worker_kind="inline"))

@@ -21,7 +21,9 @@ from data_stack.values.stacking import stack_samples
     kind=st.sampled_from(["tuple", "dict", "ragged", "mixed", "list"]),
     data=st.data(),
 )
-def test_batches_obey_the_law(n_samples: int, batch_size: int, drop_last: bool, kind: str, data: st.DataObject) -> None:
+def test_batches_obey_the_law(
+    n_samples: int, batch_size: int, drop_last: bool, kind: str, data: st.DataObject
+) -> None:
     samples: list[Any] = [
         {
             "tuple": (i, float(i), np.full(2, i), str(i)),
@@ -32,7 +34,10 @@ def test_batches_obey_the_law(n_samples: int, batch_size: int, drop_last: bool, 
         }[kind]
         for i in range(n_samples)
     ]
-    expected = [stack_samples(samples[start : start + batch_size]) for start in range(0, n_samples, batch_size)]
+    expected = [
+        stack_samples(samples[start : start + batch_size])
+        for start in range(0, n_samples, batch_size)
+    ]
     expected = expected[: n_samples // batch_size] if drop_last else expected
 
     batches = BatchedDatasetIterator(Samples(samples), batch_size, drop_last=drop_last)

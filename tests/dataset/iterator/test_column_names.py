@@ -10,7 +10,12 @@ import pytest
 
 from data_stack.dataset.encoders import ClassMapping, ContinuousEncoder
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, SequenceDatasetIterator, column_names
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIteratorIF,
+    SequenceDatasetIterator,
+    column_names,
+)
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError
 from data_stack.factories.prepared import Resources
@@ -27,7 +32,9 @@ class Flowers(DatasetFactory):
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         n = 9 if split == "all" else 4
-        return SequenceDatasetIterator([[i / 2 for i in range(n)], [i % 3 for i in range(n)], list(range(n))])
+        return SequenceDatasetIterator(
+            [[i / 2 for i in range(n)], [i % 3 for i in range(n)], list(range(n))]
+        )
 
 
 @pytest.fixture
@@ -50,7 +57,9 @@ ASKED: list[Callable[[Any, str], Any]] = [
 ]
 
 
-def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(flowers: InformedDatasetIteratorIF) -> None:
+def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(
+    flowers: InformedDatasetIteratorIF,
+) -> None:
     message = r"no column 'specis' \(did you mean 'species'\?\): they have the columns 'size', 'species', 'number'"
 
     for ask in ASKED:
@@ -62,15 +71,26 @@ def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(flowers: Info
 
 SAME: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
     (lambda it: it.select("number", "size"), lambda it: it.select(2, 0)),
-    (lambda it: it.windows(2, offsets={0: ["size"], 1: None}), lambda it: it.windows(2, offsets={0: [0], 1: None})),
-    (lambda it: it.split([0.5, 0.5], stratify="species")[0], lambda it: it.split([0.5, 0.5], stratify=1)[0]),
-    (lambda it: it.encode({"size": ContinuousEncoder()}, fit_on=it), lambda it: it.encode({0: ContinuousEncoder()}, fit_on=it)),
+    (
+        lambda it: it.windows(2, offsets={0: ["size"], 1: None}),
+        lambda it: it.windows(2, offsets={0: [0], 1: None}),
+    ),
+    (
+        lambda it: it.split([0.5, 0.5], stratify="species")[0],
+        lambda it: it.split([0.5, 0.5], stratify=1)[0],
+    ),
+    (
+        lambda it: it.encode({"size": ContinuousEncoder()}, fit_on=it),
+        lambda it: it.encode({0: ContinuousEncoder()}, fit_on=it),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("by_name", "by_position"), SAME)
 def test_a_layer_by_names_is_the_layer_by_positions(
-    flowers: InformedDatasetIteratorIF, by_name: Callable[[Any], Any], by_position: Callable[[Any], Any]
+    flowers: InformedDatasetIteratorIF,
+    by_name: Callable[[Any], Any],
+    by_position: Callable[[Any], Any],
 ) -> None:
     named, numbered = by_name(flowers), by_position(flowers)
 
@@ -96,7 +116,9 @@ KEPT: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("stack", KEPT)
-def test_layers_keep_the_names(flowers: InformedDatasetIteratorIF, stack: Callable[[Any], Any]) -> None:
+def test_layers_keep_the_names(
+    flowers: InformedDatasetIteratorIF, stack: Callable[[Any], Any]
+) -> None:
     stacked = stack(flowers)
 
     assert column_names(stacked) == ("size", "species", "number")
@@ -106,8 +128,12 @@ def test_layers_keep_the_names(flowers: InformedDatasetIteratorIF, stack: Callab
 LOST = r"may move its columns, .* map\(function, columns=\[…\]\), or map one column, map\(function, column=…\)"
 
 
-@pytest.mark.parametrize("function", [identity, lambda sample: sample[::-1], lambda sample: sample[:2]])
-def test_a_map_of_whole_tuples_loses_the_names(flowers: InformedDatasetIteratorIF, function: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "function", [identity, lambda sample: sample[::-1], lambda sample: sample[:2]]
+)
+def test_a_map_of_whole_tuples_loses_the_names(
+    flowers: InformedDatasetIteratorIF, function: Callable[[Any], Any]
+) -> None:
     mapped = flowers.map(function).skip(1).in_memory()
 
     for ask in ASKED:
@@ -115,19 +141,31 @@ def test_a_map_of_whole_tuples_loses_the_names(flowers: InformedDatasetIteratorI
             ask(mapped, "species")
     with pytest.raises(ConfigError, match=LOST):
         mapped.as_dict()
-    assert (column_names(mapped), column_names(mapped.select(0)), repr(mapped).count("species")) == ((), (), 0)
-    assert mapped.as_dict(*"abc"[: len(mapped[0])]).read_column("a").tolist() == mapped.read_column(0).tolist()
+    assert (
+        column_names(mapped),
+        column_names(mapped.select(0)),
+        repr(mapped).count("species"),
+    ) == ((), (), 0)
+    assert (
+        mapped.as_dict(*"abc"[: len(mapped[0])]).read_column("a").tolist()
+        == mapped.read_column(0).tolist()
+    )
 
 
 def test_a_map_that_declares_columns_has_these_names(flowers: InformedDatasetIteratorIF) -> None:
     swapped = flowers.map(lambda sample: (sample[1], sample[0]), columns=["species", "size"])
-    batched = flowers.map(lambda batch: (batch[1], batch[0]), columns=["species", "size"], batched=True)
+    batched = flowers.map(
+        lambda batch: (batch[1], batch[0]), columns=["species", "size"], batched=True
+    )
 
     for each in (swapped, batched):
         assert column_names(each) == ("species", "size")
         assert each.read_column("size").tolist() == flowers.read_column("size").tolist()
         assert each.as_dict()[4] == {"species": 1, "size": 2.0}
-        assert each.split([1 / 3, 2 / 3], stratify=True)[0].read_column("species").tolist().count(2) == 1
+        assert (
+            each.split([1 / 3, 2 / 3], stratify=True)[0].read_column("species").tolist().count(2)
+            == 1
+        )
     assert repr(swapped).endswith("columns species, size>")
 
 

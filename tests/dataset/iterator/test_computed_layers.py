@@ -38,7 +38,9 @@ def numbers(n: int) -> SequenceDatasetIterator:
         lambda it, seed, epoch: BalancedDatasetIterator(it, 0, seed, n_samples=10, epoch=epoch),
     ],
 )
-def test_seed_and_epoch_decide_what_is_drawn(make: Callable[[Any, Any, Any], DatasetIteratorIF]) -> None:
+def test_seed_and_epoch_decide_what_is_drawn(
+    make: Callable[[Any, Any, Any], DatasetIteratorIF],
+) -> None:
     it = SequenceDatasetIterator([list(range(20))])
 
     assert list(make(it, 1, 0)) == list(make(it, 1, 0))
@@ -73,13 +75,18 @@ def test_more_positions_than_32_bits_count_are_no_matter(n_samples: int) -> None
 
 def balanced(labels: Any, seed: int = 1, **options: Any) -> BalancedDatasetIterator:
     """Samples are ``(position, label)``."""
-    return BalancedDatasetIterator(SequenceDatasetIterator([list(range(len(labels))), labels]), 1, seed, **options)
+    return BalancedDatasetIterator(
+        SequenceDatasetIterator([list(range(len(labels))), labels]), 1, seed, **options
+    )
 
 
 def mixed(lengths: list[int], proportions: list[float], seed: int) -> MixedDatasetIterator:
     """Twelve samples of runs of numbers, each of which goes on from the one before it."""
     starts = np.cumsum([0, *lengths])
-    parts = [SequenceDatasetIterator([np.arange(start, end)]) for start, end in itertools.pairwise(starts)]
+    parts = [
+        SequenceDatasetIterator([np.arange(start, end)])
+        for start, end in itertools.pairwise(starts)
+    ]
     return MixedDatasetIterator(parts, proportions, seed, n_samples=12)
 
 
@@ -93,15 +100,33 @@ def mixed(lengths: list[int], proportions: list[float], seed: int) -> MixedDatas
         (ShuffledDatasetIterator(numbers(10), 1), [5, 1, 2, 9, 7, 8, 0, 6]),
         (ShuffledDatasetIterator(numbers(10), -1), [7, 5, 2, 4, 1, 8, 6, 0]),
         (ShuffledDatasetIterator(numbers(1000), 42), [590, 949, 932, 445, 59, 923, 448, 435]),
-        (ShuffledDatasetIterator(numbers(60000), 42, epoch=3), [8124, 33974, 14262, 22194, 40270, 54396, 44320, 47720]),
-        (ShuffledDatasetIterator(numbers(10**6), 2**70), [145524, 428030, 381915, 263118, 624188, 440168, 908288, 905858]),
+        (
+            ShuffledDatasetIterator(numbers(60000), 42, epoch=3),
+            [8124, 33974, 14262, 22194, 40270, 54396, 44320, 47720],
+        ),
+        (
+            ShuffledDatasetIterator(numbers(10**6), 2**70),
+            [145524, 428030, 381915, 263118, 624188, 440168, 908288, 905858],
+        ),
         (ResampledDatasetIterator(numbers(10), 10, 0), [7, 3, 5, 0, 7, 8, 6, 9, 2, 5]),
         (ResampledDatasetIterator(numbers(10), 10, 1), [0, 4, 6, 9, 6, 9, 2, 5, 1, 4]),
-        (ResampledDatasetIterator(numbers(10**6), 10, 1), [90996, 477828, 601417, 986682, 669156, 985760, 222278, 533432]),
-        (ResampledDatasetIterator(numbers(4), 10, 0, weights=[1, 2, 3, 4]), [3, 2, 2, 0, 3, 3, 3, 3, 1, 2]),
-        (ResampledDatasetIterator(numbers(4), 10, 1, weights=[0.1, 0, 0.7, 0.2]), [0, 2, 2, 3, 2, 3, 2, 2, 2, 2]),
+        (
+            ResampledDatasetIterator(numbers(10**6), 10, 1),
+            [90996, 477828, 601417, 986682, 669156, 985760, 222278, 533432],
+        ),
+        (
+            ResampledDatasetIterator(numbers(4), 10, 0, weights=[1, 2, 3, 4]),
+            [3, 2, 2, 0, 3, 3, 3, 3, 1, 2],
+        ),
+        (
+            ResampledDatasetIterator(numbers(4), 10, 1, weights=[0.1, 0, 0.7, 0.2]),
+            [0, 2, 2, 3, 2, 3, 2, 2, 2, 2],
+        ),
         (balanced([0, 0, 0, 1, 0, 2, 0, 0], 0, n_samples=12), [5, 3, 6, 5, 3, 1, 3, 5, 2, 3, 0, 5]),
-        (balanced([0, 0, 0, 1, 0, 2, 0, 0], 0, epoch=1, n_samples=12), [2, 5, 3, 5, 6, 3, 5, 1, 3, 7, 5, 3]),
+        (
+            balanced([0, 0, 0, 1, 0, 2, 0, 0], 0, epoch=1, n_samples=12),
+            [2, 5, 3, 5, 6, 3, 5, 1, 3, 7, 5, 3],
+        ),
         (balanced(["a", "b"] * 5, 7, n_samples=12), [6, 5, 9, 4, 2, 3, 1, 0, 7, 8, 9, 4]),
         (mixed([100, 50], [0.7, 0.3], 0), [16, 95, 74, 140, 29, 23, 96, 111, 143, 27, 105, 70]),
         (mixed([3, 2, 1], [1, 1, 2], 5), [2, 5, 5, 4, 5, 5, 1, 3, 5, 0, 5, 3]),
@@ -124,7 +149,8 @@ def test_every_round_has_each_class_once(labels: list[int], seed: int, n_samples
 
     assert len(samples) == n_samples
     rounds = [
-        [labels[position] for position in samples[start : start + len(classes)]] for start in range(0, n_samples, len(classes))
+        [labels[position] for position in samples[start : start + len(classes)]]
+        for start in range(0, n_samples, len(classes))
     ]
     assert all(sorted(each) == classes for each in rounds if len(each) == len(classes))
     assert all(len(set(each)) == len(each) for each in rounds)
@@ -133,7 +159,9 @@ def test_every_round_has_each_class_once(labels: list[int], seed: int, n_samples
 
 # --- resampled
 
-WEIGHTS = st.floats(0, 1e308) | st.sampled_from([0.0, 5e-324, 1e-310, 1.0, 1e308]) | st.integers(0, 2**62)
+WEIGHTS = (
+    st.floats(0, 1e308) | st.sampled_from([0.0, 5e-324, 1e-310, 1.0, 1e308]) | st.integers(0, 2**62)
+)
 
 
 @given(
@@ -145,7 +173,9 @@ def test_one_draw_and_many_agree_and_no_sample_without_weight_is_drawn(
     weights: list[float], seed: int, indices: list[int]
 ) -> None:
     for given_weights in (weights, None):
-        resampled = ResampledDatasetIterator(numbers(len(weights)), 100, seed, weights=given_weights)
+        resampled = ResampledDatasetIterator(
+            numbers(len(weights)), 100, seed, weights=given_weights
+        )
 
         samples = resampled.read_column(0, indices).tolist()
 
@@ -159,9 +189,14 @@ Uneven = Literal["keep", "pad", "drop"]
 
 
 @given(n=st.integers(0, 40), world=st.integers(1, 12))
-def test_parts_are_strides_or_runs_of_all_samples_or_of_so_many_that_they_are_equal(n: int, world: int) -> None:
+def test_parts_are_strides_or_runs_of_all_samples_or_of_so_many_that_they_are_equal(
+    n: int, world: int
+) -> None:
     def shards(contiguous: bool, uneven: Uneven) -> list[list[int]]:
-        ranks = [ShardedDatasetIterator(numbers(n), rank, world, contiguous=contiguous, uneven=uneven) for rank in range(world)]
+        ranks = [
+            ShardedDatasetIterator(numbers(n), rank, world, contiguous=contiguous, uneven=uneven)
+            for rank in range(world)
+        ]
         samples = [rank.read_column(0).tolist() for rank in ranks]
         assert [[sample for (sample,) in rank] for rank in ranks] == samples
         return samples
@@ -174,4 +209,6 @@ def test_parts_are_strides_or_runs_of_all_samples_or_of_so_many_that_they_are_eq
     for uneven, size in equal:
         taken = (everything * world)[: size * world]  # padded parts go on from the start
         assert shards(False, uneven) == [taken[rank::world] for rank in range(world)]
-        assert shards(True, uneven) == [taken[rank * size : (rank + 1) * size] for rank in range(world)]
+        assert shards(True, uneven) == [
+            taken[rank * size : (rank + 1) * size] for rank in range(world)
+        ]

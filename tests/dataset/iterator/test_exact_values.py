@@ -12,10 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import DatasetIteratorIF, InMemoryDatasetIterator, SequenceDatasetIterator, ZippedDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+    ZippedDatasetIterator,
+)
 from data_stack.loader import Loader
 
-PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
+PAIRS = st.tuples(
+    *[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2
+)  # some have no hash
 
 
 def column_of(value: Any) -> Any:
@@ -26,7 +33,11 @@ def column_of(value: Any) -> Any:
         return np.ma.array(value.data[np.newaxis], mask=np.ma.getmaskarray(value)[np.newaxis])
     if isinstance(value, np.ndarray):
         return value[np.newaxis]
-    return np.array([value]) if isinstance(value, np.generic) and not isinstance(value, (np.str_, np.bytes_)) else [value]
+    return (
+        np.array([value])
+        if isinstance(value, np.generic) and not isinstance(value, (np.str_, np.bytes_))
+        else [value]
+    )
 
 
 def sequence(values: tuple[Any, ...]) -> DatasetIteratorIF:
@@ -45,7 +56,10 @@ STACKS: dict[str, Callable[[tuple[Any, ...]], tuple[DatasetIteratorIF, Any]]] = 
     "kept": lambda values: (InMemoryDatasetIterator(combined(values)), 0),
     "cached": lambda values: (combined(values).cache(), 0),
     "mapped": lambda values: (combined(values).map(lambda sample: sample), 0),
-    "mapped by batches": lambda values: (combined(values).map(lambda batch: batch, batched=True), 0),
+    "mapped by batches": lambda values: (
+        combined(values).map(lambda batch: batch, batched=True),
+        0,
+    ),
     "renamed": lambda values: (combined(values).as_dict("x"), "x"),
     "zipped": lambda values: (ZippedDatasetIterator([combined(values), sequence(values)]), 1),
 }

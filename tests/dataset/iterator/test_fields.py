@@ -13,7 +13,9 @@ from data_stack.dataset.iterator import InformedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
 
-META = DatasetMeta(IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("zero", "one"), ("x", "y"))
+META = DatasetMeta(
+    IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("zero", "one"), ("x", "y")
+)
 
 
 @pytest.mark.parametrize(
@@ -25,13 +27,24 @@ META = DatasetMeta(IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("ze
         (lambda it: it.as_tuple(1), ("sample", 0, "tag")),
         (lambda it: it.as_tuple(), (0, 1, 2)),
         (lambda it: it.as_dict("image", "label", "tag"), ("image", "label", "tag")),
-        (lambda it: it.as_dict("image", "label", "tag").rename({"label": "y"}), ("image", "y", "tag")),
-        (lambda it: it.as_dict("image", "label", "tag").select("label", "image"), ("image", "label", "tag")),
+        (
+            lambda it: it.as_dict("image", "label", "tag").rename({"label": "y"}),
+            ("image", "y", "tag"),
+        ),
+        (
+            lambda it: it.as_dict("image", "label", "tag").select("label", "image"),
+            ("image", "label", "tag"),
+        ),
         (lambda it: it.as_dict("image", "label", "tag").as_tuple("label", "image"), (1, 0, "tag")),
-        (lambda it: it.as_dict("image", "label", "tag").select("label").as_tuple(), ("image", 0, "tag")),
+        (
+            lambda it: it.as_dict("image", "label", "tag").select("label").as_tuple(),
+            ("image", 0, "tag"),
+        ),
     ],
 )
-def test_the_meta_follows_the_columns(make: Callable[[Any], Any], expected: tuple[Any, Any, Any]) -> None:
+def test_the_meta_follows_the_columns(
+    make: Callable[[Any], Any], expected: tuple[Any, Any, Any]
+) -> None:
     meta = make(InformedDatasetIterator(Samples([(10, 1, 2)]), META)).dataset_meta
 
     assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == expected
@@ -44,7 +57,10 @@ def test_what_was_known_of_a_column_goes_with_it_and_asking_for_it_says_what_the
 
     assert (images.dataset_meta.target_kind, images.dataset_meta.class_names) == (None, None)
     assert images.dataset_meta.feature_names == ("x", "y")
-    assert (labels.dataset_meta.class_names, labels.dataset_meta.feature_names) == (("zero", "one"), None)
+    assert (labels.dataset_meta.class_names, labels.dataset_meta.feature_names) == (
+        ("zero", "one"),
+        None,
+    )
     assert labels.dataset_meta.provenance == ("fields",)
     with pytest.raises(ConfigError, match="no column 'target': they have the columns 0 to 1"):
         images.read_column(images.dataset_meta.target_pos)
@@ -57,6 +73,8 @@ def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:
     zipped: Any = informed.zip(Samples([3]))
     empty: Any = informed[:0].zip(Samples([]))
 
-    assert zipped.dataset_meta == replace(meta, iterator_meta=IteratorMeta(0, 1, "tag"), provenance=("zipped",))
+    assert zipped.dataset_meta == replace(
+        meta, iterator_meta=IteratorMeta(0, 1, "tag"), provenance=("zipped",)
+    )
     assert zipped.read_column(zipped.dataset_meta.target_pos).tolist() == [2]
     assert empty.dataset_meta.target_pos == -1

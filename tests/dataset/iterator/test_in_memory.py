@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 from kept_samples import STRUCTURES, VALUES, check_equal_to_list, exact
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import DatasetIteratorView, InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorView,
+    InMemoryDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
 
 
@@ -75,7 +79,9 @@ def test_a_forked_process_goes_on_with_what_was_kept_even_if_a_thread_was_readin
         assert begun.wait(30)
         child = os.fork()
         if child == 0:
-            os._exit(0 if cache[3][1] == kept[1] and cache[7][1] == 7 and source.read == [3, 7] else 1)
+            os._exit(
+                0 if cache[3][1] == kept[1] and cache[7][1] == 7 and source.read == [3, 7] else 1
+            )
         go_on.set()
 
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -83,10 +89,14 @@ def test_a_forked_process_goes_on_with_what_was_kept_even_if_a_thread_was_readin
 
 
 @given(data=st.data(), n_samples=st.integers(0, 12), structure=st.sampled_from(list(STRUCTURES)))
-def test_samples_in_memory_equal_those_of_a_list(data: st.DataObject, n_samples: int, structure: str) -> None:
+def test_samples_in_memory_equal_those_of_a_list(
+    data: st.DataObject, n_samples: int, structure: str
+) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4))
     samples = [STRUCTURES[structure]([VALUES[kind](i) for kind in kinds]) for i in range(n_samples)]
-    indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
+    indices = (
+        data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
+    )
 
     in_memory = InMemoryDatasetIterator(Samples(samples))
 

@@ -46,13 +46,19 @@ class ClientIterator(DatasetIterator):
 
 
 def sequence() -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([[i * 10 for i in range(N)], [i % 2 for i in range(N)], [i % 2 for i in range(N)]])
+    return SequenceDatasetIterator(
+        [[i * 10 for i in range(N)], [i % 2 for i in range(N)], [i % 2 for i in range(N)]]
+    )
 
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "sequence of lists": sequence,
-    "view of views": lambda: DatasetIteratorView(DatasetIteratorView(sequence(), range(N)[::-1]), range(N)[::-1]),
-    "informed client's wrapper": lambda: InformedDatasetIterator(ClientWrapper(sequence()), DatasetMeta()),
+    "view of views": lambda: DatasetIteratorView(
+        DatasetIteratorView(sequence(), range(N)[::-1]), range(N)[::-1]
+    ),
+    "informed client's wrapper": lambda: InformedDatasetIterator(
+        ClientWrapper(sequence()), DatasetMeta()
+    ),
     "combined": lambda: CombinedDatasetIterator(
         [
             DatasetIteratorView(ClientIterator(), [0, 1]),
@@ -61,16 +67,21 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
             CombinedDatasetIterator([sequence()[5:]]),
         ]
     ),
-    "combined folds of one source": lambda: (lambda s: CombinedDatasetIterator([s[:4], s[4:8], s[8:]]))(
-        ClientIteratorSliceable()
+    "combined folds of one source": lambda: (
+        lambda s: CombinedDatasetIterator([s[:4], s[4:8], s[8:]])
+    )(ClientIteratorSliceable()),
+    "view of a list": lambda: DatasetIteratorView(
+        [(i * 10, i % 2, i % 2) for i in range(N)],  # type: ignore[arg-type]  # as originally
+        range(N),
     ),
-    "view of a list": lambda: DatasetIteratorView([(i * 10, i % 2, i % 2) for i in range(N)], range(N)),  # type: ignore[arg-type]  # as the original allowed
 }
 
 
 class ClientIteratorSliceable(ClientIterator):
     def __getitem__(self, index: Any) -> Any:
-        return super().__getitem__(index) if type(index) is int else DatasetIteratorView(self, index)
+        return (
+            super().__getitem__(index) if type(index) is int else DatasetIteratorView(self, index)
+        )
 
 
 class TestStacks(DatasetIteratorContract):
@@ -82,12 +93,16 @@ class TestStacks(DatasetIteratorContract):
     def expected(self) -> list[Any]:
         return [(i * 10, i % 2, i % 2) for i in range(N)]
 
-    def test_a_column_that_is_not_there_is_named_in_the_error(self, iterator: DatasetIteratorIF) -> None:
+    def test_a_column_that_is_not_there_is_named_in_the_error(
+        self, iterator: DatasetIteratorIF
+    ) -> None:
         for key in (3, -4, "target"):
             with pytest.raises(ConfigError, match=f"no column {key!r}.*0 to 2"):
                 iterator.read_column(key)
 
-    def test_tensors_and_bools_are_positions_too(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_tensors_and_bools_are_positions_too(
+        self, iterator: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
         for index in (np.array(4), torch.tensor(-2), True):
             assert_same(iterator[index], expected[int(index)])
         assert_same(list(iterator[torch.tensor([3, 1])]), [expected[3], expected[1]])
@@ -97,7 +112,9 @@ class TestStacks(DatasetIteratorContract):
 
     def test_a_data_loader_of_torch_reads_it(self, iterator: DatasetIteratorIF) -> None:
         loader: DataLoader[Any] = DataLoader(iterator, batch_size=4)  # type: ignore[arg-type]  # a map-style dataset by protocol
-        assert torch.cat([samples for samples, _, _ in loader]).tolist() == [i * 10 for i in range(N)]
+        assert torch.cat([samples for samples, _, _ in loader]).tolist() == [
+            i * 10 for i in range(N)
+        ]
 
         wandering: DataLoader[Any] = DataLoader(iterator, sampler=[0, 1, 99, 2])  # type: ignore[arg-type]  # as above
         with pytest.raises(IndexError):
@@ -124,9 +141,15 @@ class Shortened(SequenceDatasetIterator):
 
 
 @pytest.mark.parametrize(
-    "doubled", [Doubled([[1, 2, 3], [7, 8, 9]]), DoubledView(SequenceDatasetIterator([[1, 2, 3], [7, 8, 9]]), [0, 1, 2])]
+    "doubled",
+    [
+        Doubled([[1, 2, 3], [7, 8, 9]]),
+        DoubledView(SequenceDatasetIterator([[1, 2, 3], [7, 8, 9]]), [0, 1, 2]),
+    ],
 )
-def test_a_subclass_that_changes_samples_changes_batches_columns_and_views(doubled: DatasetIteratorIF) -> None:
+def test_a_subclass_that_changes_samples_changes_batches_columns_and_views(
+    doubled: DatasetIteratorIF,
+) -> None:
     assert list(doubled) == [(2, 7), (4, 8), (6, 9)]
     assert doubled.__getitems__([2]) == [(6, 9)]
     assert doubled.read_column(0).tolist() == [2, 4, 6]
@@ -145,10 +168,17 @@ def test_a_subclass_that_changes_the_length_has_no_samples_beyond() -> None:
 
 
 def test_only_the_three_members_of_the_original_are_abstract() -> None:
-    assert DatasetIteratorIF.__abstractmethods__ == {"__len__", "__getitem__", "underlying_iterators"}
+    assert DatasetIteratorIF.__abstractmethods__ == {
+        "__len__",
+        "__getitem__",
+        "underlying_iterators",
+    }
 
 
 @pytest.mark.parametrize("indices", [range(11), range(-11, 0), range(5, 20, 5), range(20, 5, -5)])
 def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> None:
-    with pytest.raises(DatasetOutOfBoundsError, match=r"position (-11|10|15|20) is outside of an iterator of 10 samples"):
+    with pytest.raises(
+        DatasetOutOfBoundsError,
+        match=r"position (-11|10|15|20) is outside of an iterator of 10 samples",
+    ):
         sequence()[indices]

@@ -46,7 +46,9 @@ def drawn(make: Make) -> tuple[Make, Callable[[Samples], Samples]]:
     """A layer that draws positions: which ones, is seen from what it draws from an iterator of positions."""
 
     def expect(samples: Samples) -> Samples:
-        probe = SequenceDatasetIterator([list(range(len(samples))), [label for _, label, _ in samples]])
+        probe = SequenceDatasetIterator(
+            [list(range(len(samples))), [label for _, label, _ in samples]]
+        )
         return [samples[sample[0]] for sample in make(probe)]
 
     return make, expect
@@ -54,13 +56,28 @@ def drawn(make: Make) -> tuple[Make, Callable[[Samples], Samples]]:
 
 LAYERS: dict[str, tuple[Make, Callable[[Samples], Samples]]] = {
     "map": (lambda it: it.map(brighter), lambda samples: list(map(brighter, samples))),
-    "batched map": (lambda it: it.map(brighter_batch, batched=True), lambda samples: [(x + 1, z) for x, _, z in samples]),
-    "map of a column": (lambda it: it.map(neg, column=1), lambda samples: [(x, -y, z) for x, y, z in samples]),
+    "batched map": (
+        lambda it: it.map(brighter_batch, batched=True),
+        lambda samples: [(x + 1, z) for x, _, z in samples],
+    ),
+    "map of a column": (
+        lambda it: it.map(neg, column=1),
+        lambda samples: [(x, -y, z) for x, y, z in samples],
+    ),
     "select": (lambda it: it.select(-1, 0), lambda samples: [(z, x) for x, _, z in samples]),
     "as_dict": (lambda it: it.as_dict(*"abc"), named),
-    "rename": (lambda it: it.as_dict(*"abc").rename({"a": "c", "c": "a"}), lambda samples: named(samples, "cba")),
-    "as_tuple": (lambda it: it.as_dict(*"abc").as_tuple("c", "a"), lambda samples: [(z, x) for x, _, z in samples]),
-    "zip": (lambda it: it.zip(it.skip(0).map(neg, column=1)), lambda samples: [(x, y, z, x, -y, z) for x, y, z in samples]),
+    "rename": (
+        lambda it: it.as_dict(*"abc").rename({"a": "c", "c": "a"}),
+        lambda samples: named(samples, "cba"),
+    ),
+    "as_tuple": (
+        lambda it: it.as_dict(*"abc").as_tuple("c", "a"),
+        lambda samples: [(z, x) for x, _, z in samples],
+    ),
+    "zip": (
+        lambda it: it.zip(it.skip(0).map(neg, column=1)),
+        lambda samples: [(x, y, z, x, -y, z) for x, y, z in samples],
+    ),
     "one_hot": (
         lambda it: it.one_hot([0, 1, 2]),
         lambda samples: [(x, np.eye(3, dtype=np.float32)[y], z) for x, y, z in samples],
@@ -71,15 +88,27 @@ LAYERS: dict[str, tuple[Make, Callable[[Samples], Samples]]] = {
         lambda samples: [samples[i] for i in (0, 4, 1, 5, 2, 6)],
     ),
     "repeat": (lambda it: it.repeat(2), lambda samples: samples * 2),
-    "filter": (lambda it: it.repeat(2).filter(is_odd, column=1), lambda samples: [s for s in samples if s[1] % 2] * 2),
-    "sort": (lambda it: it.sort(1, descending=True), lambda samples: sorted(samples, key=lambda s: s[1], reverse=True)),
+    "filter": (
+        lambda it: it.repeat(2).filter(is_odd, column=1),
+        lambda samples: [s for s in samples if s[1] % 2] * 2,
+    ),
+    "sort": (
+        lambda it: it.sort(1, descending=True),
+        lambda samples: sorted(samples, key=lambda s: s[1], reverse=True),
+    ),
     "deduplicate": (lambda it: it.deduplicate(1), lambda samples: samples[:3]),
     "shard": (lambda it: it.shard(1, 2), lambda samples: samples[1::2]),
     "in_memory": (lambda it: it.in_memory(), list),
     "cache": (lambda it: it.cache(), list),
     "bounded cache": (lambda it: it.cache(300), list),
-    "batch": (lambda it: it.batch(3), lambda samples: [stack_samples(samples[i : i + 3]) for i in (0, 3, 6)]),
-    "windows": (lambda it: it.windows(3), lambda samples: [stack_samples(samples[i : i + 3]) for i in range(5)]),
+    "batch": (
+        lambda it: it.batch(3),
+        lambda samples: [stack_samples(samples[i : i + 3]) for i in (0, 3, 6)],
+    ),
+    "windows": (
+        lambda it: it.windows(3),
+        lambda samples: [stack_samples(samples[i : i + 3]) for i in range(5)],
+    ),
     "windows with offsets": (
         lambda it: it.as_dict(*"abc").windows(3, offsets={-1: ["c", "a"], 1: None}),
         lambda samples: [

@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
 
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
@@ -31,21 +35,35 @@ def jittered_batch(batch: Any, generators: list[np.random.Generator]) -> Any:
     return {"drawn": [generator.integers(1 << 40) for generator in generators]}
 
 
-def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_sample_and_per_batch() -> None:
+def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_sample_and_per_batch() -> (
+    None
+):
     source = SequenceDatasetIterator([np.zeros(50, dtype=int)])
 
     drawn = [
         source.map(jittered, seed=seed, epoch=epoch).read_column("drawn").tolist()
         for seed, epoch in [(1, 0), (1, 1), (2, 0), (0, 1)]
     ]
-    by_batch = source.map(jittered_batch, batched=True, seed=np.int64(1)).read_column("drawn").tolist()
+    by_batch = (
+        source.map(jittered_batch, batched=True, seed=np.int64(1)).read_column("drawn").tolist()
+    )
 
     assert len({value for values in drawn for value in values}) == 200
     assert by_batch == drawn[0]
 
 
 @pytest.mark.parametrize(
-    "result", [[1, 2], (np.ones(3), np.ones(4)), {"x": np.ones(3), "y": [1]}, 5, "abc", (np.ones(3), {"nested": 1}), None, ()]
+    "result",
+    [
+        [1, 2],
+        (np.ones(3), np.ones(4)),
+        {"x": np.ones(3), "y": [1]},
+        5,
+        "abc",
+        (np.ones(3), {"nested": 1}),
+        None,
+        (),
+    ],
 )
 def test_a_batched_function_that_gives_no_batch_of_the_same_length_is_named(result: Any) -> None:
     mapped = SequenceDatasetIterator([np.arange(3)]).map(lambda batch: result, batched=True)
@@ -63,7 +81,10 @@ def drawn(value: Any, generator: np.random.Generator) -> Any:
 
 
 def drawn_batch(column: Any, generators: list[np.random.Generator]) -> Any:
-    return [[value, generator.integers(1 << 40)] for value, generator in zip(column.tolist(), generators, strict=True)]
+    return [
+        [value, generator.integers(1 << 40)]
+        for value, generator in zip(column.tolist(), generators, strict=True)
+    ]
 
 
 @given(
@@ -77,21 +98,33 @@ def drawn_batch(column: Any, generators: list[np.random.Generator]) -> Any:
 def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
     numbers: list[int], data: st.DataObject, batched: bool, seed: int | None, epoch: int, kind: str
 ) -> None:
-    columns: list[Any] = [numbers, [str(number) for number in numbers], [np.full((2, 2), number) for number in numbers]]
-    source: DatasetIteratorIF = SequenceDatasetIterator([np.array(numbers, int), *columns[1:]] if kind == "arrays" else columns)
+    columns: list[Any] = [
+        numbers,
+        [str(number) for number in numbers],
+        [np.full((2, 2), number) for number in numbers],
+    ]
+    source: DatasetIteratorIF = SequenceDatasetIterator(
+        [np.array(numbers, int), *columns[1:]] if kind == "arrays" else columns
+    )
     key: Any = data.draw(st.sampled_from([0, -3]))
     source, key = (source.as_dict("a", "b", "c"), "a") if kind == "dict" else (source, key)
     by_value, by_column = (plus, plus) if seed is None else (drawn, drawn_batch)
 
-    mapped = source.map(by_column if batched else by_value, column=key, batched=batched, seed=seed, epoch=epoch)
-    of_samples = source.map(jittered_batch if batched else jittered, batched=batched, seed=seed or 0, epoch=epoch)
+    mapped = source.map(
+        by_column if batched else by_value, column=key, batched=batched, seed=seed, epoch=epoch
+    )
+    of_samples = source.map(
+        jittered_batch if batched else jittered, batched=batched, seed=seed or 0, epoch=epoch
+    )
 
     expected = [mapped[i] for i in range(len(numbers))]
     values = [sample["a"] if isinstance(sample, dict) else sample[0] for sample in expected]
-    assert as_plain(values if seed is None else [value[0] for value in values]) == [n + (seed is None) for n in numbers]
-    assert as_plain([list(sample.values() if kind == "dict" else sample)[1:] for sample in expected]) == [
-        [str(n), [[n, n], [n, n]]] for n in numbers
+    assert as_plain(values if seed is None else [value[0] for value in values]) == [
+        n + (seed is None) for n in numbers
     ]
+    assert as_plain(
+        [list(sample.values() if kind == "dict" else sample)[1:] for sample in expected]
+    ) == [[str(n), [[n, n], [n, n]]] for n in numbers]
     for each in (mapped, of_samples):
         expected = [each[i] for i in range(len(numbers))]
         check_all_ways_agree(each, expected, data)
@@ -99,8 +132,15 @@ def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
 
 
 def test_the_meta_forgets_what_a_mapped_column_no_longer_is() -> None:
-    meta = DatasetMeta(class_names=("a", "b"), target_kind="label", feature_names=("w", "h"), column_names=("x", "y", "z"))
-    source = InformedDatasetIterator(SequenceDatasetIterator([np.ones((2, 2)), [0, 1], [0, 1]]), meta)
+    meta = DatasetMeta(
+        class_names=("a", "b"),
+        target_kind="label",
+        feature_names=("w", "h"),
+        column_names=("x", "y", "z"),
+    )
+    source = InformedDatasetIterator(
+        SequenceDatasetIterator([np.ones((2, 2)), [0, 1], [0, 1]]), meta
+    )
 
     def known(iterator: Any) -> Any:
         found = iterator.dataset_meta

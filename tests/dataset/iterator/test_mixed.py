@@ -15,9 +15,14 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 
 
-def mixed(lengths: Sequence[int], proportions: Sequence[float], seed: int = 1, **options: Any) -> MixedDatasetIterator:
+def mixed(
+    lengths: Sequence[int], proportions: Sequence[float], seed: int = 1, **options: Any
+) -> MixedDatasetIterator:
     """Samples are ``(number of the iterator, position)``."""
-    parts = [SequenceDatasetIterator([np.full(n, number), np.arange(n)]) for number, n in enumerate(lengths)]
+    parts = [
+        SequenceDatasetIterator([np.full(n, number), np.arange(n)])
+        for number, n in enumerate(lengths)
+    ]
     return MixedDatasetIterator(parts, proportions, seed, **options)
 
 
@@ -26,11 +31,15 @@ def samples_of(iterator: MixedDatasetIterator) -> list[tuple[int, int]]:
     return list(zip(numbers.tolist(), positions.tolist(), strict=True))
 
 
-MIXES = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9) | st.floats(0.05, 1)), min_size=1, max_size=6)
+MIXES = st.lists(
+    st.tuples(st.integers(1, 12), st.integers(1, 9) | st.floats(0.05, 1)), min_size=1, max_size=6
+)
 
 
 @given(mix=MIXES, seed=st.integers(0, 99), n_samples=st.integers(0, 200))
-def test_the_proportions_hold_at_every_length(mix: list[tuple[int, float]], seed: int, n_samples: int) -> None:
+def test_the_proportions_hold_at_every_length(
+    mix: list[tuple[int, float]], seed: int, n_samples: int
+) -> None:
     lengths, proportions = zip(*mix, strict=True)
     iterator = mixed(lengths, proportions, seed, n_samples=n_samples)
     exact = [Fraction(repr(proportion)) for proportion in proportions]
@@ -48,7 +57,9 @@ def test_the_proportions_hold_at_every_length(mix: list[tuple[int, float]], seed
 
 
 @given(mix=MIXES, seed=st.integers(0, 99))
-def test_without_a_number_it_ends_before_an_iterator_starts_again(mix: list[tuple[int, float]], seed: int) -> None:
+def test_without_a_number_it_ends_before_an_iterator_starts_again(
+    mix: list[tuple[int, float]], seed: int
+) -> None:
     lengths, proportions = zip(*mix, strict=True)
 
     iterator = mixed(lengths, proportions, seed)

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIterator,
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.iterator.described import FUNCTIONS, METHODS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
@@ -48,7 +53,11 @@ def test_columns_are_listed_by_names_keys_or_positions() -> None:
 
 def test_distinct_values_come_in_the_order_of_their_appearance() -> None:
     iterator = SequenceDatasetIterator(
-        [["b", "a", "b", None], [2.0, 2, np.nan, np.nan], np.array([[1, 2], [1, 2], [3, 4], [1, 2]])]
+        [
+            ["b", "a", "b", None],
+            [2.0, 2, np.nan, np.nan],
+            np.array([[1, 2], [1, 2], [3, 4], [1, 2]]),
+        ]
     )
     named = informed(iterator, column_names=("x", "y", "z"))
 
@@ -86,7 +95,11 @@ def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() 
 
     wrapper: Any = Wrapper()
 
-    assert (wrapper.column_names, [*wrapper.head(1)], list(wrapper.features)) == (["x", "y"], [(0, "a")], ["x", "y"])
+    assert (wrapper.column_names, [*wrapper.head(1)], list(wrapper.features)) == (
+        ["x", "y"],
+        [(0, "a")],
+        ["x", "y"],
+    )
     assert repr(wrapper) == "<Wrapper: 3 samples of 'w', columns x, y>"
     with pytest.raises(AttributeError, match="no attribute 'targets'; here it is"):
         wrapper.targets  # noqa: B018
@@ -95,7 +108,9 @@ def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() 
 def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
     for name, ours in METHODS.items():
         for iterator in (Plain(), informed(Plain())):
-            with pytest.raises(AttributeError, match=f"has no attribute '{name}'; here it is ") as caught:
+            with pytest.raises(
+                AttributeError, match=f"has no attribute '{name}'; here it is "
+            ) as caught:
                 getattr(iterator, name)
             assert ours in str(caught.value)
         assert getattr(informed(Plain(**{name: "mine"})), name) == "mine"
@@ -104,7 +119,9 @@ def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
 
 def test_a_function_of_another_library_is_an_error_that_says_ours() -> None:
     for name, ours in FUNCTIONS.items():
-        with pytest.raises(AttributeError, match=f"module 'data_stack' has no attribute '{name}'; here it is ") as caught:
+        with pytest.raises(
+            AttributeError, match=f"module 'data_stack' has no attribute '{name}'; here it is "
+        ) as caught:
             getattr(data_stack, name)
         assert ours in str(caught.value)
 
@@ -120,6 +137,11 @@ def test_an_argument_of_another_load_is_an_error_that_says_ours(tmp_path: Path) 
 def test_a_dict_of_splits_says_that_it_is_one() -> None:
     splits: Any = data_stack.load("digits")
 
-    with pytest.raises(AttributeError, match=r"no attribute 'map': it is a dict of splits. Take one of 'train', 'test'"):
+    with pytest.raises(
+        AttributeError,
+        match=r"no attribute 'map': it is a dict of splits. Take one of 'train', 'test'",
+    ):
         splits.map(len)
-    assert copy.deepcopy(splits).keys() == pickle.loads(pickle.dumps(splits)).keys() == splits.keys()
+    assert (
+        copy.deepcopy(splits).keys() == pickle.loads(pickle.dumps(splits)).keys() == splits.keys()
+    )

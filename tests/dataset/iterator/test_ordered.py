@@ -16,7 +16,9 @@ from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
 
 
 def order_of(column: Any, *, descending: bool = False) -> list[int]:
-    order: list[int] = SortedDatasetIterator(SequenceDatasetIterator([column]), 0, descending=descending).indices.tolist()
+    order: list[int] = SortedDatasetIterator(
+        SequenceDatasetIterator([column]), 0, descending=descending
+    ).indices.tolist()
     return order
 
 
@@ -34,9 +36,12 @@ def order_of(column: Any, *, descending: bool = False) -> list[int]:
         [Decimal("0.3"), Decimal("0.1"), Decimal("0.2"), Decimal("0.1")],
     ],
 )
-def test_values_of_every_kind_are_sorted_and_equal_ones_stay_in_their_old_order(column: Any) -> None:
+def test_values_of_every_kind_are_sorted_and_equal_ones_stay_in_their_old_order(
+    column: Any,
+) -> None:
     values = [
-        tuple(value) if isinstance(value, list) else value for value in (column.tolist() if hasattr(column, "tolist") else column)
+        tuple(value) if isinstance(value, list) else value
+        for value in (column.tolist() if hasattr(column, "tolist") else column)
     ]
     ascending = sorted(range(4), key=values.__getitem__)
     descending = sorted(range(4), key=values.__getitem__, reverse=True)

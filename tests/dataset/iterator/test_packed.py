@@ -32,7 +32,9 @@ from data_stack.loader import BlockShuffled, Loader
 KEYS = ["tokens", "segment_ids", "positions"]
 
 
-def pack(documents: list[Any], length: int, end_token: int | None = None, drop_last: bool = True) -> list[dict[str, list[int]]]:
+def pack(
+    documents: list[Any], length: int, end_token: int | None = None, drop_last: bool = True
+) -> list[dict[str, list[int]]]:
     """Sequences of documents, token by token."""
     tokens = []
     for number, document in enumerate(documents):
@@ -51,7 +53,10 @@ def pack(documents: list[Any], length: int, end_token: int | None = None, drop_l
 
 
 def as_arrays(sequences: list[dict[str, list[int]]], dtype: str) -> list[Any]:
-    return [{key: np.array(each[key], dtype if key == "tokens" else "int32") for key in KEYS} for each in sequences]
+    return [
+        {key: np.array(each[key], dtype if key == "tokens" else "int32") for key in KEYS}
+        for each in sequences
+    ]
 
 
 def documents_of(*lengths: int, dtype: str = "int64") -> list[Any]:
@@ -60,11 +65,20 @@ def documents_of(*lengths: int, dtype: str = "int64") -> list[Any]:
 
 
 def held(documents: list[Any]) -> DatasetIteratorIF:
-    return SequenceDatasetIterator([documents, list(range(len(documents)))]).as_dict("text", "number")
+    return SequenceDatasetIterator([documents, list(range(len(documents)))]).as_dict(
+        "text", "number"
+    )
 
 
-def informed(iterator: DatasetIteratorIF, *names: str, sample_pos: int = 0) -> InformedDatasetIteratorIF:
-    meta = DatasetMeta(IteratorMeta(sample_pos=sample_pos), target_kind="label", class_names=("a", "b"), column_names=names)
+def informed(
+    iterator: DatasetIteratorIF, *names: str, sample_pos: int = 0
+) -> InformedDatasetIteratorIF:
+    meta = DatasetMeta(
+        IteratorMeta(sample_pos=sample_pos),
+        target_kind="label",
+        class_names=("a", "b"),
+        column_names=names,
+    )
     return InformedDatasetIterator(iterator, meta)
 
 
@@ -93,11 +107,23 @@ def drawn_order(n_documents: int, seed: int, epoch: int = 0) -> list[int]:
     data=st.data(),
 )
 def test_a_packed_iterator_equals_packing_token_by_token(
-    lengths: list[int], length: int, end_token: int | None, drop_last: bool, seed: int | None, form: str, data: st.DataObject
+    lengths: list[int],
+    length: int,
+    end_token: int | None,
+    drop_last: bool,
+    seed: int | None,
+    form: str,
+    data: st.DataObject,
 ) -> None:
     documents = documents_of(*lengths, dtype="int16")
     given = [document.tolist() for document in documents] if "lists" in form else documents
-    source = Samples(given) if "bare" in form else Samples(list(zip(given))) if form == "client's" else held(given)
+    source = (
+        Samples(given)
+        if "bare" in form
+        else Samples(list(zip(given)))
+        if form == "client's"
+        else held(given)
+    )
     column: Any = None if "bare" in form else 0 if form == "client's" else "text"
     order = range(len(lengths)) if seed is None else drawn_order(len(lengths), seed)
 
@@ -117,7 +143,9 @@ def test_a_packed_iterator_equals_packing_token_by_token(
         ([np.array([1, 2], "uint8"), np.array([-3], "int8"), np.array([400, 5], "int16")], "int16"),
     ],
 )
-def test_tokens_keep_their_dtype_or_the_common_one_in_every_sample(documents: list[Any], dtype: str) -> None:
+def test_tokens_keep_their_dtype_or_the_common_one_in_every_sample(
+    documents: list[Any], dtype: str
+) -> None:
     packed = held(documents).pack(2, "text")
 
     assert as_plain(list(packed)) == pack(documents, 2)
@@ -140,7 +168,9 @@ def test_only_the_column_of_tokens_is_read_and_each_document_of_a_batch_once() -
     packed.read_batch([3, 2])
     assert source.requests == [(0, 3)]
     source.requests.clear()
-    assert packed.read_column("positions").shape == packed.read_column("segment_ids").shape == (7, 4)
+    assert (
+        packed.read_column("positions").shape == packed.read_column("segment_ids").shape == (7, 4)
+    )
     assert source.requests == []
 
 
@@ -189,23 +219,36 @@ def test_the_column_is_named_found_or_asked_for() -> None:
         assert as_plain(list(packed)) == expected
     assert as_plain(list(named.pack(2))) == as_plain(list(named.pack(2, "text"))) == expected
     assert named.pack(2).recipe() == named.pack(2, "text").recipe() == named.pack(2, 1).recipe()
-    with pytest.raises(ConfigError, match=r"name the column of the tokens.*columns 'text', 'number'"):
+    with pytest.raises(
+        ConfigError, match=r"name the column of the tokens.*columns 'text', 'number'"
+    ):
         held(documents).pack(2)
     with pytest.raises(ConfigError, match="samples have no column 'txt'"):
         held(documents).pack(2, "txt")
 
 
 def test_its_meta_recipe_and_tree_say_what_it_is() -> None:
-    source = informed(SequenceDatasetIterator([np.arange(12).reshape(4, 3), np.arange(4) % 2]), "text", "label")
+    source = informed(
+        SequenceDatasetIterator([np.arange(12).reshape(4, 3), np.arange(4) % 2]), "text", "label"
+    )
     packed = source.pack(4, "text", seed=7, end_token=0)
 
     meta = packed.dataset_meta
-    assert (meta.sample_pos, meta.target_kind, meta.class_names, meta.column_names) == ("tokens", None, None, None)
+    assert (meta.sample_pos, meta.target_kind, meta.class_names, meta.column_names) == (
+        "tokens",
+        None,
+        None,
+        None,
+    )
     assert packed.column_names == KEYS
     with pytest.raises(ConfigError, match="no column 'target'"):
         packed.read_column(meta.target_pos)
     assert packed.recipe() == packed.at_epoch(1).at_epoch(0).recipe()
-    made: list[Any] = [source.pack(4, "text"), source.pack(4, "text", seed=7), source.pack(4, "text", seed=7, epoch=1)]
+    made: list[Any] = [
+        source.pack(4, "text"),
+        source.pack(4, "text", seed=7),
+        source.pack(4, "text", seed=7, epoch=1),
+    ]
     fingerprints = {each.fingerprint() for each in made}
     assert len(fingerprints) == 3
     assert source.pack(4, "text", epoch=3).fingerprint() in fingerprints
@@ -215,7 +258,9 @@ def test_its_meta_recipe_and_tree_say_what_it_is() -> None:
 
 def test_it_has_the_blocks_of_its_documents(tmp_path: Path) -> None:
     documents = documents_of(*(i % 7 for i in range(100)))
-    table = pa.table({"text": pa.array([document.tolist() for document in documents], pa.list_(pa.uint16()))})
+    table = pa.table(
+        {"text": pa.array([document.tolist() for document in documents], pa.list_(pa.uint16()))}
+    )
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=10)
     parquet: Any = data_stack.load(str(tmp_path / "x.parquet"))
     packed = parquet.pack(4, "text")
@@ -241,17 +286,28 @@ def test_a_run_resumes_in_the_middle_of_an_epoch_with_other_workers(tmp_path: Pa
         packed = source.pack(16, "tokens", seed=2, end_token=0)
         with Loader(packed, 3, epochs=3, workers=0) as loader:
             whole = [as_plain(batch) for batch in loader]
-        with Loader(packed, 3, epochs=3, workers=2, worker_kind="processes", timeout_seconds=60) as first:
+        with Loader(
+            packed, 3, epochs=3, workers=2, worker_kind="processes", timeout_seconds=60
+        ) as first:
             begun = [as_plain(batch) for batch in itertools.islice(first, len(first) // 2)]
             state = first.state_dict()
 
-        with Loader(source.pack(16, "tokens", seed=2, end_token=0), 3, epochs=3, workers=3, worker_kind="threads") as second:
+        with Loader(
+            source.pack(16, "tokens", seed=2, end_token=0),
+            3,
+            epochs=3,
+            workers=3,
+            worker_kind="threads",
+        ) as second:
             second.load_state_dict(state)
             rest = [as_plain(batch) for batch in second]
 
     assert begun + rest == whole
     n = len(packed)
-    of_epochs = [[row for batch in whole for row in batch["tokens"]][epoch * n : (epoch + 1) * n] for epoch in range(3)]
+    of_epochs = [
+        [row for batch in whole for row in batch["tokens"]][epoch * n : (epoch + 1) * n]
+        for epoch in range(3)
+    ]
     assert of_epochs[0] != of_epochs[1] != of_epochs[2]
 
 
@@ -266,7 +322,11 @@ def test_a_loader_says_which_sequence_could_not_be_read_and_where_it_starts(tmp_
 
     with write_records(tmp_path / "records", documents_of(*[2] * 9)) as source:
         access = access_to(source.pack(2, "tokens", seed=1))
-        assert [access.locate(i) for i in (0, 8)] == [f"record {order[i]} of {tmp_path / 'records'}" for i in (0, 8)]
-    with pytest.raises(LoadingError, match=r"sample 1 could not be read.*document 1 had 3 tokens") as raised:
+        assert [access.locate(i) for i in (0, 8)] == [
+            f"record {order[i]} of {tmp_path / 'records'}" for i in (0, 8)
+        ]
+    with pytest.raises(
+        LoadingError, match=r"sample 1 could not be read.*document 1 had 3 tokens"
+    ) as raised:
         list(Loader(packed, 1, workers=0))
     assert raised.value.index == 1

@@ -85,18 +85,31 @@ FIELDS: list[tuple[Call, str]] = [
 ]
 POSITIONS: list[tuple[Call, str]] = [
     (lambda: PAIRS.filter(bool, column=1.5), ""),
-    (lambda: PAIRS.filter(lambda image, label: label), r"receives 1 argument, a sample: .* filter\(predicate, column="),
-    (lambda: PAIRS.filter(lambda label: label, column=[0, 1]), "receives 2 arguments, column 0 and column 1"),
+    (
+        lambda: PAIRS.filter(lambda image, label: label),
+        r"receives 1 argument, a sample: .* filter\(predicate, column=",
+    ),
+    (
+        lambda: PAIRS.filter(lambda label: label, column=[0, 1]),
+        "receives 2 arguments, column 0 and column 1",
+    ),
     *[
         (partial(PAIRS.filter, answer, column=0, batched=True), "samples 0 to 0 ")
-        for answer in (lambda numbers: True, lambda numbers: numbers, lambda numbers: np.ones(len(numbers) + 1, dtype=bool))
+        for answer in (
+            lambda numbers: True,
+            lambda numbers: numbers,
+            lambda numbers: np.ones(len(numbers) + 1, dtype=bool),
+        )
     ],
     *[
         (partial(of(column).sort, 0), "have no order")
         for column in (np.zeros((2, 2, 2)), np.array([1j, 2j]), np.zeros(2, dtype=[("a", int)]))
     ],
     *[
-        (partial(numbered(labels).balance, seed=1, by=1), f"balanced by column 1.* position {position} ")
+        (
+            partial(numbered(labels).balance, seed=1, by=1),
+            f"balanced by column 1.* position {position} ",
+        )
         for labels, position in (
             ([0.0, 1.0, float("nan"), 1.0], 2),
             (["a", None, "b", "b"], 1),
@@ -140,11 +153,23 @@ FUNCTIONS: list[tuple[Call, str]] = [
         lambda: PAIRS.map(lambda image, label, tag: (image, label)),
         r"\(image, label, tag\) receives 1 argument, a sample: .* image, label = sample. Or map one column",
     ),
-    (lambda: PAIRS.map(lambda image, random: image, column=0), "receives 1 argument, a value: .* needs a seed"),
-    (lambda: PAIRS.map(lambda sample: sample, seed=1), r"\(sample\) receives 2 arguments, a sample and a random generator"),
+    (
+        lambda: PAIRS.map(lambda image, random: image, column=0),
+        "receives 1 argument, a value: .* needs a seed",
+    ),
+    (
+        lambda: PAIRS.map(lambda sample: sample, seed=1),
+        r"\(sample\) receives 2 arguments, a sample and a random generator",
+    ),
     (lambda: PAIRS.map(lambda: 1, batched=True), "receives 1 argument, a batch"),
-    (lambda: PAIRS.map(lambda a, b: (a, b), column=[0, 1]), r"column= names one column, got \[0, 1\]"),
-    *[(partial(PAIRS.map, str, columns=columns), "names of") for columns in ([], ["a", "a"], "ab", [1, 2], [""])],
+    (
+        lambda: PAIRS.map(lambda a, b: (a, b), column=[0, 1]),
+        r"column= names one column, got \[0, 1\]",
+    ),
+    *[
+        (partial(PAIRS.map, str, columns=columns), "names of")
+        for columns in ([], ["a", "a"], "ab", [1, 2], [""])
+    ],
     (lambda: PAIRS.map(str, column=0, columns=["a"]), "one column keeps the names of all"),
 ]
 ENCODINGS: list[tuple[Call, str]] = [
@@ -158,7 +183,12 @@ ENCODINGS: list[tuple[Call, str]] = [
     (lambda: fitted(PAIRS[:0], ContinuousEncoder()), ""),
     (lambda: fitted(PAIRS, dict.fromkeys([0, 1], ContinuousEncoder())), ""),
     (lambda: PAIRS[:0].one_hot(), ""),
-    (lambda: of(np.ones((3, 2)), [0, 1, 0]).map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0]), ""),
+    (
+        lambda: of(np.ones((3, 2)), [0, 1, 0]).map_classes(
+            ClassMapping({0: 1}, unmapped="drop"), columns=[0]
+        ),
+        "",
+    ),
     (lambda: Samples([(1, "a"), (2, {})]).one_hot(), ""),
     (lambda: InformedDatasetIterator(PAIRS, DatasetMeta()).one_hot().one_hot(), ""),
 ]
@@ -194,12 +224,18 @@ PACKS: list[tuple[Call, str]] = [
     *[
         (partial(of(tokens).pack, 2), message)
         for tokens, message in (
-            ([[1, 2], [3.5, 1.0]], "document 1 must be a one-dimensional array .* of integers; it is 1-dimensional, of float64"),
+            (
+                [[1, 2], [3.5, 1.0]],
+                "document 1 must be a one-dimensional array .* of integers; it is 1-dimensional, of float64",
+            ),
             ([[1], [1, 2], "a text"], "document 2 must be .* it is 'a text'"),
             ([[1], None], "document 1 .* it is None"),
             ([1, 2], "document 0 .* it is 0-dimensional, of int64"),
             ([[[1, 2]], [[3, 4]]], "document 0 .* it is 2-dimensional"),
-            ([np.array([1], "int64"), np.array([1, 1], "uint64")], "of int64 and uint64 have no common integer dtype; map"),
+            (
+                [np.array([1], "int64"), np.array([1, 1], "uint64")],
+                "of int64 and uint64 have no common integer dtype; map",
+            ),
             ([np.array([True, False])], "document 0 .* of bool"),
         )
     ],
@@ -209,7 +245,10 @@ PACKS: list[tuple[Call, str]] = [
             ({"length": 0}, "length must be at least 1, got 0"),
             ({"length": 2.5}, "length must be an integer"),
             ({"length": 2**31}, "length must be at most"),
-            ({"end_token": 256}, "end_token, of uint8 as the documents, must be at most 255, got 256"),
+            (
+                {"end_token": 256},
+                "end_token, of uint8 as the documents, must be at most 255, got 256",
+            ),
             ({"end_token": -1}, "end_token, .* at least 0"),
             ({"end_token": "<eos>"}, "end_token must be an integer"),
             ({"seed": "a"}, "the seed of a packed iterator must be an integer"),
@@ -219,7 +258,9 @@ PACKS: list[tuple[Call, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), [*FIELDS, *POSITIONS, *FUNCTIONS, *ENCODINGS, *WINDOWS, *PACKS])
+@pytest.mark.parametrize(
+    ("call", "message"), [*FIELDS, *POSITIONS, *FUNCTIONS, *ENCODINGS, *WINDOWS, *PACKS]
+)
 def test_what_cannot_be_meant_is_refused_at_once(call: Call, message: str) -> None:
     with pytest.raises(ConfigError, match=message or None):
         call()
@@ -235,13 +276,23 @@ def test_what_cannot_be_meant_is_refused_at_once(call: Call, message: str) -> No
         (Samples(["text"]).as_tuple(), ""),
         (Samples([np.ones(3)]).as_dict("a", "b", "c"), ""),
         (Samples([(1, 2), {"a": 1}]).as_tuple(), ""),
-        (TUPLES.map(tuple, columns=["a", "b"]), "must return tuples of 2 columns; its function returned 3 columns"),
+        (
+            TUPLES.map(tuple, columns=["a", "b"]),
+            "must return tuples of 2 columns; its function returned 3 columns",
+        ),
         *ZIPPED,
     ],
 )
-def test_what_the_samples_lack_is_refused_when_a_sample_is_read(iterator: DatasetIteratorIF, message: str) -> None:
+def test_what_the_samples_lack_is_refused_when_a_sample_is_read(
+    iterator: DatasetIteratorIF, message: str
+) -> None:
     every = range(len(iterator))
 
-    for read in (list, lambda it: [it[i] for i in every], lambda it: it.__getitems__(every), lambda it: it.read_batch(every)):
+    for read in (
+        list,
+        lambda it: [it[i] for i in every],
+        lambda it: it.__getitems__(every),
+        lambda it: it.read_batch(every),
+    ):
         with pytest.raises(ConfigError, match=message or None):
             read(iterator)

@@ -34,14 +34,18 @@ from data_stack.values.stacking import stack_samples
         ([np.datetime64("2026-01-01")] * 2, np.dtype("<M8[D]"), (2,)),
     ],
 )
-def test_columns_have_the_dtype_that_holds_the_values_exactly(values: list[Any], dtype: Any, shape: tuple[int, ...]) -> None:
+def test_columns_have_the_dtype_that_holds_the_values_exactly(
+    values: list[Any], dtype: Any, shape: tuple[int, ...]
+) -> None:
     column = stack_values(values)
 
     assert column.dtype == dtype
     assert column.shape == shape
 
 
-@pytest.mark.parametrize("samples", [[(1, 2), (1,)], [{"a": 1}, {"b": 1}], [{"a": 1}, (1,)], [(1, 2), 7]])
+@pytest.mark.parametrize(
+    "samples", [[(1, 2), (1,)], [{"a": 1}, {"b": 1}], [{"a": 1}, (1,)], [(1, 2), 7]]
+)
 def test_samples_of_different_make_are_an_error(samples: list[Any]) -> None:
     with pytest.raises(ConfigError, match="samples of one batch differ"):
         stack_samples(samples)

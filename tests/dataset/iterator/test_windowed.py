@@ -36,7 +36,11 @@ def positions_of_windows(
             group.sort(key=values.__getitem__)
         runs: list[list[int]] = []
         for position in group:
-            if not runs or (max_gap is not None and values is not None and values[position] - values[runs[-1][-1]] > max_gap):
+            if not runs or (
+                max_gap is not None
+                and values is not None
+                and values[position] - values[runs[-1][-1]] > max_gap
+            ):
                 runs.append([])
             runs[-1].append(position)
         for run in runs:
@@ -45,7 +49,12 @@ def positions_of_windows(
                 windows.append(run[start : start + length])
                 last = run[start + length - 1]
                 start += stride if overlap else max(stride, length)
-                while not overlap and values is not None and start < len(run) and values[run[start]] <= values[last]:
+                while (
+                    not overlap
+                    and values is not None
+                    and start < len(run)
+                    and values[run[start]] <= values[last]
+                ):
                     start += 1
     return windows
 
@@ -81,7 +90,9 @@ _NEAR = [[2, 1], [1, 0], [4, 3]]  # 0, 1 and 3; 8 and 9
         ([3, 3, 3, 9, 9], 0, [[0, 1], [1, 2], [3, 4]]),
     ],
 )
-def test_gaps_end_runs_in_units_of_the_ordering_column(values: Any, max_gap: Any, expected: Any) -> None:
+def test_gaps_end_runs_in_units_of_the_ordering_column(
+    values: Any, max_gap: Any, expected: Any
+) -> None:
     windows = WindowedDatasetIterator(numbered(5, values), 2, order_by=1, max_gap=max_gap)
 
     assert found(windows) == expected
@@ -112,16 +123,35 @@ def test_windows_are_what_plain_python_finds(
     values, groups = [value for value, _ in rows], [group for _, group in rows]
     max_gap = max_gap if order_by else None
     expected = positions_of_windows(
-        values if order_by else None, groups if group_by else None, len(rows), length, stride, max_gap, overlap
+        values if order_by else None,
+        groups if group_by else None,
+        len(rows),
+        length,
+        stride,
+        max_gap,
+        overlap,
     )
 
     source, last = numbered(len(rows), np.array(values, dtype=dtype), groups), lowest + length - 1
-    arguments: Any = {"stride": stride, "max_gap": max_gap, "overlap": overlap, "order_by": order_by, "group_by": group_by}
+    arguments: Any = {
+        "stride": stride,
+        "max_gap": max_gap,
+        "overlap": overlap,
+        "order_by": order_by,
+        "group_by": group_by,
+    }
     windows = WindowedDatasetIterator(source, length, **arguments)
-    n_grams = WindowedDatasetIterator(source, length, **arguments, offsets={lowest: [0], last: None})
+    n_grams = WindowedDatasetIterator(
+        source, length, **arguments, offsets={lowest: [0], last: None}
+    )
 
     assert found(windows) == expected
     assert windows.read_column(0).tolist() == expected
     assert found(pickle.loads(pickle.dumps(windows))) == expected
-    assert found(WindowedDatasetIterator._rebuilt([windows._dataset_iterator], windows._arguments())) == expected
-    assert [(n_gram[lowest][0], n_gram[last][0]) for n_gram in n_grams] == [(window[0], window[-1]) for window in expected]
+    assert (
+        found(WindowedDatasetIterator._rebuilt([windows._dataset_iterator], windows._arguments()))
+        == expected
+    )
+    assert [(n_gram[lowest][0], n_gram[last][0]) for n_gram in n_grams] == [
+        (window[0], window[-1]) for window in expected
+    ]

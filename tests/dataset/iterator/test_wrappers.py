@@ -11,7 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data_stack.dataset.iterator import DatasetIteratorView, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import DatasetOutOfBoundsError
 
@@ -58,7 +62,9 @@ def test_a_series_is_read_by_position_not_by_label() -> None:
 def test_h5py_datasets_are_sequences(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         images = file.create_dataset("images", data=np.arange(12).reshape(4, 3))
-        names = file.create_dataset("names", data=[b"a", b"bcd", b"e", b"f"], dtype=h5py.string_dtype())
+        names = file.create_dataset(
+            "names", data=[b"a", b"bcd", b"e", b"f"], dtype=h5py.string_dtype()
+        )
         iterator = SequenceDatasetIterator([images, names])
 
         for indices in ([1, 2, 3], [3, 0, 3]):
@@ -77,6 +83,8 @@ def test_what_only_a_layer_has_is_found_on_its_informed_iterator() -> None:
     view: Any = pickle.loads(pickle.dumps(informed.take(2)))
 
     assert (list(view.indices), view.view_tags) == ([0, 1], None)
-    with pytest.raises(AttributeError, match="'InformedDatasetIterator' object has no attribute 'shufle'"):
+    with pytest.raises(
+        AttributeError, match="'InformedDatasetIterator' object has no attribute 'shufle'"
+    ):
         view.shufle(3)
     assert not hasattr(object.__new__(InformedDatasetIterator), "anything")

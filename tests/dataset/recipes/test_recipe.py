@@ -37,7 +37,9 @@ META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train")
 
 
 def source(n_samples: int = 10) -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([np.arange(n_samples), [f"text {number}" for number in range(n_samples)]])
+    return SequenceDatasetIterator(
+        [np.arange(n_samples), [f"text {number}" for number in range(n_samples)]]
+    )
 
 
 def doubled(sample: Any) -> Any:
@@ -94,9 +96,24 @@ def test_a_recipe_is_a_list_of_nodes_lowest_first() -> None:
     assert recipe == {
         "data_stack_recipe": 2,
         "nodes": [
-            {"layer": "sequence", "of": [], "arguments": {"dataset_sequences": [column, ["a", "b", "c"]]}},
-            {"layer": "view", "of": [0], "arguments": {"indices": {"range": [1, 3, 1]}, "view_tags": None}},
-            {"layer": "view", "of": [0], "arguments": {"indices": to_plain(np.array([2, 0, 0], np.int32)), "view_tags": None}},
+            {
+                "layer": "sequence",
+                "of": [],
+                "arguments": {"dataset_sequences": [column, ["a", "b", "c"]]},
+            },
+            {
+                "layer": "view",
+                "of": [0],
+                "arguments": {"indices": {"range": [1, 3, 1]}, "view_tags": None},
+            },
+            {
+                "layer": "view",
+                "of": [0],
+                "arguments": {
+                    "indices": to_plain(np.array([2, 0, 0], np.int32)),
+                    "view_tags": None,
+                },
+            },
             {"layer": "combined", "of": [1, 0, 2], "arguments": {}},
         ],
         "reproducible": True,
@@ -134,7 +151,9 @@ ORIGIN = {"name": "numbers", "version": "1.0.0", "split": "train", "config": {"s
 RESOURCES = {"prepared/a.npy": "a" * 64, "prepared/b.npy": "b" * 64}
 
 
-def test_a_dataset_of_a_plugin_is_its_name_version_split_options_and_the_digests_of_what_was_prepared() -> None:
+def test_a_dataset_of_a_plugin_is_its_name_version_split_options_and_the_digests_of_what_was_prepared() -> (
+    None
+):
     origin = {**ORIGIN, "resources": RESOURCES, "distribution": "numbers", "license": "CC0-1.0"}
     loaded = InformedDatasetIterator(Samples([1, 2, 3]), META, origin=origin)
 
@@ -151,7 +170,9 @@ def test_a_dataset_of_a_plugin_is_its_name_version_split_options_and_the_digests
 
 
 @pytest.mark.parametrize("more", [{}, {"resources": RESOURCES}, {"distribution": "numbers"}])
-def test_a_dataset_without_digests_or_of_the_program_is_also_what_its_factory_opened(more: dict[str, Any]) -> None:
+def test_a_dataset_without_digests_or_of_the_program_is_also_what_its_factory_opened(
+    more: dict[str, Any],
+) -> None:
     loaded = InformedDatasetIterator(source(3), META, origin={**ORIGIN, **more})
     other = InformedDatasetIterator(source(4), META, origin={**ORIGIN, **more})
 
@@ -178,8 +199,12 @@ def test_a_name_is_given_once() -> None:
 
 
 class TestLeaves:
-    @pytest.mark.parametrize(("iterator", "n_samples"), [(RandomIterator(), 3), (BrokenIterator(), None)])
-    def test_what_cannot_be_probed_has_no_probe(self, iterator: DatasetIteratorIF, n_samples: int | None) -> None:
+    @pytest.mark.parametrize(
+        ("iterator", "n_samples"), [(RandomIterator(), 3), (BrokenIterator(), None)]
+    )
+    def test_what_cannot_be_probed_has_no_probe(
+        self, iterator: DatasetIteratorIF, n_samples: int | None
+    ) -> None:
         arguments = top(iterator)["arguments"]
 
         assert arguments["probe"] is None
@@ -187,7 +212,13 @@ class TestLeaves:
         assert iterator.fingerprint() == iterator.fingerprint()
 
     @pytest.mark.parametrize(
-        "column", [np.ma.masked_array([1, 2], [True, False]), np.zeros(2, dtype="i4,f4"), [object(), object()]], ids=range(3)
+        "column",
+        [
+            np.ma.masked_array([1, 2], [True, False]),
+            np.zeros(2, dtype="i4,f4"),
+            [object(), object()],
+        ],
+        ids=range(3),
     )
     def test_columns_that_cannot_be_written_are_told(self, column: Any) -> None:
         iterator = SequenceDatasetIterator([column])
@@ -204,7 +235,9 @@ class TestLeaves:
 
 
 def array_source() -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([np.arange(6, dtype=np.float32).reshape(3, 2), ["ä", "b", "c"], [1, 2.5, None]])
+    return SequenceDatasetIterator(
+        [np.arange(6, dtype=np.float32).reshape(3, 2), ["ä", "b", "c"], [1, 2.5, None]]
+    )
 
 
 SIZED = {**ORIGIN, "config": {"scaled": True, "sizes": (28, 28)}}
@@ -217,14 +250,25 @@ GOLDEN: dict[str, tuple[Callable[[], DatasetIteratorIF], str]] = {
         "81cc14ee70e628166ae45573b4b4dbce",
     ),
     "tensors": (
-        lambda: SequenceDatasetIterator([torch.arange(4).reshape(2, 2), torch.ones(2, dtype=torch.bfloat16)]),
+        lambda: SequenceDatasetIterator(
+            [torch.arange(4).reshape(2, 2), torch.ones(2, dtype=torch.bfloat16)]
+        ),
         "b5e0125e8f780b9dad7924db08dcd30e",
     ),
     "slice": (lambda: array_source()[::-2], "7f1bff2dce140fdd07484da83a570383"),
-    "combined": (lambda: array_source().combine(array_source()[:2], array_source()), "7c5bce3576b469e94bb9ca24355dcb10"),
+    "combined": (
+        lambda: array_source().combine(array_source()[:2], array_source()),
+        "7c5bce3576b469e94bb9ca24355dcb10",
+    ),
     "named": (lambda: array_source().filter(len).map(np.log), "ed6c2a01ef9a057ad95fc633b962b7b3"),
-    "dataset": (lambda: InformedDatasetIterator(array_source(), META, origin=SIZED)[1:], "d5630ddacf19baad1fac86c393ba36f5"),
-    "client": (lambda: DatasetIteratorView(FixedClient(), range(2)), "878e8f00f56c9669c981cc318d11a02b"),
+    "dataset": (
+        lambda: InformedDatasetIterator(array_source(), META, origin=SIZED)[1:],
+        "d5630ddacf19baad1fac86c393ba36f5",
+    ),
+    "client": (
+        lambda: DatasetIteratorView(FixedClient(), range(2)),
+        "878e8f00f56c9669c981cc318d11a02b",
+    ),
 }
 
 
@@ -249,8 +293,14 @@ class TestFingerprint:
             "print(it.combine(it[::-1]).shuffle(3).map(len).map(lambda s: s in {'a', 'b', 'q'}).fingerprint())"
         )
 
-        command, path = [sys.executable, "-c", program], str(Path(data_stack.__file__).parent.parent)
-        prints = {subprocess.check_output(command, env={"PYTHONPATH": path, "PYTHONHASHSEED": seed}) for seed in "01"}
+        command, path = (
+            [sys.executable, "-c", program],
+            str(Path(data_stack.__file__).parent.parent),
+        )
+        prints = {
+            subprocess.check_output(command, env={"PYTHONPATH": path, "PYTHONHASHSEED": seed})
+            for seed in "01"
+        }
 
         assert len(prints) == 1
 
@@ -270,7 +320,9 @@ class TestFingerprint:
         ],
         ids=["first", "by an array", "combined", "shuffled"],
     )  # fmt: skip
-    def test_equal_stacks_have_one_however_they_were_made(self, others: list[Callable[[Any], DatasetIteratorIF]]) -> None:
+    def test_equal_stacks_have_one_however_they_were_made(
+        self, others: list[Callable[[Any], DatasetIteratorIF]]
+    ) -> None:
         assert len({make(source()).fingerprint() for make in others}) == 1
 
     def test_other_stacks_have_others(self) -> None:
@@ -301,7 +353,10 @@ class TestFingerprint:
         assert two == same
         assert len({two, *others}) == 6
 
-    @pytest.mark.parametrize("used", ["Scaled()", "lambda sample: INSTANCE(sample)", "Scaled", "Scaled.of_class", "memoized"])
+    @pytest.mark.parametrize(
+        "used",
+        ["Scaled()", "lambda sample: INSTANCE(sample)", "Scaled", "Scaled.of_class", "memoized"],
+    )
     def test_objects_and_classes_of_a_program_count_with_their_code(self, used: str) -> None:
         prints, digests = [], []
         for factor in (2, 2, 3):

@@ -61,14 +61,20 @@ def divisions(iterator: DatasetIteratorIF) -> dict[str, Any]:
         "one fold": iterator.folds(3)[1],
         "drawn order": SplitterFactory.get_stratified_splitter([0.5, 0.5], 1).split(iterator),
         "nested folds": SplitterFactory.get_nested_cv_splitter(3, 2).split(iterator),
-        "any views": {"first": iterator.take(5), "rest": [iterator[5:], {"none": iterator[:0]}], "again": iterator[[3, 3, 1]]},
+        "any views": {
+            "first": iterator.take(5),
+            "rest": [iterator[5:], {"none": iterator[:0]}],
+            "again": iterator[[3, 3, 1]],
+        },
         "a single part": iterator[::2],
     }
 
 
 @pytest.mark.parametrize("kind", divisions(dataset()))
 @pytest.mark.parametrize("make", [dataset, informed])
-def test_saved_splits_are_given_back_as_they_were(storage: InMemoryStorageConnector, kind: str, make: Any) -> None:
+def test_saved_splits_are_given_back_as_they_were(
+    storage: InMemoryStorageConnector, kind: str, make: Any
+) -> None:
     splits = divisions(make())[kind]
     save_splits(storage, "digits/splits.json", splits)
 
@@ -94,7 +100,9 @@ def test_any_positions_survive(n: int, parts: list[list[int]], in_order: bool) -
     assert samples(loaded.apply_to(iterator)) == chosen
 
 
-def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(storage: InMemoryStorageConnector) -> None:
+def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(
+    storage: InMemoryStorageConnector,
+) -> None:
     iterator = informed()
     save_splits(storage, "splits.json", divisions(iterator)["named"])
 
@@ -106,7 +114,9 @@ def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(stor
     assert loaded["val"]._stack_on()[0].view_tags == {"part": "val"}
 
 
-def test_views_through_views_are_saved_for_the_iterator_that_is_named(storage: InMemoryStorageConnector) -> None:
+def test_views_through_views_are_saved_for_the_iterator_that_is_named(
+    storage: InMemoryStorageConnector,
+) -> None:
     iterator = informed()
     train, test = iterator.split([0.8, 0.2], seed=1)
     inner = {"fit": train[::2], "stop": train[1::2].shuffle(3), "test": test, "all": iterator}
@@ -116,7 +126,9 @@ def test_views_through_views_are_saved_for_the_iterator_that_is_named(storage: I
     assert samples(load_splits(storage, "splits.json", informed())) == samples(inner)
 
 
-def test_splits_are_not_replaced_by_others_unless_that_is_wanted(storage: InMemoryStorageConnector) -> None:
+def test_splits_are_not_replaced_by_others_unless_that_is_wanted(
+    storage: InMemoryStorageConnector,
+) -> None:
     first, second = dataset().split([0.8, 0.2], seed=1), dataset().split([0.8, 0.2], seed=2)
     save_splits(storage, "splits.json", first)
     save_splits(storage, "splits.json", first)
@@ -133,7 +145,9 @@ def test_another_dataset_is_refused_by_both_names(storage: InMemoryStorageConnec
     saved = save_splits(storage, "splits.json", dataset().split([0.8, 0.2]))
     other, shorter = dataset(first=99), dataset()[:-1]
 
-    with pytest.raises(ConfigError, match=f"fingerprint {saved.fingerprint}.*fingerprint {other.fingerprint()}"):
+    with pytest.raises(
+        ConfigError, match=f"fingerprint {saved.fingerprint}.*fingerprint {other.fingerprint()}"
+    ):
         load_splits(storage, "splits.json", other)
     with pytest.raises(ConfigError, match=r"of 23 samples .* has 22 samples"):
         load_splits(storage, "splits.json", shorter)

@@ -20,7 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns
 
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.iterator.contract import Fold
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
@@ -54,7 +58,9 @@ def held_out(folds: Sequence[Fold]) -> list[DatasetIteratorIF]:
 
 
 ratios_of_parts = (
-    st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any).map(lambda weights: [w / sum(weights) for w in weights])
+    st.lists(st.integers(0, 20), min_size=1, max_size=6)
+    .filter(any)
+    .map(lambda weights: [w / sum(weights) for w in weights])
 )
 seeds = st.integers(-(2**70), 2**70)
 
@@ -63,13 +69,25 @@ seeds = st.integers(-(2**70), 2**70)
 
 PUBLISHED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "split": (lambda it: it.split(RATIOS, seed=-5), "34153553c05f63f1d8af0bdb32c019d3"),
-    "stratified": (lambda it: it.split(RATIOS, stratify=True, seed=2**70), "a0560c9127ecec3bfe20c2bbb0d0ef42"),
+    "stratified": (
+        lambda it: it.split(RATIOS, stratify=True, seed=2**70),
+        "a0560c9127ecec3bfe20c2bbb0d0ef42",
+    ),
     "groups": (lambda it: it.split(RATIOS, group_by=2), "01167f24716d5ee8f044c203752c8f88"),
-    "stratified groups": (lambda it: it.split(RATIOS, group_by=2, stratify=True), "a6316132f05bf82c0de77186f1930cad"),
+    "stratified groups": (
+        lambda it: it.split(RATIOS, group_by=2, stratify=True),
+        "a6316132f05bf82c0de77186f1930cad",
+    ),
     "times": (lambda it: it.split(RATIOS, time=3), "ea794d8c71e61ab37e2e8613946e9529"),
     "folds": (lambda it: held_out(it.folds(3, seed=7)), "b2d1ea037bac0cc6de16afa61529ebcf"),
-    "stratified folds": (lambda it: held_out(it.folds(7, stratify=True)), "7ff5f4e317b78c370e771915fd1dbe78"),
-    "folds of groups": (lambda it: held_out(it.folds(3, seed=None, group_by=2)), "bd487a6e1ba0af38c9540b83a0e314cd"),
+    "stratified folds": (
+        lambda it: held_out(it.folds(7, stratify=True)),
+        "7ff5f4e317b78c370e771915fd1dbe78",
+    ),
+    "folds of groups": (
+        lambda it: held_out(it.folds(3, seed=None, group_by=2)),
+        "bd487a6e1ba0af38c9540b83a0e314cd",
+    ),
     "stratified folds of groups": (
         lambda it: held_out(it.folds(7, group_by=2, stratify=True)),
         "175272b17b2db4fe33ef9645ae8528a8",
@@ -78,7 +96,9 @@ PUBLISHED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_each_time(name: str) -> None:
+def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_each_time(
+    name: str,
+) -> None:
     i = np.arange(10_007)
     iterator = SequenceDatasetIterator([i, (i * i % 97) % 10, i * 7919 % 503, i * 31 % 4001])
     divide_it, expected = PUBLISHED[name]
@@ -92,7 +112,9 @@ def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_e
 
 
 @given(ratios=ratios_of_parts, n=st.integers(0, 60), seed=seeds)
-def test_a_split_is_a_partition_with_sizes_less_than_one_from_their_shares(ratios: list[float], n: int, seed: int) -> None:
+def test_a_split_is_a_partition_with_sizes_less_than_one_from_their_shares(
+    ratios: list[float], n: int, seed: int
+) -> None:
     parts = of(list(range(n))).split(ratios, seed=seed)
 
     assert sorted(itertools.chain(*map(positions, parts))) == list(range(n))
@@ -100,8 +122,13 @@ def test_a_split_is_a_partition_with_sizes_less_than_one_from_their_shares(ratio
     assert all(abs(len(part) - ratio * n) < 1 for part, ratio in zip(parts, ratios, strict=True))
 
 
-@given(counts=st.lists(st.integers(1, 30), max_size=12), weights=st.lists(st.integers(0, 50), min_size=1, max_size=6).filter(any))
-def test_classes_of_any_sizes_are_divided_to_less_than_one_from_every_share(counts: list[int], weights: list[int]) -> None:
+@given(
+    counts=st.lists(st.integers(1, 30), max_size=12),
+    weights=st.lists(st.integers(0, 50), min_size=1, max_size=6).filter(any),
+)
+def test_classes_of_any_sizes_are_divided_to_less_than_one_from_every_share(
+    counts: list[int], weights: list[int]
+) -> None:
     labels = np.repeat(np.arange(len(counts)), counts)
     shares = Shares(tuple(weights), sum(weights))
 
@@ -110,11 +137,19 @@ def test_classes_of_any_sizes_are_divided_to_less_than_one_from_every_share(coun
     for part, weight in enumerate(weights):
         assert abs((part_of == part).sum() - Fraction(len(labels) * weight, shares.total)) < 1
         for label, count in enumerate(counts):
-            assert abs(((part_of == part) & (labels == label)).sum() - Fraction(count * weight, shares.total)) < 1
+            assert (
+                abs(
+                    ((part_of == part) & (labels == label)).sum()
+                    - Fraction(count * weight, shares.total)
+                )
+                < 1
+            )
 
 
 @given(data=st.data(), n=st.integers(1, 60), stratify=st.booleans(), seed=seeds)
-def test_groups_stay_whole_and_no_part_is_much_too_large_or_empty(data: st.DataObject, n: int, stratify: bool, seed: int) -> None:
+def test_groups_stay_whole_and_no_part_is_much_too_large_or_empty(
+    data: st.DataObject, n: int, stratify: bool, seed: int
+) -> None:
     groups = data.draw(st.lists(st.integers(0, 12), min_size=n, max_size=n))
     labels = data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
     n_most = min([len(set(groups)), *(Counter(labels).values() if stratify else ())])
@@ -129,14 +164,20 @@ def test_groups_stay_whole_and_no_part_is_much_too_large_or_empty(data: st.DataO
     assert all(map(len, parts))
     if not stratify:
         largest = max(Counter(groups).values())
-        assert all(len(part) < ratio * n + largest for part, ratio in zip(parts, ratios, strict=True))
+        assert all(
+            len(part) < ratio * n + largest for part, ratio in zip(parts, ratios, strict=True)
+        )
 
 
 @given(times=st.lists(st.integers(-5, 20), max_size=50), ratios=ratios_of_parts)
-def test_parts_by_time_follow_each_other_and_share_no_time(times: list[int], ratios: list[float]) -> None:
+def test_parts_by_time_follow_each_other_and_share_no_time(
+    times: list[int], ratios: list[float]
+) -> None:
     parts = of(times).split(ratios, time=1)
 
-    times_of_parts = [sorted({times[position] for position in positions(part)}) for part in parts if len(part)]
+    times_of_parts = [
+        sorted({times[position] for position in positions(part)}) for part in parts if len(part)
+    ]
     assert all(earlier[-1] < later[0] for earlier, later in itertools.pairwise(times_of_parts))
     assert sorted(itertools.chain(*map(positions, parts))) == list(range(len(times)))
     most_at_once = max(Counter(times).values(), default=0)
@@ -150,10 +191,19 @@ def test_a_column_names_the_parts_in_the_order_of_their_appearance(names: list[s
     parts = of(names).split(by=1) if names else of([]).split(by=1)
 
     assert list(parts) == list(dict.fromkeys(names))
-    assert all([names[position] for position in positions(part)] == [name] * names.count(name) for name, part in parts.items())
+    assert all(
+        [names[position] for position in positions(part)] == [name] * names.count(name)
+        for name, part in parts.items()
+    )
 
 
-@given(data=st.data(), n=st.integers(2, 50), stratify=st.booleans(), grouped=st.booleans(), seed=st.none() | seeds)
+@given(
+    data=st.data(),
+    n=st.integers(2, 50),
+    stratify=st.booleans(),
+    grouped=st.booleans(),
+    seed=st.none() | seeds,
+)
 def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
     data: st.DataObject, n: int, stratify: bool, grouped: bool, seed: int | None
 ) -> None:
@@ -162,7 +212,9 @@ def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
     n_folds = data.draw(st.integers(2, 9))
     counts = Counter(labels)
     arguments: Any = {"stratify": stratify, "group_by": 2 if grouped else None}
-    if n_folds > min([n, *([len(set(groups))] if grouped else []), *(counts.values() if stratify else [])]):
+    if n_folds > min(
+        [n, *([len(set(groups))] if grouped else []), *(counts.values() if stratify else [])]
+    ):
         with pytest.raises(ConfigError):
             of(labels, groups).folds(n_folds, **arguments)
         return
@@ -172,14 +224,20 @@ def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
     tests = list(map(positions, held_out(folds)))
     assert sorted(itertools.chain(*tests)) == list(range(n))
     assert all(tests)
-    assert [positions(fold.train) for fold in folds] == [sorted({*range(n)} - {*test}) for test in tests]
+    assert [positions(fold.train) for fold in folds] == [
+        sorted({*range(n)} - {*test}) for test in tests
+    ]
     if grouped:
-        assert sum(len({groups[position] for position in test}) for test in tests) == len(set(groups))
+        assert sum(len({groups[position] for position in test}) for test in tests) == len(
+            set(groups)
+        )
         return
     for test in tests:
         assert n // n_folds <= len(test) <= -(-n // n_folds)
         members = Counter(labels[position] for position in test)
-        assert not stratify or all(c // n_folds <= members[label] <= -(-c // n_folds) for label, c in counts.items())
+        assert not stratify or all(
+            c // n_folds <= members[label] <= -(-c // n_folds) for label, c in counts.items()
+        )
 
 
 # --- columns of any kind -------------------------------------------------------------------------------------------
@@ -201,7 +259,10 @@ ALIKE: list[tuple[str, Any]] = [
 @pytest.mark.parametrize("labels", [row[1] for row in ALIKE], ids=[row[0] for row in ALIKE])
 def test_labels_of_any_kind_are_stratified_alike(labels: Any) -> None:
     ours, others = [
-        [*iterator.split(RATIOS, seed=3, stratify=True), *held_out(iterator.folds(3, seed=7, stratify=1))]
+        [
+            *iterator.split(RATIOS, seed=3, stratify=True),
+            *held_out(iterator.folds(3, seed=7, stratify=1)),
+        ]
         for iterator in (of(labels), dataset())
     ]
 
@@ -237,7 +298,8 @@ def test_times_of_any_kind_are_cut_alike(times: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "keys"), [([2, 1, 2], [2, 1]), ([True, False, True], [True, False]), ([0.5, "b", 3], [0.5, "b", 3])]
+    ("names", "keys"),
+    [([2, 1, 2], [2, 1]), ([True, False, True], [True, False]), ([0.5, "b", 3], [0.5, "b", 3])],
 )
 def test_parts_are_found_by_the_values_that_name_them(names: list[Any], keys: list[Any]) -> None:
     parts = of(names).split(by=1)
@@ -262,7 +324,9 @@ def of_columns() -> Columns:
         ({"time": 3}, [3]),
     ],
 )
-def test_only_the_columns_that_a_division_needs_are_read_and_once(arguments: dict[str, Any], read: list[Any]) -> None:
+def test_only_the_columns_that_a_division_needs_are_read_and_once(
+    arguments: dict[str, Any], read: list[Any]
+) -> None:
     iterator = of_columns()
 
     iterator.split([0.5, 0.5], **arguments)
@@ -288,14 +352,23 @@ def test_stratify_means_the_target_that_the_meta_names() -> None:
 def test_parts_describe_themselves_by_the_division_and_are_rebuilt_by_it() -> None:
     iterator = dataset()
     described: list[tuple[Any, dict[str, Any]]] = [
-        (iterator.split([0.5, 0.5], seed=np.int64(4))[1], {"part": 1, "ratios": [0.5, 0.5], "seed": 4}),
+        (
+            iterator.split([0.5, 0.5], seed=np.int64(4))[1],
+            {"part": 1, "ratios": [0.5, 0.5], "seed": 4},
+        ),
         (
             iterator.split({"a": 0.5, "b": 0.5}, stratify=True, group_by=2)["b"],
             {"part": "b", "ratios": {"a": 0.5, "b": 0.5}, "seed": 0, "stratify": 1, "group_by": 2},
         ),
-        (iterator.split([0.5, 0.5], time=3, seed=9)[0], {"part": 0, "ratios": [0.5, 0.5], "time": 3}),
+        (
+            iterator.split([0.5, 0.5], time=3, seed=9)[0],
+            {"part": 0, "ratios": [0.5, 0.5], "time": 3},
+        ),
         (iterator.split(by=1)[2], {"part": 2, "by": 1}),
-        (iterator.folds(3, stratify=1)[1].train, {"fold": 1, "side": "train", "n_folds": 3, "seed": 0, "stratify": 1}),
+        (
+            iterator.folds(3, stratify=1)[1].train,
+            {"fold": 1, "side": "train", "n_folds": 3, "seed": 0, "stratify": 1},
+        ),
         (
             iterator.folds(3, seed=None, group_by=2)[2].test,
             {"fold": 2, "side": "test", "n_folds": 3, "seed": None, "group_by": 2},
@@ -322,12 +395,25 @@ def test_a_pickled_part_reads_nothing_to_find_its_samples_again() -> None:
 
 def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> None:
     untagged = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits"))
-    tagged = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits", dataset_tag="train"))
+    tagged = InformedDatasetIterator(
+        dataset(), DatasetMeta(identifier="digits", dataset_tag="train")
+    )
 
-    parts = {**untagged.split({"a": 0.5, "b": 0.5}), **tagged.split({"c": 1.0}), **tagged.split(by=1)}
+    parts = {
+        **untagged.split({"a": 0.5, "b": 0.5}),
+        **tagged.split({"c": 1.0}),
+        **tagged.split(by=1),
+    }
     numbered = [*tagged.split([0.5, 0.5]), *tagged.folds(2)[0]]
 
-    assert [part.dataset_meta.dataset_tag for part in parts.values()] == ["a", "b", "train/c", "train/0", "train/1", "train/2"]
+    assert [part.dataset_meta.dataset_tag for part in parts.values()] == [
+        "a",
+        "b",
+        "train/c",
+        "train/0",
+        "train/1",
+        "train/2",
+    ]
     assert [part.dataset_meta.dataset_tag for part in numbered] == ["train"] * 4
     assert [part.dataset_meta.provenance for part in numbered] == [("split",)] * 2 + [("fold",)] * 2
     assert parts["a"].dataset_meta.identifier == "digits"
@@ -357,7 +443,9 @@ def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> No
         {"stratify": 0},
     ],
 )
-def test_ratios_and_other_arguments_that_make_no_division_are_refused(arguments: dict[str, Any]) -> None:
+def test_ratios_and_other_arguments_that_make_no_division_are_refused(
+    arguments: dict[str, Any],
+) -> None:
     with pytest.raises(ConfigError):
         dataset().split(**{"ratios": [0.5, 0.5], **arguments})
 
@@ -373,12 +461,19 @@ def test_ratios_and_other_arguments_that_make_no_division_are_refused(arguments:
         ([[1], [1, 2], [3], [1]], "position 0"),
     ],
 )
-def test_labels_that_cannot_be_stratified_are_refused_with_their_position(labels: Any, message: str) -> None:
+def test_labels_that_cannot_be_stratified_are_refused_with_their_position(
+    labels: Any, message: str
+) -> None:
     with pytest.raises(ConfigError, match=f"stratified by column 1.*{message}"):
         of(labels).split([0.5, 0.5], stratify=True)
 
 
-@pytest.mark.parametrize(("n_folds", "arguments"), [(1, {}), (2.5, {}), (24, {}), (12, {"group_by": 2}), (9, {"stratify": True})])
-def test_more_folds_than_there_is_to_divide_are_refused(n_folds: Any, arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("n_folds", "arguments"),
+    [(1, {}), (2.5, {}), (24, {}), (12, {"group_by": 2}), (9, {"stratify": True})],
+)
+def test_more_folds_than_there_is_to_divide_are_refused(
+    n_folds: Any, arguments: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError):
         dataset().folds(n_folds, **arguments)

@@ -17,7 +17,12 @@ import numpy as np
 from full_disk import files_limited
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import (
+    DatasetCard,
+    DatasetFactory,
+    PreparedResources,
+    Resources,
+)
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import StorageConnector
@@ -38,7 +43,9 @@ Description = Mapping[str, Any]
 def source_bytes(split: str) -> bytes:
     """The source of a split: bytes that depend on nothing but its name. 83, 10, 1 and 22 kB."""
     block = hashlib.sha256(split.encode()).digest()
-    return b"".join(hashlib.sha256(block + i.to_bytes(4, "big")).digest() for i in range(N_SAMPLES[split]))
+    return b"".join(
+        hashlib.sha256(block + i.to_bytes(4, "big")).digest() for i in range(N_SAMPLES[split])
+    )
 
 
 def expected_samples(split: str, factor: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -62,24 +69,36 @@ def factory_for(connector: StorageConnector, folder: str, version: int = 1) -> D
         card = DatasetCard(name=NAME, version=str(version))
         sources = tuple(
             ResourceDefinition(
-                f"raw/{split}.bin", Path(folder, f"{split}.bin").as_uri(), sha256=hashlib.sha256(source_bytes(split)).hexdigest()
+                f"raw/{split}.bin",
+                Path(folder, f"{split}.bin").as_uri(),
+                sha256=hashlib.sha256(source_bytes(split)).hexdigest(),
             )
             for split in SPLITS
         )
         splits = SPLITS
-        prepared_resources = tuple(f"preprocessed/{split}/{part}.npy" for split in SPLITS for part in ("samples", "sums"))
+        prepared_resources = tuple(
+            f"preprocessed/{split}/{part}.npy" for split in SPLITS for part in ("samples", "sums")
+        )
 
         def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
             for split in prepared.steps(self.splits):
                 with raw[f"raw/{split}.bin"] as source:
-                    samples = np.frombuffer(source.read(), np.uint8).reshape(-1, WIDTH).astype(np.int64) * version
+                    samples = (
+                        np.frombuffer(source.read(), np.uint8).reshape(-1, WIDTH).astype(np.int64)
+                        * version
+                    )
                 time.sleep(float(os.environ.get("FAULTS_PAUSE", "0")))
                 for part, array in (("samples", samples), ("sums", samples.sum(axis=1))):
                     with prepared.create(f"preprocessed/{split}/{part}.npy") as file:
                         write_npy(file, array)
 
         def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-            return NumpyDatasetIterator([prepared[f"preprocessed/{split}/{part}.npy"] for part in ("samples", "sums", "sums")])
+            return NumpyDatasetIterator(
+                [
+                    prepared[f"preprocessed/{split}/{part}.npy"]
+                    for part in ("samples", "sums", "sums")
+                ]
+            )
 
     return NumbersFactory(connector)
 
@@ -107,7 +126,9 @@ def opened(description: Description) -> Iterator[StorageConnector]:
     connector = storage_connector_from_url(description["url"])
     if not description.get("leases", True):
         kind = type(connector)
-        connector.__class__ = type(f"Unleased{kind.__name__}", (kind,), {"lease": StorageConnector.lease})
+        connector.__class__ = type(
+            f"Unleased{kind.__name__}", (kind,), {"lease": StorageConnector.lease}
+        )
     try:
         yield connector
     finally:
@@ -142,7 +163,11 @@ def check(description: Description, sources: str, version: int = 1) -> str:
         factory = factory_for(connector, sources, version)
         if not factory.is_ready():
             return NOT_READY
-        return wrong_samples(factory, version) or "; ".join(str(finding) for finding in factory.verify()) or RIGHT
+        return (
+            wrong_samples(factory, version)
+            or "; ".join(str(finding) for finding in factory.verify())
+            or RIGHT
+        )
 
 
 def heal(description: Description, sources: str, version: int = 1) -> str:

@@ -15,7 +15,12 @@ from data_stack.formats.records import Column, RecordWriter
 
 N_SAMPLES = 40
 SPECS: dict[str, dict[str, str | Column]] = {
-    "columns": {"blob": "bytes", "id": "i64", "text": "utf8", "x": Column("array", "float32", (5,))},
+    "columns": {
+        "blob": "bytes",
+        "id": "i64",
+        "text": "utf8",
+        "x": Column("array", "float32", (5,)),
+    },
     "sequences": {"frames": "array[]", "id": "i64", "text": "utf8[]"},
 }
 
@@ -24,8 +29,17 @@ def sample(kind: str, i: int) -> dict[str, Any]:
     """Sample ``i`` of a dataset."""
     if kind == "columns":
         blob = random.Random(i).randbytes(i * 37 % 900)
-        return {"blob": blob, "id": i, "text": f"text {i}" * (i % 3), "x": np.full(5, i, np.float32)}
-    return {"frames": [np.full((2, 2), i % 256, np.uint8)] * (i % 3), "id": i, "text": [f"{i} {k}" for k in range(i * 7 % 4)]}
+        return {
+            "blob": blob,
+            "id": i,
+            "text": f"text {i}" * (i % 3),
+            "x": np.full(5, i, np.float32),
+        }
+    return {
+        "frames": [np.full((2, 2), i % 256, np.uint8)] * (i % 3),
+        "id": i,
+        "text": [f"{i} {k}" for k in range(i * 7 % 4)],
+    }
 
 
 def write(folder: str, kind: str, said: str, n_samples: int = N_SAMPLES) -> int:

@@ -90,7 +90,9 @@ class FileStores(StoreKind):
 
     def left_over(self, description: Description) -> list[str]:
         paths = Path(description["files"]).rglob("*")
-        return [str(path) for path in paths if path.name.startswith(".~") or path.name == "journal.json"]
+        return [
+            str(path) for path in paths if path.name.startswith(".~") or path.name == "journal.json"
+        ]
 
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
         flip_file(Path(description["files"], identifier), position)
@@ -108,7 +110,11 @@ class CachedStores(FileStores):
     def new(self) -> Description:
         top = super().new()["folder"]
         Path(top).mkdir()
-        return {"url": f"file://{quote(top)}/remote?cache={quote(top)}/local", "folder": top, "files": f"{top}/remote"}
+        return {
+            "url": f"file://{quote(top)}/remote?cache={quote(top)}/local",
+            "folder": top,
+            "files": f"{top}/remote",
+        }
 
     def left_over(self, description: Description) -> list[str]:
         unfinished = Path(description["folder"], "local", "unfinished").rglob("*")
@@ -135,21 +141,36 @@ class MongoDBStores(StoreKind):
         return {"url": url, "database": name}
 
     def hurried(self, description: Description) -> Description:
-        return {**description, "url": description["url"].replace("timeoutSeconds=10", "timeoutSeconds=1")}
+        return {
+            **description,
+            "url": description["url"].replace("timeoutSeconds=10", "timeoutSeconds=1"),
+        }
 
     def fault(self, description: Description, **what: Any) -> Fault:
         return Fault(sockets=True, **what)
 
     def left_over(self, description: Description) -> list[str]:
         with self._database(description) as database:
-            needed = {pointer.get("file_id") for pointer in database["data_stack.resources"].find({}, {"file_id": 1})}
-            left = [f"chunks of {each}" for each in database["data_stack.chunks"].distinct("files_id") if each not in needed]
+            needed = {
+                pointer.get("file_id")
+                for pointer in database["data_stack.resources"].find({}, {"file_id": 1})
+            }
+            left = [
+                f"chunks of {each}"
+                for each in database["data_stack.chunks"].distinct("files_id")
+                if each not in needed
+            ]
             left += [
-                f"file {each['_id']}" for each in database["data_stack.files"].find({}, {"_id": 1}) if each["_id"] not in needed
+                f"file {each['_id']}"
+                for each in database["data_stack.files"].find({}, {"_id": 1})
+                if each["_id"] not in needed
             ]
             left += [f"upload {each}" for each in database["data_stack.uploads"].find()]
             left += [f"lease {each}" for each in database["data_stack.leases"].find()]
-            left += [f"journal {each}" for each in database["data_stack.resources"].find({"_id": {"$regex": "journal"}})]
+            left += [
+                f"journal {each}"
+                for each in database["data_stack.resources"].find({"_id": {"$regex": "journal"}})
+            ]
         return left
 
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
@@ -157,12 +178,16 @@ class MongoDBStores(StoreKind):
             pointer = database["data_stack.resources"].find_one({"_id": identifier}) or {}
             if "data" in pointer:
                 data = flipped(pointer["data"], position)
-                database["data_stack.resources"].update_one({"_id": identifier}, {"$set": {"data": Binary(data)}})
+                database["data_stack.resources"].update_one(
+                    {"_id": identifier}, {"$set": {"data": Binary(data)}}
+                )
                 return
             number, rest = divmod(position, 8 * pointer["chunkSize"])
             place = {"files_id": pointer["file_id"], "n": number}
             chunk = database["data_stack.chunks"].find_one(place) or {}
-            database["data_stack.chunks"].update_one(place, {"$set": {"data": Binary(flipped(chunk["data"], rest))}})
+            database["data_stack.chunks"].update_one(
+                place, {"$set": {"data": Binary(flipped(chunk["data"], rest))}}
+            )
 
     def disown_uploads(self, description: Description) -> None:
         """Let the server believe that the processes which wrote are dead, though they are this one."""
@@ -178,13 +203,17 @@ class MongoDBStores(StoreKind):
 
     def left_open(self) -> list[str]:
         with self._database({"database": "admin"}) as admin:
-            n_cursors = admin.command("serverStatus", codec_options=admin.codec_options)["metrics"]["cursor"]["open"]["total"]
+            n_cursors = admin.command("serverStatus", codec_options=admin.codec_options)["metrics"][
+                "cursor"
+            ]["open"]["total"]
         return [f"{n_cursors} cursors"] if n_cursors else []
 
     @contextlib.contextmanager
     def _database(self, description: Description) -> Iterator[Database[Any]]:
         # The server's own counters may bear names in which a fault has flipped a bit.
-        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}", unicode_decode_error_handler="replace") as client:
+        with pymongo.MongoClient[Any](
+            f"{self._before}/?{self._after}", unicode_decode_error_handler="replace"
+        ) as client:
             yield client[description["database"]]
 
 
@@ -220,7 +249,10 @@ class S3Stores(StoreKind):
         # Parts are named by their digests; the one that begins the resource is the longest, or the only one.
         where = {"Bucket": description["bucket"]}
         objects = self._server.client.list_objects_v2(**where).get("Contents", [])
-        key = max((each for each in objects if "/objects/" in each["Key"]), key=lambda each: int(each["Size"]))["Key"]
+        key = max(
+            (each for each in objects if "/objects/" in each["Key"]),
+            key=lambda each: int(each["Size"]),
+        )["Key"]
         data = self._server.client.get_object(**where, Key=key)["Body"].read()
         self._server.client.put_object(**where, Key=key, Body=flipped(data, position))
 
@@ -229,4 +261,9 @@ class S3Stores(StoreKind):
             self._server.client.delete_object(Bucket=description["bucket"], Key=name)
 
     def _names(self, description: Description) -> list[str]:
-        return [each["Key"] for each in self._server.client.list_objects_v2(Bucket=description["bucket"]).get("Contents", [])]
+        return [
+            each["Key"]
+            for each in self._server.client.list_objects_v2(Bucket=description["bucket"]).get(
+                "Contents", []
+            )
+        ]

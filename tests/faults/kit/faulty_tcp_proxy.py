@@ -75,7 +75,9 @@ class FaultyTCPProxy:
                     continue
                 self._pairs[near, far] = 2
                 for arguments in ((near, far, "up", (near, far)), (far, near, "down", (near, far))):
-                    self._threads.append(threading.Thread(target=self._pump, args=arguments, daemon=True))
+                    self._threads.append(
+                        threading.Thread(target=self._pump, args=arguments, daemon=True)
+                    )
                     self._threads[-1].start()
 
     def _cut(self, pair: Pair) -> None:

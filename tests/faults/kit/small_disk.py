@@ -75,7 +75,10 @@ class Ext4:
 
 def _unmount(folder: Path) -> None:
     for _ in range(100):
-        if subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode == 0:
+        if (
+            subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode
+            == 0
+        ):
             return
         time.sleep(0.05)
     raise OSError(f"cannot unmount {folder}")

@@ -37,9 +37,28 @@ from data_stack.formats.parquet.schema import Field
 from data_stack.testing.iterators import assert_same
 
 quick = settings(max_examples=sized(8, 100))
-NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+NUMBERS = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+]
 TIMES = ["datetime64[D]", "datetime64[s]", "datetime64[ms]", "datetime64[us]", "datetime64[ns]"]
-DURATIONS = ["timedelta64[D]", "timedelta64[s]", "timedelta64[ms]", "timedelta64[us]", "timedelta64[ns]"]
+DURATIONS = [
+    "timedelta64[D]",
+    "timedelta64[s]",
+    "timedelta64[ms]",
+    "timedelta64[us]",
+    "timedelta64[ns]",
+]
 
 
 def column_of(field: Field, values: Any, *, has_nulls: bool | None = None) -> GroupColumn:
@@ -48,7 +67,9 @@ def column_of(field: Field, values: Any, *, has_nulls: bool | None = None) -> Gr
     pq.write_table(pa.table({"x": cells}), file := io.BytesIO())
     if len(cells):
         cells = pq.read_table(file).column("x").combine_chunks()
-    return field.cells.column(field, cells, has_nulls=bool(cells.null_count) if has_nulls is None else has_nulls)
+    return field.cells.column(
+        field, cells, has_nulls=bool(cells.null_count) if has_nulls is None else has_nulls
+    )
 
 
 def taken(column: GroupColumn, n_rows: int = 2) -> npt.NDArray[Any]:
@@ -84,7 +105,9 @@ def check_round_trip(field: Field, values: Sequence[Any]) -> None:
 def scalars(dtype: str) -> st.SearchStrategy[Any]:
     kind = np.dtype(dtype)
     if kind.kind in "mM":
-        return st.integers(-30_000, 30_000).map(lambda day: np.array(day, f"{kind.kind}8[D]").astype(kind)[()])
+        return st.integers(-30_000, 30_000).map(
+            lambda day: np.array(day, f"{kind.kind}8[D]").astype(kind)[()]
+        )
     return hnp.from_dtype(kind, allow_nan=True).map(kind.type)
 
 
@@ -93,12 +116,24 @@ LISTS = ["bool", "uint8", "int64", "float16", "float64", "datetime64[us]", "time
 ARRAYS = ["bool", "uint16", "float32", "complex64", "datetime64[ns]", "timedelta64[s]"]
 SHAPES = st.tuples(st.integers(0, 3), st.just(2), st.integers(0, 3))
 FIELDS: list[tuple[Field, st.SearchStrategy[Any]]] = [
-    *((Field("x", dtype, (), None, True), scalars(dtype)) for dtype in [*NUMBERS, *TIMES, *DURATIONS]),
     *(
-        (Field("x", Decimal, (), ScalarCodec(f"decimal({each.precision},{each.scale})"), True), values)
+        (Field("x", dtype, (), None, True), scalars(dtype))
+        for dtype in [*NUMBERS, *TIMES, *DURATIONS]
+    ),
+    *(
+        (
+            Field("x", Decimal, (), ScalarCodec(f"decimal({each.precision},{each.scale})"), True),
+            values,
+        )
         for each, values in DECIMALS.items()
     ),
-    *((Field("x", dtype, (None,), None, True), hnp.arrays(dtype, st.integers(0, 5), elements=scalars(dtype))) for dtype in LISTS),
+    *(
+        (
+            Field("x", dtype, (None,), None, True),
+            hnp.arrays(dtype, st.integers(0, 5), elements=scalars(dtype)),
+        )
+        for dtype in LISTS
+    ),
     *(
         (Field("x", dtype, (None, 2, None), codec, True), hnp.arrays(dtype, SHAPES))
         for dtype in ARRAYS
@@ -107,10 +142,16 @@ FIELDS: list[tuple[Field, st.SearchStrategy[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "values"), FIELDS, ids=[f"{each.dtype} {each.shape} {each.codec}" for each, _ in FIELDS])
+@pytest.mark.parametrize(
+    ("field", "values"),
+    FIELDS,
+    ids=[f"{each.dtype} {each.shape} {each.codec}" for each, _ in FIELDS],
+)
 @quick
 @given(data=st.data())
-def test_values_come_back_exactly(field: Field, values: st.SearchStrategy[Any], data: st.DataObject) -> None:
+def test_values_come_back_exactly(
+    field: Field, values: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
     check_round_trip(field, data.draw(st.lists(st.none() | values, max_size=8)))
 
 
@@ -118,11 +159,18 @@ def test_values_come_back_exactly(field: Field, values: st.SearchStrategy[Any], 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "type_"), [("uint8", "smallint"), ("uint64", "decimal(20,0)"), ("float16", "float"), ("bool", "tinyint")]
+    ("dtype", "type_"),
+    [("uint8", "smallint"), ("uint64", "decimal(20,0)"), ("float16", "float"), ("bool", "tinyint")],
 )
 def test_a_wider_type_of_spark_gives_back_the_dtype(dtype: str, type_: str) -> None:
     kind = np.dtype(dtype)
-    low, high = (0, 1) if kind.kind == "b" else (np.finfo(kind).min, 1.5) if kind.kind == "f" else (0, np.iinfo(kind).max)
+    low, high = (
+        (0, 1)
+        if kind.kind == "b"
+        else (np.finfo(kind).min, 1.5)
+        if kind.kind == "f"
+        else (0, np.iinfo(kind).max)
+    )
     values = np.array([low, high], kind)
 
     column = column_of(Field("x", dtype, (), ScalarCodec(type_)), values)
@@ -174,15 +222,25 @@ def test_a_missing_time_is_null() -> None:
         (Field("x", "datetime64[D]"), np.datetime64("2020-01-01T12:00"), "does not fit"),
         (Field("x", "int32"), None, "it is null, but the field is not nullable"),
         (Field("x", "int32"), np.zeros(3, np.int32), r"scalar.*\(3,\)"),
-        (Field("x", "int32", (3,)), np.zeros(2, np.int32), r"shape is \(2,\), where \(3,\) belongs"),
+        (
+            Field("x", "int32", (3,)),
+            np.zeros(2, np.int32),
+            r"shape is \(2,\), where \(3,\) belongs",
+        ),
         (Field("x", str, (None,)), ["text", 5], "str.*int 5"),
-        (Field("x", "float32", (2, 3)), np.ma.MaskedArray(np.zeros((2, 3), np.float32), True), "mask"),
+        (
+            Field("x", "float32", (2, 3)),
+            np.ma.MaskedArray(np.zeros((2, 3), np.float32), True),
+            "mask",
+        ),
         (Field("x", str, (2,), NdarrayCodec()), ["a", 5], "str.*int 5"),
         (Field("x", bytes, (1,), NdarrayCodec()), [b"a\0"], "zeros at the end"),
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1, "b": 2}, "'b'"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_its_row(
+    field: Field, wrong: Any, why: str
+) -> None:
     plain: dict[Any, Any] = {Decimal: Decimal(1), np.dtype(object): {"a": 1}}
     shape = tuple(4 if size is None else size for size in field.shape)
     good = plain.get(field.dtype) or np.zeros(shape, field.dtype)[()]
@@ -205,14 +263,24 @@ def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
     assert column.value(0).tolist() == [1, None]
     assert_same(column.value(1), np.array([2**53 + 1]))
     assert column.value(2) is None
-    assert [each if each is None else each.tolist() for each in taken(column, 4)] == [[1, None], [2**53 + 1], None, []]
+    assert [each if each is None else each.tolist() for each in taken(column, 4)] == [
+        [1, None],
+        [2**53 + 1],
+        None,
+        [],
+    ]
 
 
 @pytest.mark.parametrize(
     ("field", "wrong", "why"),
-    [(Field("x", "int32", (2,)), [1, 2, 3], r"\(2,\).* 3 el"), (Field("x", "uint8", (None,)), [3, 300], "300 does not fit")],
+    [
+        (Field("x", "int32", (2,)), [1, 2, 3], r"\(2,\).* 3 el"),
+        (Field("x", "uint8", (None,)), [3, 300], "300 does not fit"),
+    ],
 )
-def test_a_list_that_does_not_fit_is_reported_with_its_row(field: Field, wrong: list[int], why: str) -> None:
+def test_a_list_that_does_not_fit_is_reported_with_its_row(
+    field: Field, wrong: list[int], why: str
+) -> None:
     with pytest.raises(CellError, match=why) as caught:
         field.cells.column(field, pa.array([[1, 2], wrong]), has_nulls=False)
 
@@ -235,10 +303,14 @@ def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes
     [np.zeros((2, 3)), np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.array(["a"])],
     ids=["dtype", "shape", "dimensions", "text"],
 )
-def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(codec: FieldCodec, wrong: npt.NDArray[Any]) -> None:
+def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(
+    codec: FieldCodec, wrong: npt.NDArray[Any]
+) -> None:
     field = Field("x", "float32", (2, 3), codec)
     good = cell_of(np.zeros((2, 3), np.float32), codec)
-    column = field.cells.column(field, pa.array([good, cell_of(wrong, codec), good], pa.binary()), has_nulls=False)
+    column = field.cells.column(
+        field, pa.array([good, cell_of(wrong, codec), good], pa.binary()), has_nulls=False
+    )
 
     for read in (lambda: taken(column, 3), lambda: column.value(1)):
         with pytest.raises(CellError, match=r"float32|\(2, 3\)|shape") as caught:
@@ -253,11 +325,15 @@ def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(codec
 
 @pytest.mark.parametrize("codec", [PngCodec(), JpegCodec()])
 @pytest.mark.parametrize("is_fixed", [True, False])
-def test_an_undecodable_image_is_reported_with_its_row_and_others_are_read(codec: Codec, is_fixed: bool) -> None:
+def test_an_undecodable_image_is_reported_with_its_row_and_others_are_read(
+    codec: Codec, is_fixed: bool
+) -> None:
     field = Field("x", "uint8", (4, 5, 3) if is_fixed else (None, None, 3), codec)
     good = codec.encode(np.zeros((4, 5, 3), np.uint8))
     grey = codec.encode(np.zeros((4, 5), np.uint8))
-    column = field.cells.column(field, pa.array([good, good[:-20], b"", b"no image", grey], pa.binary()), has_nulls=False)
+    column = field.cells.column(
+        field, pa.array([good, good[:-20], b"", b"no image", grey], pa.binary()), has_nulls=False
+    )
 
     for row in (1, 2, 3, 4):
         with pytest.raises(CellError) as caught:
@@ -273,13 +349,25 @@ def test_an_undecodable_image_is_reported_with_its_row_and_others_are_read(codec
 # ---------------------------------------------------------------------- nested values
 
 BOXES = {"list": {"list": "float"}}
-NESTED = {"struct": {"name": "string", "boxes": BOXES, "when": "timestamp_ntz[ns]", "tags": {"map": ["string", "int"]}}}
+NESTED = {
+    "struct": {
+        "name": "string",
+        "boxes": BOXES,
+        "when": "timestamp_ntz[ns]",
+        "tags": {"map": ["string", "int"]},
+    }
+}
 
 
 def test_nested_values_come_back_exactly_and_are_the_callers_own() -> None:
     field = Field("x", object, (), NestedCodec(NESTED), True)
     time = np.datetime64("2024-01-01T00:00:00.123456789")
-    value = {"name": "a", "boxes": [[1.5, 2.0], [], None], "when": time, "tags": [("k", 1), ("l", None)]}
+    value = {
+        "name": "a",
+        "boxes": [[1.5, 2.0], [], None],
+        "when": time,
+        "tags": [("k", 1), ("l", None)],
+    }
     empty: dict[str, Any] = {"name": None, "boxes": None, "when": None, "tags": []}
 
     column = column_of(field, [value, None, empty])
@@ -305,7 +393,9 @@ def test_nested_values_come_back_exactly_and_are_the_callers_own() -> None:
         (Field("x", "float32", (2,), NdarrayCodec()), pa.array([1.5])),
     ],
 )
-def test_a_column_of_another_kind_or_of_bytes_that_are_no_text_is_refused(field: Field, cells: pa.Array) -> None:
+def test_a_column_of_another_kind_or_of_bytes_that_are_no_text_is_refused(
+    field: Field, cells: pa.Array
+) -> None:
     with pytest.raises(ValueError, match=r"expected|differ|UTF"):
         field.cells.column(field, cells, has_nulls=False)
 
@@ -314,7 +404,9 @@ def test_a_column_of_another_kind_or_of_bytes_that_are_no_text_is_refused(field:
 def test_a_null_in_a_required_field_is_reported_with_its_row(codec: FieldCodec | None) -> None:
     field = Field("x", "float32", (2,), codec)
     type_ = field.arrow_type()
-    cells = pa.concat_arrays([field.cells.encode_column(field, [np.zeros(2, np.float32)]), pa.nulls(1, type_)])
+    cells = pa.concat_arrays(
+        [field.cells.encode_column(field, [np.zeros(2, np.float32)]), pa.nulls(1, type_)]
+    )
 
     with pytest.raises(CellError, match="null") as caught:
         field.cells.column(field, cells, has_nulls=False)
@@ -326,7 +418,9 @@ def test_a_null_in_a_required_field_is_reported_with_its_row(codec: FieldCodec |
 
 
 def pixels_of(shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
-    return np.random.default_rng(0).integers(np.iinfo(dtype).max, size=shape, dtype=dtype, endpoint=True)
+    return np.random.default_rng(0).integers(
+        np.iinfo(dtype).max, size=shape, dtype=dtype, endpoint=True
+    )
 
 
 def test_coloured_images_of_16_bits_keep_them_only_if_asked() -> None:
@@ -348,7 +442,10 @@ def test_a_file_that_is_cut_or_changed_anywhere_is_refused(shape: tuple[int, ...
     assert np.array_equal(codec.decode(record), pixels_of(shape))
     step = max(1, len(record) // 150)
     damaged = [record[:end] for end in range(0, len(record), step)]
-    damaged += [record[:at] + bytes([record[at] ^ 1]) + record[at + 1 :] for at in [*range(60), *range(60, len(record), step)]]
+    damaged += [
+        record[:at] + bytes([record[at] ^ 1]) + record[at + 1 :]
+        for at in [*range(60), *range(60, len(record), step)]
+    ]
 
     for each in damaged:
         with pytest.raises(ValueError, match=r"png|chunk|image"):
@@ -360,7 +457,9 @@ def test_pixels_that_do_not_decompress_are_refused_though_their_checksum_is_righ
     start = record.index(b"IDAT")
     size = int.from_bytes(record[start - 4 : start], "big")
     body = b"IDAT" + bytes(size)
-    hostile = record[:start] + body + zlib.crc32(body).to_bytes(4, "big") + record[start + size + 8 :]
+    hostile = (
+        record[:start] + body + zlib.crc32(body).to_bytes(4, "big") + record[start + size + 8 :]
+    )
 
     with pytest.raises(ValueError, match="damaged"):
         PngCodec().decode(hostile)

@@ -19,7 +19,13 @@ from sizes import FULL, sized
 from writing import bytes_of
 
 from data_stack.cli.files import facts_of
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+)
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.footer_facts import bytes_claimed_by_pages
@@ -33,9 +39,14 @@ def rows(start: int, stop: int) -> pa.Table:
     return pa.table(
         {
             "id": np.arange(start, stop) + 1000,
-            "x": pa.array([None if number % 3 == 0 else number / 2 for number in range(start, stop)], pa.float32()),
+            "x": pa.array(
+                [None if number % 3 == 0 else number / 2 for number in range(start, stop)],
+                pa.float32(),
+            ),
             "text": [f"row {number}" for number in range(start, stop)],
-            "vec": pa.array([[number] * (number % 3) for number in range(start, stop)], pa.list_(pa.int16())),
+            "vec": pa.array(
+                [[number] * (number % 3) for number in range(start, stop)], pa.list_(pa.int16())
+            ),
         }
     )
 
@@ -50,14 +61,22 @@ def footer_of(content: bytes) -> bytes:
 
 
 def with_footer(content: bytes, footer: bytes) -> bytes:
-    return content[: -8 - len(footer_of(content))] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    return (
+        content[: -8 - len(footer_of(content))]
+        + footer
+        + len(footer).to_bytes(4, "little")
+        + b"PAR1"
+    )
 
 
 def test_a_file_cut_anywhere_is_named(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     content = write(file)
 
-    for length in [*range(0, len(content), sized(197, 11)), *range(len(content) - 20, len(content))]:
+    for length in [
+        *range(0, len(content), sized(197, 11)),
+        *range(len(content) - 20, len(content)),
+    ]:
         file.write_bytes(content[:length])
         with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet"):
             ParquetDataset(tmp_path)
@@ -70,13 +89,21 @@ def with_flips(footer: bytes) -> Iterator[bytes]:
 
 def with_other_widths(footer: bytes) -> Iterator[bytes]:
     widths = (3, 4, 5, 6)  # 8, 16, 32 and 64 bits, as the first byte of a field says
-    for position in [position for position, byte in enumerate(footer) if byte & 0x0F in widths][:: sized(13, 1)]:
+    for position in [position for position, byte in enumerate(footer) if byte & 0x0F in widths][
+        :: sized(13, 1)
+    ]:
         for width in widths:
-            yield footer[:position] + bytes([footer[position] & 0xF0 | width]) + footer[position + 1 :]
+            yield (
+                footer[:position]
+                + bytes([footer[position] & 0xF0 | width])
+                + footer[position + 1 :]
+            )
 
 
 @pytest.mark.parametrize("mutants", [with_flips, with_other_widths])
-def test_a_changed_footer_neither_ends_the_process_nor_raises_what_is_not_ours(tmp_path: Path, mutants: Any) -> None:
+def test_a_changed_footer_neither_ends_the_process_nor_raises_what_is_not_ours(
+    tmp_path: Path, mutants: Any
+) -> None:
     file = tmp_path / "a.parquet"
     content = write(file)
     n_refused = n_read = 0
@@ -106,7 +133,9 @@ def test_statistics_that_are_cut_short_are_an_error_that_names_the_column(tmp_pa
         ParquetDataset(tmp_path)
 
 
-@pytest.mark.parametrize("options", [{}, {"compression": "none", "use_dictionary": False}, {"data_page_version": "2.0"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"compression": "none", "use_dictionary": False}, {"data_page_version": "2.0"}]
+)
 def test_pages_with_checksums_give_what_was_written_or_an_error_whichever_bit_is_flipped(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -130,9 +159,13 @@ def test_pages_with_checksums_give_what_was_written_or_an_error_whichever_bit_is
 
 
 def test_a_footer_that_states_more_rows_than_the_pages_have_is_an_error(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"vec": pa.array([[1]] * 60, pa.list_(pa.int16()))}), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.table({"vec": pa.array([[1]] * 60, pa.list_(pa.int16()))}), tmp_path / "a.parquet"
+    )
     content = (tmp_path / "a.parquet").read_bytes()
-    n_rows = bytes([0x16, 60 << 1])  # a list has as many elements as it says; rows are counted by themselves
+    n_rows = bytes(
+        [0x16, 60 << 1]
+    )  # a list has as many elements as it says; rows are counted by themselves
     footer = footer_of(content)
     places = [place for place in range(len(footer)) if footer[place : place + 2] == n_rows]
     n_refused = 0
@@ -163,19 +196,25 @@ def test_a_footer_that_states_more_rows_than_the_pages_have_is_an_error(tmp_path
     ],
     ids=str,
 )
-def test_a_hostile_schema_is_an_error_that_names_the_field(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_hostile_schema_is_an_error_that_names_the_field(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     field = Field("frame", "float32", (2,), NdarrayCodec())
     cell = bytes_of(np.save, np.zeros(2, np.float32))
     content = Schema("hostile", [field]).to_json()
     content["fields"][0].update(change)
-    table = pa.table({"frame": [cell] * 4}).replace_schema_metadata({SCHEMA_KEY: json.dumps(content)})
+    table = pa.table({"frame": [cell] * 4}).replace_schema_metadata(
+        {SCHEMA_KEY: json.dumps(content)}
+    )
     pq.write_table(table, tmp_path / "a.parquet")
 
     with pytest.raises((DatasetFileCorruptError, ConfigError), match=r"frame|nobody|field"):
         ParquetDataset(tmp_path).read_batch([0, 1])
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", bytes(100), b"PAR1" + bytes(20) + b"\xff\xff\xff\x7fPAR1"])
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", bytes(100), b"PAR1" + bytes(20) + b"\xff\xff\xff\x7fPAR1"]
+)
 def test_a_damaged_common_metadata_is_named(tmp_path: Path, content: bytes) -> None:
     write(tmp_path / "a.parquet")
     (tmp_path / "_common_metadata").write_bytes(content)
@@ -227,11 +266,15 @@ def test_another_process_does_not_take_new_files_for_those_it_was_sent_for(tmp_p
 
 
 @pytest.mark.parametrize("knows", ["path", "digests", "nothing", "file system"])
-def test_a_file_that_is_replaced_is_an_error_even_if_it_is_as_long(tmp_path: Path, knows: str) -> None:
+def test_a_file_that_is_replaced_is_an_error_even_if_it_is_as_long(
+    tmp_path: Path, knows: str
+) -> None:
     file, store = tmp_path / "a.parquet", InMemoryStorageConnector()
     content = write(file, compression="none", use_dictionary=False)
     table = rows(0, 6).set_column(0, "id", pa.array(range(2000, 2006)))
-    pq.write_table(table, tmp_path / "b", row_group_size=3, compression="none", use_dictionary=False)
+    pq.write_table(
+        table, tmp_path / "b", row_group_size=3, compression="none", use_dictionary=False
+    )
     other = (tmp_path / "b").read_bytes()
     assert len(other) == len(content)
 
@@ -270,7 +313,11 @@ def test_what_pages_claim_is_added_up() -> None:
     assert bytes_claimed_by_pages(pa.BufferReader(page * 3), 0, 3 * len(page)) == (12, 0)
 
 
-@pytest.mark.parametrize("other", [b"\x1c\x00", b"\x18\x01a", b"\x11", b"\x19\x15\x02"], ids=["struct", "bytes", "truth", "list"])
+@pytest.mark.parametrize(
+    "other",
+    [b"\x1c\x00", b"\x18\x01a", b"\x11", b"\x19\x15\x02"],
+    ids=["struct", "bytes", "truth", "list"],
+)
 @pytest.mark.parametrize("position", [1, 2])
 def test_a_size_of_another_type_is_damage(position: int, other: bytes) -> None:
     fields = [_KIND, _SIZE, _SIZE]

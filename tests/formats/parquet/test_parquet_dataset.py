@@ -34,7 +34,9 @@ def table_of(start: int, stop: int) -> pa.Table:
             "id": ids,
             "speed": (ids % 7).astype(np.float32),
             "label": [f"class {number % 3}" for number in ids],
-            "vec": pa.array([[number, number + 1] for number in ids.tolist()], pa.list_(pa.int16())),
+            "vec": pa.array(
+                [[number, number + 1] for number in ids.tolist()], pa.list_(pa.int16())
+            ),
         }
     )
 
@@ -43,7 +45,11 @@ def table_of(start: int, stop: int) -> pa.Table:
 def folder(tmp_path: Path) -> Path:
     """100 rows in two files, of row groups of 10."""
     for part in range(2):
-        pq.write_table(table_of(part * 50, part * 50 + 50), tmp_path / f"part-{part}.parquet", row_group_size=10)
+        pq.write_table(
+            table_of(part * 50, part * 50 + 50),
+            tmp_path / f"part-{part}.parquet",
+            row_group_size=10,
+        )
     return tmp_path
 
 
@@ -74,7 +80,11 @@ def test_only_the_columns_that_are_asked_for_are_read(folder: Path) -> None:
     damaged = folder / "part-0.parquet"
     column = pq.read_metadata(damaged).row_group(0).column(3)
     content = bytearray(damaged.read_bytes())
-    start = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+    start = (
+        column.data_page_offset
+        if column.dictionary_page_offset is None
+        else column.dictionary_page_offset
+    )
     content[start : start + column.total_compressed_size] = bytes(column.total_compressed_size)
     damaged.write_bytes(content)
 
@@ -86,7 +96,13 @@ def test_only_the_columns_that_are_asked_for_are_read(folder: Path) -> None:
 
 def test_nulls_are_none_in_every_batch_and_integers_stay_exact(tmp_path: Path) -> None:
     numbers = [2**53 + 1, None, 3, 4]
-    table = pa.table({"n": pa.array(numbers, pa.int64()), "x": pa.array([1.5, float("nan"), None, 2.0]), "full": [1, 2, 3, 4]})
+    table = pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "x": pa.array([1.5, float("nan"), None, 2.0]),
+            "full": [1, 2, 3, 4],
+        }
+    )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
 
     dataset = ParquetDataset(tmp_path)
@@ -97,7 +113,9 @@ def test_nulls_are_none_in_every_batch_and_integers_stay_exact(tmp_path: Path) -
     assert np.isnan(batch["x"][1])
     assert batch["x"][2] is None
     assert batch["full"].dtype == np.int64
-    assert dataset.read_batch([2, 3])["n"].dtype == object  # no null among these: the same form nevertheless
+    assert (
+        dataset.read_batch([2, 3])["n"].dtype == object
+    )  # no null among these: the same form nevertheless
     assert dataset[1]["n"] is None
 
 
@@ -106,7 +124,8 @@ def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
     late = pa.array([datetime.datetime(9999, 12, 31), None], pa.timestamp("us"))
     days = pa.array([datetime.date(2020, 1, 1)] * 2)
     pq.write_table(
-        pa.table({"time": times, "late": late, "day": days, "lists": [[each] for each in times]}), tmp_path / "a.parquet"
+        pa.table({"time": times, "late": late, "day": days, "lists": [[each] for each in times]}),
+        tmp_path / "a.parquet",
     )
 
     dataset = ParquetDataset(tmp_path, ["time", "day", "lists"], timestamp_unit="ns")
@@ -114,13 +133,20 @@ def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
     found = {name: value.dtype.name for name, value in dataset[0].items()}
     assert found == {"time": "datetime64[ns]", "day": "datetime64[D]", "lists": "datetime64[ns]"}
     assert (dataset[0]["time"], dataset[1]["time"]) == (np.datetime64("2020-01-01T12"), None)
-    chosen = ParquetDataset(tmp_path, ["day"], filters=col("late") > datetime.datetime(9999, 1, 1), timestamp_unit="ns")
+    chosen = ParquetDataset(
+        tmp_path, ["day"], filters=col("late") > datetime.datetime(9999, 1, 1), timestamp_unit="ns"
+    )
     assert len(chosen) == 1
-    with pytest.raises(DatasetFileCorruptError, match=r"row 0, field 'late': 9999-12-31.* does not fit into dtype datetime64.ns"):
+    with pytest.raises(
+        DatasetFileCorruptError,
+        match=r"row 0, field 'late': 9999-12-31.* does not fit into dtype datetime64.ns",
+    ):
         ParquetDataset(tmp_path, timestamp_unit="ns")[0]
 
 
-def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(folder: Path, tmp_path_factory: Any) -> None:
+def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(
+    folder: Path, tmp_path_factory: Any
+) -> None:
     files = [folder / "part-1.parquet", folder / "part-0.parquet"]
     store = FileStorageConnector(tmp_path_factory.mktemp("store"))
     memory = InMemoryStorageConnector()
@@ -192,7 +218,9 @@ def test_a_function_that_raises_names_file_row_group_and_row(folder: Path) -> No
 
     dataset = ParquetDataset(folder, filters=in_lambda(["id"], broken))
 
-    with pytest.raises(ConfigError, match=r"row group 0 of .*part-1\.parquet.*row 7.*division by zero"):
+    with pytest.raises(
+        ConfigError, match=r"row group 0 of .*part-1\.parquet.*row 7.*division by zero"
+    ):
         len(dataset)
 
 
@@ -213,7 +241,10 @@ N_BYTES = 8192
 
 
 def noise(n_rows: int) -> list[bytes]:
-    return [each.tobytes() for each in np.random.default_rng(0).integers(0, 256, (n_rows, N_BYTES), np.uint8)]
+    return [
+        each.tobytes()
+        for each in np.random.default_rng(0).integers(0, 256, (n_rows, N_BYTES), np.uint8)
+    ]
 
 
 def wide_table(n_rows: int) -> pa.Table:
@@ -229,8 +260,12 @@ def wide_table(n_rows: int) -> pa.Table:
             "ragged": pa.array([list(range(n % 4)) for n in numbers], pa.list_(pa.int32())),
             "pair": [[n, -n] for n in numbers],
             "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(tensors),
-            "map": pa.array([[("k", n)] * (n % 2) for n in numbers], pa.map_(pa.string(), pa.int64())),
-            "nested": pa.array([[[n], [n, n]] * (n % 2) for n in numbers], pa.list_(pa.list_(pa.int32()))),
+            "map": pa.array(
+                [[("k", n)] * (n % 2) for n in numbers], pa.map_(pa.string(), pa.int64())
+            ),
+            "nested": pa.array(
+                [[[n], [n, n]] * (n % 2) for n in numbers], pa.list_(pa.list_(pa.int32()))
+            ),
             "half": pa.array([np.float16(n % 64) for n in numbers], pa.float16()),
             "three": pa.array([b"%03d" % (n % 1000) for n in numbers], pa.binary(3)),
             "zone": pa.array([n * 10**6 for n in numbers], pa.timestamp("us", "Europe/Berlin")),
@@ -245,7 +280,10 @@ def plain(value: Any) -> Any:
 
 
 def as_dicts(batch: dict[str, Any]) -> list[dict[str, Any]]:
-    return [dict(zip(batch, map(plain, values), strict=True)) for values in zip(*batch.values(), strict=True)]
+    return [
+        dict(zip(batch, map(plain, values), strict=True))
+        for values in zip(*batch.values(), strict=True)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +298,9 @@ def wide_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [[0], [499, 500], list(range(3, N_ROWS, 7)), [*range(100, 130), 1199], list(range(20, N_ROWS))],
     ids=["first", "ends", "scattered", "stretch", "most"],
 )
-def test_the_rows_that_a_filter_takes_are_those_of_the_whole_dataset(wide_folder: Path, taken: list[int]) -> None:
+def test_the_rows_that_a_filter_takes_are_those_of_the_whole_dataset(
+    wide_folder: Path, taken: list[int]
+) -> None:
     whole = ParquetDataset(wide_folder)
     some = ParquetDataset(wide_folder, filters=col("n").isin(taken))
     order = np.random.default_rng(1).permutation(len(taken))
@@ -269,27 +309,46 @@ def test_the_rows_that_a_filter_takes_are_those_of_the_whole_dataset(wide_folder
 
     expected = as_dicts(wanted)
     assert as_dicts(batch) == expected
-    assert [column.dtype for column in batch.values()] == [column.dtype for column in wanted.values()]
-    for n_bytes in (0, 1 << 30):  # numbers and text of most rows are taken of all row groups together
-        plain_columns = ParquetDataset(wide_folder, ["n", "text"], filters=col("n").isin(taken), max_cached_bytes=n_bytes)
-        assert as_dicts(plain_columns.read_batch(order)) == [{"n": row["n"], "text": row["text"]} for row in expected]
-    assert [{name: plain(value) for name, value in some[int(i)].items()} for i in order[:5]] == expected[:5]
+    assert [column.dtype for column in batch.values()] == [
+        column.dtype for column in wanted.values()
+    ]
+    for n_bytes in (
+        0,
+        1 << 30,
+    ):  # numbers and text of most rows are taken of all row groups together
+        plain_columns = ParquetDataset(
+            wide_folder, ["n", "text"], filters=col("n").isin(taken), max_cached_bytes=n_bytes
+        )
+        assert as_dicts(plain_columns.read_batch(order)) == [
+            {"n": row["n"], "text": row["text"]} for row in expected
+        ]
+    assert [
+        {name: plain(value) for name, value in some[int(i)].items()} for i in order[:5]
+    ] == expected[:5]
     assert [sample["n"] for sample in some] == taken
     assert some.read_column("text").tolist() == [f"row {n}" for n in taken]
 
 
 def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Path) -> None:
     schema = Schema("s", [Field("n", "int64"), Field("i", "uint8", (3, 3), PngCodec())])
-    append_all(ParquetWriter(tmp_path, schema), ({"n": n, "i": np.full((3, 3), n, np.uint8)} for n in range(20)))
+    append_all(
+        ParquetWriter(tmp_path, schema),
+        ({"n": n, "i": np.full((3, 3), n, np.uint8)} for n in range(20)),
+    )
     (file,) = tmp_path.glob("part-*.parquet")
     table = pq.read_table(file)
     cells = table.column("i").to_pylist()
     cells[13] = b"no image"
-    pq.write_table(table.set_column(1, table.schema.field("i"), pa.array(cells, pa.binary())), tmp_path / "b.parquet")
+    pq.write_table(
+        table.set_column(1, table.schema.field("i"), pa.array(cells, pa.binary())),
+        tmp_path / "b.parquet",
+    )
 
     dataset = ParquetDataset(tmp_path / "b.parquet", filters=col("n").isin([12, 13]))
 
-    assert ParquetDataset(tmp_path / "b.parquet", filters=col("n").isin([12, 14])).read_column("i")[:, 0, 0].tolist() == [12, 14]
+    assert ParquetDataset(tmp_path / "b.parquet", filters=col("n").isin([12, 14])).read_column("i")[
+        :, 0, 0
+    ].tolist() == [12, 14]
     assert str(access_to(dataset).locate(1)).startswith("row 13 of row group 0 of")
     for read in (lambda: dataset.read_batch([0, 1]), lambda: dataset[1], lambda: list(dataset)):
         with pytest.raises(DatasetFileCorruptError, match=r"row 13, field 'i'"):

@@ -67,7 +67,9 @@ def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() 
 
 def test_the_cache_grows_to_hold_the_row_groups_of_each_batch_however_large_they_are() -> None:
     reads = itertools.count()
-    cache = cache_of(lambda *_: {"a": ArrayColumn(np.broadcast_to(float(next(reads)), 2 << 20))}, 1 << 30)
+    cache = cache_of(
+        lambda *_: {"a": ArrayColumn(np.broadcast_to(float(next(reads)), 2 << 20))}, 1 << 30
+    )
 
     for batch in range(20):
         wanted = np.random.default_rng(batch).permutation(30).tolist()
@@ -78,7 +80,9 @@ def test_the_cache_grows_to_hold_the_row_groups_of_each_batch_however_large_they
 
 
 @pytest.mark.parametrize("failure", [DatasetFileCorruptError, KeyboardInterrupt])
-def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[BaseException]) -> None:
+def test_threads_that_wait_for_one_that_fails_try_by_themselves(
+    failure: type[BaseException],
+) -> None:
     n_reads = 0
     begun = threading.Event()
 
@@ -121,18 +125,24 @@ def watch(dataset: ParquetDataset, saw: Callable[[int], object]) -> None:
                 saw(self._group)
             super().decode()
 
-    dataset._cache = GroupCache(functools.partial(Watched, dataset._groups), dataset._max_cached_bytes)
+    dataset._cache = GroupCache(
+        functools.partial(Watched, dataset._groups), dataset._max_cached_bytes
+    )
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 3)])
-def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(tmp_path: Path, kind: Any, workers: int | None) -> None:
+def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(
+    tmp_path: Path, kind: Any, workers: int | None
+) -> None:
     pq.write_table(pa.table({"id": np.arange(9600)}), tmp_path / "a.parquet", row_group_size=320)
     dataset = ParquetDataset(tmp_path, max_cached_bytes=320 * 8 * 14)  # of 30 row groups
     n_reads: collections.Counter[int] = collections.Counter()
     watch(dataset, lambda group: n_reads.update([group]))
     ids = []
 
-    with Loader(dataset, 40, shuffle=BlockShuffled(window=4), worker_kind=kind, workers=workers, seed=3) as loader:
+    with Loader(
+        dataset, 40, shuffle=BlockShuffled(window=4), worker_kind=kind, workers=workers, seed=3
+    ) as loader:
         for _ in range(3):
             ids.append([number for batch in loader for number in batch["id"].tolist()])
 
@@ -143,7 +153,11 @@ def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(tmp_path: Path,
 
 def test_a_full_shuffle_of_more_than_fits_holds_one_row_group_at_a_time(tmp_path: Path) -> None:
     n_held = []
-    pq.write_table(pa.table({"id": np.arange(200), "raw": [bytes(10_000)] * 200}), tmp_path / "a.parquet", row_group_size=10)
+    pq.write_table(
+        pa.table({"id": np.arange(200), "raw": [bytes(10_000)] * 200}),
+        tmp_path / "a.parquet",
+        row_group_size=10,
+    )
     dataset = ParquetDataset(tmp_path, max_cached_bytes=1)
     watch(dataset, lambda _: n_held.append(pa.total_allocated_bytes() - before))
     before = pa.total_allocated_bytes()
@@ -173,13 +187,17 @@ def has(dataset: ParquetDataset, group: int) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
-def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, kind: Any, workers: int | None) -> None:
+def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(
+    folder: Path, kind: Any, workers: int | None
+) -> None:
     dataset = ParquetDataset(folder)
     reads: list[tuple[int, str]] = []
     watch(dataset, lambda group: reads.append((group, threading.current_thread().name)))
     ids = []
 
-    for batch in Loader(dataset, 25, shuffle=BlockShuffled(window=3), worker_kind=kind, workers=workers, seed=2):
+    for batch in Loader(
+        dataset, 25, shuffle=BlockShuffled(window=3), worker_kind=kind, workers=workers, seed=2
+    ):
         ids.extend(batch["id"].tolist())
         time.sleep(0.01)  # as a consumer that does something with it
 
@@ -215,16 +233,32 @@ def test_an_iteration_that_is_broken_off_leaves_no_thread_behind(folder: Path) -
     for _ in Loader(dataset, 25, shuffle=BlockShuffled(window=4), worker_kind="inline"):
         break
 
-    assert until(lambda: not any(thread.name.startswith(_EXECUTORS) for thread in threading.enumerate()))
+    assert until(
+        lambda: not any(thread.name.startswith(_EXECUTORS) for thread in threading.enumerate())
+    )
     assert len(dataset.read_batch(range(600))["id"]) == 600
 
 
 def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random(16 << 17)  # 16 MiB
-    pq.write_table(pa.table({"value": values}), tmp_path / "a.parquet", row_group_size=1 << 18, use_dictionary=False)
+    pq.write_table(
+        pa.table({"value": values}),
+        tmp_path / "a.parquet",
+        row_group_size=1 << 18,
+        use_dictionary=False,
+    )
     small = ParquetDataset(tmp_path, max_cached_bytes=5 << 20)
     small.read_batch([0])
 
     access_to(small).prefetch(np.arange(1, 8) << 18)
     assert until(lambda: has(small, 1) and has(small, 2))
-    assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]
+    assert [has(small, group) for group in range(8)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]

@@ -12,7 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm.predicates import in_set
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceNotFoundError,
+    StorageError,
+)
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.selecting import col
 
@@ -26,11 +31,19 @@ ONE_ROW = pa.table({"id": [1]})
 
 
 def test_a_column_with_a_dot_in_its_name_is_not_a_part_of_another(tmp_path: Path) -> None:
-    table = pa.table({"a.b": [1, 2], "a": [{"b": 5}, {"b": 6}], "a.c": ["x", "y"], "list": [[1], [2]]})
+    table = pa.table(
+        {"a.b": [1, 2], "a": [{"b": 5}, {"b": 6}], "a.c": ["x", "y"], "list": [[1], [2]]}
+    )
     write(tmp_path / "a.parquet", table)
 
-    assert ParquetDataset(tmp_path, columns=["a.b", "a.c"]).read_batch([1, 0])["a.b"].tolist() == [2, 1]
-    assert [sample["a"] for sample in ParquetDataset(tmp_path, columns=["a"])] == [{"b": 5}, {"b": 6}]
+    assert ParquetDataset(tmp_path, columns=["a.b", "a.c"]).read_batch([1, 0])["a.b"].tolist() == [
+        2,
+        1,
+    ]
+    assert [sample["a"] for sample in ParquetDataset(tmp_path, columns=["a"])] == [
+        {"b": 5},
+        {"b": 6},
+    ]
     assert [sample["a.c"] for sample in ParquetDataset(tmp_path, filters=col("a.b") > 1)] == ["y"]
 
 
@@ -48,7 +61,13 @@ def test_values_in_the_names_of_folders_are_decoded(tmp_path: Path) -> None:
     for folder in ("k=a%2Fb%20c", "k=", "k=%C3%A4", "k=1=2", "k=_x"):
         write(tmp_path / folder / "a.parquet", ONE_ROW)
 
-    assert sorted(sample["k"] for sample in ParquetDataset(tmp_path)) == ["", "1=2", "_x", "a/b c", "ä"]
+    assert sorted(sample["k"] for sample in ParquetDataset(tmp_path)) == [
+        "",
+        "1=2",
+        "_x",
+        "a/b c",
+        "ä",
+    ]
 
 
 def test_the_name_of_the_folder_counts_where_the_file_has_the_column_too(tmp_path: Path) -> None:
@@ -70,9 +89,16 @@ def test_a_file_outside_of_the_partitions_has_null(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "values"), [("int16", {"-3": -3}), ("bool", {"True": True}), ("M8[D]", {"1969-01-01": np.datetime64("1969-01-01")})]
+    ("dtype", "values"),
+    [
+        ("int16", {"-3": -3}),
+        ("bool", {"True": True}),
+        ("M8[D]", {"1969-01-01": np.datetime64("1969-01-01")}),
+    ],
 )
-def test_partitions_have_the_dtype_of_the_schema(tmp_path: Path, dtype: str, values: dict[str, Any]) -> None:
+def test_partitions_have_the_dtype_of_the_schema(
+    tmp_path: Path, dtype: str, values: dict[str, Any]
+) -> None:
     for text, value in values.items():
         write(tmp_path / f"part={text}" / "a.parquet", ONE_ROW)
         schema = Schema("typed", [Field("id", "int64", nullable=True), Field("part", dtype)])
@@ -82,13 +108,23 @@ def test_partitions_have_the_dtype_of_the_schema(tmp_path: Path, dtype: str, val
 
 
 @pytest.mark.parametrize(
-    ("dtype", "text"), [("int8", "300"), ("int64", "x"), ("datetime64[D]", "2024-13-01"), ("datetime64[D]", ""), ("bool", "2")]
+    ("dtype", "text"),
+    [
+        ("int8", "300"),
+        ("int64", "x"),
+        ("datetime64[D]", "2024-13-01"),
+        ("datetime64[D]", ""),
+        ("bool", "2"),
+    ],
 )
 def test_a_folder_whose_name_is_no_value_is_named(tmp_path: Path, dtype: str, text: str) -> None:
     write(tmp_path / f"part={text}" / "a.parquet", ONE_ROW)
 
     with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*part="):
-        ParquetDataset(tmp_path, schema=Schema("typed", [Field("id", "int64", nullable=True), Field("part", dtype)]))
+        ParquetDataset(
+            tmp_path,
+            schema=Schema("typed", [Field("id", "int64", nullable=True), Field("part", dtype)]),
+        )
 
 
 def test_files_in_folders_that_a_filter_excludes_are_not_opened(tmp_path: Path) -> None:
@@ -107,11 +143,19 @@ def test_files_in_folders_that_a_filter_excludes_are_not_opened(tmp_path: Path) 
         ParquetDataset(tmp_path, filters=col("day") > 1)
 
 
-def test_times_of_nanoseconds_are_found_though_pyarrow_rounds_their_statistics(tmp_path: Path) -> None:
+def test_times_of_nanoseconds_are_found_though_pyarrow_rounds_their_statistics(
+    tmp_path: Path,
+) -> None:
     times = pa.array([1, 1999], pa.int64()).cast(pa.time64("ns"))
-    pq.write_table(pa.table({"time": times, "id": [0, 1]}), tmp_path / "a.parquet", row_group_size=1)
+    pq.write_table(
+        pa.table({"time": times, "id": [0, 1]}), tmp_path / "a.parquet", row_group_size=1
+    )
 
-    assert [sample["id"] for time in times for sample in ParquetDataset(tmp_path, filters=col("time") == time)] == [0, 1]
+    assert [
+        sample["id"]
+        for time in times
+        for sample in ParquetDataset(tmp_path, filters=col("time") == time)
+    ] == [0, 1]
 
 
 @pytest.mark.parametrize("choice", [3, "1", [1.5], [20]])
@@ -120,7 +164,9 @@ def test_row_groups_that_there_are_not_are_errors(tmp_path: Path, choice: Any) -
 
     with pytest.raises(ConfigError, match=r"row.group"):
         ParquetDataset(tmp_path, row_groups=choice)
-    assert [sample["id"] for sample in ParquetDataset(tmp_path, row_groups=[np.int64(3), 1, -1, 3])] == [1, 3, 19]
+    assert [
+        sample["id"] for sample in ParquetDataset(tmp_path, row_groups=[np.int64(3), 1, -1, 3])
+    ] == [1, 3, 19]
     assert len(ParquetDataset(tmp_path, row_groups=[])) == 0
 
 
@@ -140,5 +186,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
     else:
         file.symlink_to({"zeros": "/dev/zero", "dangling": "nowhere", "loop": file.name}[kind])
 
-    with pytest.raises(StorageError if kind == "loop" else ResourceNotFoundError, match=r"a\.parquet"):
+    with pytest.raises(
+        StorageError if kind == "loop" else ResourceNotFoundError, match=r"a\.parquet"
+    ):
         ParquetDataset(tmp_path)

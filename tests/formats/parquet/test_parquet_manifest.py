@@ -17,7 +17,15 @@ from parquet_layouts import write_layout
 from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.formats.parquet import Field, ParquetDataset, ParquetManifest, ParquetWriter, Schema, generate_metadata, metadata
+from data_stack.formats.parquet import (
+    Field,
+    ParquetDataset,
+    ParquetManifest,
+    ParquetWriter,
+    Schema,
+    generate_metadata,
+    metadata,
+)
 from data_stack.formats.parquet.metadata import MANIFEST_KEY, write_metadata
 from data_stack.formats.parquet.selecting import col
 from data_stack.io.folder import folder_of
@@ -73,7 +81,9 @@ def test_metadata_are_refused_where_there_is_nothing_to_make_them_of(tmp_path: P
         generate_metadata(tmp_path)
 
 
-def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(tmp_path: Path) -> None:
+def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(
+    tmp_path: Path,
+) -> None:
     write_layout(tmp_path / "all", "partitions")
     shutil.copytree(tmp_path / "all" / "day=2024-01-02", tmp_path / "some" / "day=2024-01-02")
     with pytest.raises(ConfigError, match=r"2024-01-0[13].*missing.*generate-metadata"):
@@ -85,7 +95,9 @@ def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(
         assert len(writer) == 5
 
 
-def test_a_dataset_of_petastorm_names_the_package_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_of_petastorm_names_the_package_that_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("data_stack.formats.parquet.metadata._GROUP", "data_stack.no_such_group")
     metadata._plugin.cache_clear()
 
@@ -104,13 +116,17 @@ def foreign(tmp_path: Path) -> Path:
     folder = tmp_path / "foreign"
     folder.mkdir()
     for number in range(2):
-        pq.write_table(pa.table({"text": ["same"] * 20}), folder / f"{number}.parquet", row_group_size=10)
+        pq.write_table(
+            pa.table({"text": ["same"] * 20}), folder / f"{number}.parquet", row_group_size=10
+        )
     generate_metadata(folder)
     return folder
 
 
 @pytest.mark.parametrize("where", ["folder", "store"])
-def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filtered(tmp_path: Path, where: str) -> None:
+def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filtered(
+    tmp_path: Path, where: str
+) -> None:
     # in statistics: a filter would leave out rows
     with ParquetWriter(tmp_path / "set", rows_per_file=100) as writer:
         writer.append_columns({"time": np.arange(200)})
@@ -126,14 +142,23 @@ def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filte
             source.set_resource(f"set/{each.name}", each.read_bytes())
     dataset = ParquetDataset(source, prefix="set")
     assert dataset[99] == {"time": 99}
-    with pytest.raises(DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"):
+    with pytest.raises(
+        DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"
+    ):
         dataset[100]
-    with pytest.raises(DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"):
+    with pytest.raises(
+        DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"
+    ):
         ParquetDataset(source, filters=col("time") > 0, prefix="set")
 
 
-@pytest.mark.parametrize("change", [{"row_groups": (3, 3)}, {"columns": {"time": None}}, {"columns": {"time": 1, "more": 1}}])
-def test_a_manifest_that_lies_about_a_footer_is_an_error(tmp_path: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"row_groups": (3, 3)}, {"columns": {"time": None}}, {"columns": {"time": 1, "more": 1}}],
+)
+def test_a_manifest_that_lies_about_a_footer_is_an_error(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     with ParquetWriter(tmp_path, rows_per_file=10) as writer:
         writer.append_columns({"time": np.arange(6)})
     manifest = ParquetManifest.read(folder_of(tmp_path))
@@ -162,7 +187,9 @@ def test_a_file_with_its_footer_but_another_size_is_damaged(foreign: Path, trust
 
 
 def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path) -> None:
-    earlier = pa.schema([], metadata={MANIFEST_KEY: seal_json({"format": "data_stack parquet 3", "files": []})})
+    earlier = pa.schema(
+        [], metadata={MANIFEST_KEY: seal_json({"format": "data_stack parquet 3", "files": []})}
+    )
     pq.write_metadata(earlier, foreign / "_data_stack_manifest.parquet")
     with pytest.raises(DatasetFileCorruptError, match=r"parquet 3'.*generate-metadata"):
         ParquetDataset(foreign)

@@ -18,7 +18,16 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema, col
 from data_stack.loader import Loader
 
-INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+INTEGERS = [
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.uint32(),
+    pa.uint64(),
+]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 TIMESTAMPS = [pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns")]
 TIMES = [pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us"), *TIMESTAMPS]
@@ -27,7 +36,11 @@ TIMES = [pa.date32(), pa.time32("ms"), pa.time64("ns"), pa.duration("us"), *TIME
 def cells(type_: pa.DataType, numbers: list[int | None]) -> pa.Array:
     """Cells of an integer, float or time type."""
     width = pa.int32() if type_.bit_width == 32 else pa.int64()
-    return pa.array(numbers, width).view(type_) if type_ in TIMES else pa.array(numbers, pa.float64()).cast(type_)
+    return (
+        pa.array(numbers, width).view(type_)
+        if type_ in TIMES
+        else pa.array(numbers, pa.float64()).cast(type_)
+    )
 
 
 def write(folder: Path, **columns: Any) -> Path:
@@ -51,8 +64,13 @@ def check_samples_and_batches_agree(dataset: ParquetDataset) -> None:
 
 @pytest.mark.parametrize("type_", [*INTEGERS, *FLOATS, *TIMES, pa.bool_()], ids=str)
 @pytest.mark.parametrize("numbers", [[1, None, 0, 1, None], [None] * 4], ids=["some", "all"])
-def test_nulls_are_nan_or_zeros_beside_a_mask(tmp_path: Path, type_: pa.DataType, numbers: list[int | None]) -> None:
-    folder, is_null = write(tmp_path, x=cells(type_, numbers)), [number is None for number in numbers]
+def test_nulls_are_nan_or_zeros_beside_a_mask(
+    tmp_path: Path, type_: pa.DataType, numbers: list[int | None]
+) -> None:
+    folder, is_null = (
+        write(tmp_path, x=cells(type_, numbers)),
+        [number is None for number in numbers],
+    )
     dtype = ParquetDataset(folder).schema["x"].dtype
 
     nan, masked = (ParquetDataset(folder, nulls=nulls) for nulls in ("nan", "mask"))
@@ -73,13 +91,18 @@ def test_nulls_are_nan_or_zeros_beside_a_mask(tmp_path: Path, type_: pa.DataType
         check_samples_and_batches_agree(dataset)
 
 
-def test_columns_without_nulls_stay_as_they_are_and_those_of_one_file_decide_for_all(tmp_path: Path) -> None:
+def test_columns_without_nulls_stay_as_they_are_and_those_of_one_file_decide_for_all(
+    tmp_path: Path,
+) -> None:
     pq.write_table(pa.table({"label": [1, 2], "age": [3, 4]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"label": [3, 4], "age": pa.array([None, 6])}), tmp_path / "b.parquet")
 
     nan, masked = (ParquetDataset(tmp_path, nulls=nulls) for nulls in ("nan", "mask"))
 
-    assert {name: column.dtype.name for name, column in nan.read_batch([0]).items()} == {"label": "int64", "age": "float64"}
+    assert {name: column.dtype.name for name, column in nan.read_batch([0]).items()} == {
+        "label": "int64",
+        "age": "float64",
+    }
     assert {name: column.tolist() for name, column in masked.read_batch([1, 2]).items()} == {
         "label": [2, 3],
         "age": [4, 0],
@@ -87,7 +110,9 @@ def test_columns_without_nulls_stay_as_they_are_and_those_of_one_file_decide_for
     }
 
 
-def test_text_decimals_structs_and_lists_have_none_as_before_and_floats_in_lists_are_nan(tmp_path: Path) -> None:
+def test_text_decimals_structs_and_lists_have_none_as_before_and_floats_in_lists_are_nan(
+    tmp_path: Path,
+) -> None:
     columns = {
         "text": pa.array(["a", None]),
         "bytes": pa.array([b"a", None]),
@@ -129,7 +154,9 @@ def test_dictionaries_partitions_and_absent_columns_have_nulls(tmp_path: Path) -
 
         assert sorted(masked.read_column(name).tolist()) == sorted(expected)
         assert (masked.read_column(f"{name}_is_null") == (masked.read_column(name) == 0)).all()
-        np.testing.assert_array_equal(nan.read_column(name), [value or np.nan for value in masked.read_column(name)])
+        np.testing.assert_array_equal(
+            nan.read_column(name), [value or np.nan for value in masked.read_column(name)]
+        )
         for dataset in (nan, masked):
             check_samples_and_batches_agree(dataset)
 
@@ -138,9 +165,17 @@ def test_filters_see_the_nulls(tmp_path: Path) -> None:
     write(tmp_path, x=pa.array([0, None, 3, None]), y=[1, 2, 3, 4])
 
     for nulls in ("nan", "mask"):
-        assert ParquetDataset(tmp_path, ["y"], col("x").is_null(), nulls=nulls).read_column("y").tolist() == [2, 4]
-        assert ParquetDataset(tmp_path, filters=col("x") < 1, nulls=nulls).read_column("y").tolist() == [1]
-    assert ParquetDataset(tmp_path, filters=col("x").is_null(), nulls="mask")[1] == {"x": 0, "x_is_null": True, "y": 4}
+        assert ParquetDataset(tmp_path, ["y"], col("x").is_null(), nulls=nulls).read_column(
+            "y"
+        ).tolist() == [2, 4]
+        assert ParquetDataset(tmp_path, filters=col("x") < 1, nulls=nulls).read_column(
+            "y"
+        ).tolist() == [1]
+    assert ParquetDataset(tmp_path, filters=col("x").is_null(), nulls="mask")[1] == {
+        "x": 0,
+        "x_is_null": True,
+        "y": 4,
+    }
 
 
 def test_filters_see_the_nulls_of_maps(tmp_path: Path) -> None:
@@ -161,30 +196,56 @@ def test_the_columns_of_the_files_are_chosen_and_masks_follow_theirs(tmp_path: P
 def test_a_column_with_the_name_of_a_mask_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     write(tmp_path, x=pa.array([1, None]), x_is_null=[False, True], y=pa.array([1, None]))
 
-    with pytest.raises(ConfigError, match=r"adds a column 'x_is_null' to 'x', but .* leave one of the two out with columns="):
+    with pytest.raises(
+        ConfigError,
+        match=r"adds a column 'x_is_null' to 'x', but .* leave one of the two out with columns=",
+    ):
         ParquetDataset(tmp_path, nulls="mask")
-    assert list(ParquetDataset(tmp_path, ["x", "y"], nulls="mask")[0]) == ["x", "x_is_null", "y", "y_is_null"]
+    assert list(ParquetDataset(tmp_path, ["x", "y"], nulls="mask")[0]) == [
+        "x",
+        "x_is_null",
+        "y",
+        "y_is_null",
+    ]
     assert ParquetDataset(tmp_path, nulls="nan").read_column("x_is_null").tolist() == [False, True]
 
 
 @pytest.mark.parametrize("type_", [pa.int64(), pa.uint64()])
-def test_integers_that_floats_would_round_are_an_error_that_says_what_to_do(tmp_path: Path, type_: pa.DataType) -> None:
+def test_integers_that_floats_would_round_are_an_error_that_says_what_to_do(
+    tmp_path: Path, type_: pa.DataType
+) -> None:
     write(tmp_path, x=pa.array([1, 2**53 + 1, None], type_))
 
-    with pytest.raises(DatasetFileCorruptError, match=r"row 1, field 'x': 9007199254740993 does not fit.* nulls='mask'"):
+    with pytest.raises(
+        DatasetFileCorruptError,
+        match=r"row 1, field 'x': 9007199254740993 does not fit.* nulls='mask'",
+    ):
         ParquetDataset(tmp_path, nulls="nan").read_batch([0])
     assert ParquetDataset(tmp_path, nulls="mask").read_column("x").tolist() == [1, 2**53 + 1, 0]
 
 
-def test_load_takes_the_option_which_is_part_of_the_fingerprint_and_refuses_unknown_values(tmp_path: Path) -> None:
+def test_load_takes_the_option_which_is_part_of_the_fingerprint_and_refuses_unknown_values(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, x=pa.array([1, None]), text=pa.array([["a"], ["b", "c"]]), y=[1, 2])
 
     loaded = data_stack.load(tmp_path, nulls="nan")
 
     np.testing.assert_array_equal(loaded.read_column("x"), [1.0, np.nan])
     assert loaded[1]["text"] == ["b", "c"]
-    assert data_stack.load(tmp_path, nulls="mask", columns=["y", "x_is_null"])[1] == {"y": 2, "x_is_null": True}
-    assert len({data_stack.load(tmp_path, nulls=nulls).fingerprint() for nulls in ("none", "nan", "mask")}) == 3
+    assert data_stack.load(tmp_path, nulls="mask", columns=["y", "x_is_null"])[1] == {
+        "y": 2,
+        "x_is_null": True,
+    }
+    assert (
+        len(
+            {
+                data_stack.load(tmp_path, nulls=nulls).fingerprint()
+                for nulls in ("none", "nan", "mask")
+            }
+        )
+        == 3
+    )
     with pytest.raises(ConfigError, match="nulls must be 'none', 'nan' or 'mask', got 'zero'"):
         data_stack.load(tmp_path, nulls="zero")
 
@@ -200,18 +261,31 @@ def test_loaders_make_tensors_of_one_dtype(tmp_path: Path, kind: str) -> None:
     with Loader(ParquetDataset(tmp_path, nulls="mask"), 2, **workers) as masked:
         batches = list(masked.torch())
 
-    assert {tensor.dtype for batch in (first, second) for tensor in batch.values()} == {torch.float64}
+    assert {tensor.dtype for batch in (first, second) for tensor in batch.values()} == {
+        torch.float64
+    }
     assert first["x"].isnan().tolist() == [False, True]
     assert second["b"].isnan().tolist() == [True, False]
-    assert [tensor.tolist() for tensor in batches[1].values()] == [[3, 4], [False, False], [False, True], [True, False]]
-    with Loader(ParquetDataset(tmp_path), 4, **workers) as loader, pytest.raises(ConfigError, match=r"'x' .*nulls='mask'"):
+    assert [tensor.tolist() for tensor in batches[1].values()] == [
+        [3, 4],
+        [False, False],
+        [False, True],
+        [True, False],
+    ]
+    with (
+        Loader(ParquetDataset(tmp_path), 4, **workers) as loader,
+        pytest.raises(ConfigError, match=r"'x' .*nulls='mask'"),
+    ):
         next(iter(loader.torch()))
 
 
 def test_timestamps_change_their_unit_and_are_nat(tmp_path: Path) -> None:
     write(tmp_path, at=pa.array([datetime.datetime(2020, 1, 1), None]))
 
-    nan, masked = (ParquetDataset(tmp_path, nulls=nulls, timestamp_unit="s").read_batch([0, 1]) for nulls in ("nan", "mask"))
+    nan, masked = (
+        ParquetDataset(tmp_path, nulls=nulls, timestamp_unit="s").read_batch([0, 1])
+        for nulls in ("nan", "mask")
+    )
 
     assert (nan["at"].dtype, masked["at"].dtype) == (np.dtype("M8[s]"),) * 2
     assert np.isnat(nan["at"]).tolist() == masked["at_is_null"].tolist() == [False, True]

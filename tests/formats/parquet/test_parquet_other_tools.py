@@ -22,14 +22,20 @@ PARTITIONED = "partitions"
 def datasets(folder: Path, **source: str) -> Any:
     load = import_module("datasets").load_dataset
     frame = load(**source, split="train", cache_dir=folder.parent / "cache").to_pandas()
-    return frame.assign(day="", lane=0) if folder.name == PARTITIONED else frame  # it knows no partitions
+    return (
+        frame.assign(day="", lane=0) if folder.name == PARTITIONED else frame
+    )  # it knows no partitions
 
 
 #: Returns a data frame.
 TOOLS: dict[str, Callable[[Path], Any]] = {
-    "dask": lambda folder: import_module("dask.dataframe").read_parquet(folder).compute(scheduler="sync"),
+    "dask": lambda folder: (
+        import_module("dask.dataframe").read_parquet(folder).compute(scheduler="sync")
+    ),
     "datasets": lambda folder: datasets(folder, path=str(folder)),
-    "duckdb": lambda folder: import_module("duckdb").sql(f"select * from read_parquet('{folder}/**/*.parquet')").df(),
+    "duckdb": lambda folder: (
+        import_module("duckdb").sql(f"select * from read_parquet('{folder}/**/*.parquet')").df()
+    ),
     "pandas": pd.read_parquet,
     "polars": lambda folder: import_module("polars").read_parquet(f"{folder}/"),
     "pyarrow": lambda folder: pq.read_table(folder).to_pandas(),
@@ -57,14 +63,24 @@ def test_a_tool_reads_the_folder_as_it_lies(folder: Path, tool: str) -> None:
     assert sorted(frame.columns) == sorted(COLUMNS)
 
 
-def test_the_manifest_moves_into_the_first_partition_of_a_dataset_that_had_none(tmp_path: Path) -> None:
+def test_the_manifest_moves_into_the_first_partition_of_a_dataset_that_had_none(
+    tmp_path: Path,
+) -> None:
     with ParquetWriter(tmp_path, SCHEMA, partition_by=["day"]):
         pass
     assert (len(ParquetDataset(tmp_path)), ParquetDataset(tmp_path).schema) == (0, SCHEMA)
 
     with ParquetWriter(tmp_path) as writer:
         for day in ("2024-01-02", "2024-01-01"):
-            writer.append({"id": 0, "text": None, "image": np.zeros((1, 1, 3), np.uint8), "day": day, "lane": 0})
+            writer.append(
+                {
+                    "id": 0,
+                    "text": None,
+                    "image": np.zeros((1, 1, 3), np.uint8),
+                    "day": day,
+                    "lane": 0,
+                }
+            )
 
     assert [path.parent.name for path in tmp_path.rglob("_*")] == ["day=2024-01-01"]
     assert len(ParquetDataset(tmp_path)) == 2

@@ -31,7 +31,18 @@ from data_stack.formats.parquet.codecs import (
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Field, Schema
 
-SCALARS = ["bool", "int8", "uint8", "uint16", "uint32", "uint64", "int64", "float16", "float32", "float64"]
+SCALARS = [
+    "bool",
+    "int8",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+]
 
 
 @pytest.fixture
@@ -56,7 +67,13 @@ def schema() -> Schema:
             Field("png", "uint8", (None, None, 3), PngCodec(), True),
             Field("jpeg", "uint8", (16, 16), JpegCodec(quality=90)),
             Field("json", object, (), "json"),
-            Field("nested", object, (), NestedCodec({"struct": {"a": "int", "b": {"list": {"list": "string"}}}}), True),
+            Field(
+                "nested",
+                object,
+                (),
+                NestedCodec({"struct": {"a": "int", "b": {"list": {"list": "string"}}}}),
+                True,
+            ),
             Field("map", object, (), NestedCodec(pa.map_(pa.string(), pa.float64()))),
         ],
     )
@@ -78,14 +95,20 @@ def test_a_schema_survives_json_metadata_and_pickle(schema: Schema) -> None:
     [
         (lambda content: content.update(version=99), DatasetFileCorruptError, "has format 99"),
         (lambda content: content.pop("fields"), DatasetFileCorruptError, "schema"),
-        (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard'"),
+        (
+            lambda content: content["fields"][0].update(codec="unheard"),
+            ConfigError,
+            "codec 'unheard'",
+        ),
         (lambda content: content["fields"][0].update(option=1), ConfigError, "option"),
         (lambda content: content["fields"][0].update(nullable=1), ConfigError, "nullable"),
         (lambda content: content["fields"][0].pop("name"), ConfigError, "name, dtype"),
         (lambda content: content["fields"].append(content["fields"][0]), ConfigError, "two fields"),
     ],
 )
-def test_an_invalid_stored_schema_is_refused_with_the_reason(change: Any, error: type[Exception], why: str) -> None:
+def test_an_invalid_stored_schema_is_refused_with_the_reason(
+    change: Any, error: type[Exception], why: str
+) -> None:
     content = Schema("s", [Field("x", "int32"), Field("y", str)]).to_json()
     change(content)
 
@@ -126,13 +149,17 @@ def test_a_type_nested_without_end_is_refused() -> None:
         (("x", "int64", (), NestedCodec({"list": "int"})), "field 'x'"),
     ],
 )
-def test_a_field_that_is_invalid_or_that_its_codec_cannot_hold_is_refused(arguments: tuple[Any, ...], why: str) -> None:
+def test_a_field_that_is_invalid_or_that_its_codec_cannot_hold_is_refused(
+    arguments: tuple[Any, ...], why: str
+) -> None:
     with pytest.raises(ConfigError, match=why):
         Field(*arguments)
 
 
 def test_a_dtype_is_taken_by_any_name_that_it_has() -> None:
-    kinds = [Field("x", dtype).dtype for dtype in (int, "int64", np.int64, ">i8", np.dtype("int64"))]
+    kinds = [
+        Field("x", dtype).dtype for dtype in (int, "int64", np.int64, ">i8", np.dtype("int64"))
+    ]
     texts = [Field("x", dtype).dtype for dtype in (str, np.str_, "U7", "<U3")]
 
     assert set(kinds) == {np.dtype("int64")}
@@ -146,12 +173,25 @@ def test_a_dtype_is_taken_by_any_name_that_it_has() -> None:
 def test_a_view_keeps_the_order_of_the_schema(schema: Schema) -> None:
     view = schema.view(["png", re.compile("scalar_u.*"), schema["text"], "dat."])
 
-    assert list(view.fields) == ["scalar_uint8", "scalar_uint16", "scalar_uint32", "scalar_uint64", "text", "data", "png"]
+    assert list(view.fields) == [
+        "scalar_uint8",
+        "scalar_uint16",
+        "scalar_uint32",
+        "scalar_uint64",
+        "text",
+        "data",
+        "png",
+    ]
     assert schema.view("text") == schema.view([schema["text"]])
 
 
 @pytest.mark.parametrize(
-    ("choice", "why"), [("txet", "'txet'.*'text'"), ("(", "regular expression"), (Field("text", bytes), "no such field")]
+    ("choice", "why"),
+    [
+        ("txet", "'txet'.*'text'"),
+        ("(", "regular expression"),
+        (Field("text", bytes), "no such field"),
+    ],
 )
 def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
@@ -178,36 +218,60 @@ INFERRED = [
     (pa.list_(pa.list_(pa.int32())), object, (), NestedCodec({"list": {"list": "int"}})),
     (pa.struct([("a", pa.int64())]), object, (), NestedCodec({"struct": {"a": "bigint"}})),
     (pa.map_(pa.string(), pa.int64()), object, (), NestedCodec({"map": ["string", "bigint"]})),
-    (pa.list_(pa.struct([("a", pa.date32())])), object, (), NestedCodec({"list": {"struct": {"a": "date"}}})),
+    (
+        pa.list_(pa.struct([("a", pa.date32())])),
+        object,
+        (),
+        NestedCodec({"list": {"struct": {"a": "date"}}}),
+    ),
     (pa.null(), object, (), NestedCodec("void")),
 ]
 
 
-@pytest.mark.parametrize(("type_", "dtype", "shape", "codec"), INFERRED, ids=[str(each[0]) for each in INFERRED])
-def test_every_type_of_arrow_is_inferred(type_: pa.DataType, dtype: Any, shape: Any, codec: Any) -> None:
+@pytest.mark.parametrize(
+    ("type_", "dtype", "shape", "codec"), INFERRED, ids=[str(each[0]) for each in INFERRED]
+)
+def test_every_type_of_arrow_is_inferred(
+    type_: pa.DataType, dtype: Any, shape: Any, codec: Any
+) -> None:
     assert list(infer_schema(pa.schema([("x", type_)]))) == [Field("x", dtype, shape, codec, True)]
 
 
 #: Before pyarrow 23, which writes no views, and reads no nulls of lists of one size.
-UNKNOWN = ("string_view", "binary_view", "fixed_size_list") if int(pa.__version__.partition(".")[0]) < 23 else ()
+UNKNOWN = (
+    ("string_view", "binary_view", "fixed_size_list")
+    if int(pa.__version__.partition(".")[0]) < 23
+    else ()
+)
 
 
-@pytest.mark.parametrize("type_", [each for each in ALL if not str(each).startswith(UNKNOWN)], ids=str)
+@pytest.mark.parametrize(
+    "type_", [each for each in ALL if not str(each).startswith(UNKNOWN)], ids=str
+)
 @compared
 @given(data=st.data())
-def test_values_of_every_type_of_arrow_come_back_exactly(type_: pa.DataType, data: st.DataObject) -> None:
+def test_values_of_every_type_of_arrow_come_back_exactly(
+    type_: pa.DataType, data: st.DataObject
+) -> None:
     stored = pa.table({"x": cells(data.draw(st.lists(st.none() | ALL[type_], max_size=5)), type_)})
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(stored, f"{folder}/a.parquet")
         stored, found = pq.read_table(f"{folder}/a.parquet"), ParquetDataset(folder)
 
         assert exact_rows(found.to_arrow()) == exact_rows(stored)
-        assert [value is None for value in found.read_column("x")] == stored["x"].is_null().to_pylist()
+        assert [value is None for value in found.read_column("x")] == stored[
+            "x"
+        ].is_null().to_pylist()
 
 
 def test_extension_types_are_what_they_hold() -> None:
-    unique = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef", None], pa.binary(16)))
+    unique = pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([b"0123456789abcdef", None], pa.binary(16))
+    )
 
     (field,) = infer_schema(pa.schema([("unique", unique.type)]))
 
-    assert field.cells.column(field, unique, has_nulls=True).take(np.arange(2)).tolist() == [b"0123456789abcdef", None]
+    assert field.cells.column(field, unique, has_nulls=True).take(np.arange(2)).tolist() == [
+        b"0123456789abcdef",
+        None,
+    ]

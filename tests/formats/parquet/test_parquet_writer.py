@@ -16,7 +16,14 @@ from PIL import Image
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import Field, JpegCodec, ParquetDataset, ParquetWriter, PngCodec, Schema
+from data_stack.formats.parquet import (
+    Field,
+    JpegCodec,
+    ParquetDataset,
+    ParquetWriter,
+    PngCodec,
+    Schema,
+)
 from data_stack.testing.iterators import assert_same
 
 
@@ -34,22 +41,44 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
 def test_values_of_other_libraries_are_taken(tmp_path: Path) -> None:
     schema = Schema(
         "values",
-        [Field("n", "int32"), Field("x", "float32", (2,)), Field("image", "uint8", (None, None, 3), PngCodec()), Field("t", str)],
+        [
+            Field("n", "int32"),
+            Field("x", "float32", (2,)),
+            Field("image", "uint8", (None, None, 3), PngCodec()),
+            Field("t", str),
+        ],
     )
     image = Image.fromarray(np.arange(24, dtype=np.uint8).reshape(2, 4, 3))
     rows = [
         {"n": 1, "x": [1, 2], "image": image, "t": "a"},
-        {"n": np.array(1), "x": torch.ones(2, requires_grad=True).cumsum(0), "image": np.asarray(image), "t": np.array("a")},
-        {"n": torch.tensor(1, dtype=torch.int32), "x": np.array([1, 2], np.float32), "image": np.asarray(image), "t": "a"},
+        {
+            "n": np.array(1),
+            "x": torch.ones(2, requires_grad=True).cumsum(0),
+            "image": np.asarray(image),
+            "t": np.array("a"),
+        },
+        {
+            "n": torch.tensor(1, dtype=torch.int32),
+            "x": np.array([1, 2], np.float32),
+            "image": np.asarray(image),
+            "t": "a",
+        },
     ]
 
     with ParquetWriter(tmp_path, schema) as writer:
         for each in rows:
             writer.append(each)
         numbers, vectors = torch.tensor([1, 1], dtype=torch.int32), torch.tensor([[1.0, 2.0]] * 2)
-        writer.append_columns({"n": numbers, "x": vectors, "image": [image] * 2, "t": np.array(["a", "a"])})
+        writer.append_columns(
+            {"n": numbers, "x": vectors, "image": [image] * 2, "t": np.array(["a", "a"])}
+        )
 
-    expected = {"n": np.int32(1), "x": np.array([1, 2], np.float32), "image": np.asarray(image), "t": "a"}
+    expected = {
+        "n": np.int32(1),
+        "x": np.array([1, 2], np.float32),
+        "image": np.asarray(image),
+        "t": "a",
+    }
     found = list(ParquetDataset(tmp_path))
     assert len(found) == 5
     for each in found:
@@ -57,9 +86,15 @@ def test_values_of_other_libraries_are_taken(tmp_path: Path) -> None:
 
 
 def test_values_may_be_changed_after_they_were_appended(tmp_path: Path) -> None:
-    schema = Schema("s", [Field("n", "int64"), Field("x", "float32", (4,)), Field("y", "float32", (2, 2))])
+    schema = Schema(
+        "s", [Field("n", "int64"), Field("x", "float32", (4,)), Field("y", "float32", (2, 2))]
+    )
     with ParquetWriter(tmp_path / "columns", schema) as writer:
-        columns: dict[str, Any] = {"n": np.arange(5), "x": np.ones((5, 4), np.float32), "y": np.ones((5, 2, 2), np.float32)}
+        columns: dict[str, Any] = {
+            "n": np.arange(5),
+            "x": np.ones((5, 4), np.float32),
+            "y": np.ones((5, 2, 2), np.float32),
+        }
         writer.append_columns(columns)
         for array in columns.values():
             array[...] = 7
@@ -78,16 +113,25 @@ def test_values_may_be_changed_after_they_were_appended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "why"),
-    [("id", 2**63, "int64|int too big|out of"), ("id", None, "null"), ("name", "\ud800", "surrogate"), ("more", {1, 2}, "")],
+    [
+        ("id", 2**63, "int64|int too big|out of"),
+        ("id", None, "null"),
+        ("name", "\ud800", "surrogate"),
+        ("more", {1, 2}, ""),
+    ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_field_and_row(tmp_path: Path, field: str, value: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_field_and_row(
+    tmp_path: Path, field: str, value: Any, why: str
+) -> None:
     with ParquetWriter(tmp_path, SCHEMA) as writer:
         for number in range(3):
             writer.append(row(number))
 
         with pytest.raises(ConfigError, match=f"field '{field}', row 3, .*(?s:{why})"):
             writer.append({**row(3), field: value})
-        columns: dict[str, list[Any]] = {name: [row(number)[name] for number in range(3, 6)] for name in row(0)}
+        columns: dict[str, list[Any]] = {
+            name: [row(number)[name] for number in range(3, 6)] for name in row(0)
+        }
         columns[field] = [columns[field][0], value, columns[field][2]]
         with pytest.raises(ConfigError, match=f"field '{field}', row 4, .*(?s:{why})"):
             writer.append_columns(columns)
@@ -116,8 +160,19 @@ def test_missing_and_unknown_fields_are_named(tmp_path: Path) -> None:
 
 def test_a_schema_is_seen_from_the_first_row(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path / "set") as writer:
-        writer.append({"i": 1, "x": 0.5, "t": "a", "array": torch.ones(2, 3), "image": Image.new("RGB", (3, 2)), "tags": ["v"]})
-        writer.append({"i": None, "x": 1, "t": "b", "array": np.ones((1, 1), np.float32), "tags": ["u", "v"]})
+        writer.append(
+            {
+                "i": 1,
+                "x": 0.5,
+                "t": "a",
+                "array": torch.ones(2, 3),
+                "image": Image.new("RGB", (3, 2)),
+                "tags": ["v"],
+            }
+        )
+        writer.append(
+            {"i": None, "x": 1, "t": "b", "array": np.ones((1, 1), np.float32), "tags": ["u", "v"]}
+        )
         writer.append({"i": 3, "x": 2.5})
 
     schema = ParquetDataset(tmp_path / "set").schema
@@ -142,9 +197,14 @@ def test_a_schema_is_seen_from_columns_and_frames(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path / "frame") as writer:
         writer.append_columns(frame)
     with ParquetWriter(tmp_path / "arrays") as writer:
-        writer.append_columns({"image": np.zeros((4, 28, 28), np.uint8), "label": np.arange(4, dtype=np.uint8)})
+        writer.append_columns(
+            {"image": np.zeros((4, 28, 28), np.uint8), "label": np.arange(4, dtype=np.uint8)}
+        )
 
-    assert list(ParquetDataset(tmp_path / "frame")) == [{"a": 1, "b": "x", "c": 2**53 + 1}, {"a": 2, "b": None, "c": None}]
+    assert list(ParquetDataset(tmp_path / "frame")) == [
+        {"a": 1, "b": "x", "c": 2**53 + 1},
+        {"a": 2, "b": None, "c": None},
+    ]
     assert ParquetDataset(tmp_path / "arrays").schema["image"].shape == (28, 28)
     assert ParquetDataset(tmp_path / "arrays").schema["label"].dtype == np.uint8
 
@@ -163,7 +223,9 @@ def test_a_value_without_a_type_asks_for_a_schema(tmp_path: Path, value: Any) ->
 
 def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Path) -> None:
     samples = [(np.full((4, 4), number, np.uint8), number) for number in range(100)]
-    stack = SequenceDatasetIterator([[sample[0] for sample in samples], [sample[1] for sample in samples]])
+    stack = SequenceDatasetIterator(
+        [[sample[0] for sample in samples], [sample[1] for sample in samples]]
+    )
     with ParquetWriter(tmp_path, rows_per_file=30) as writer:
         assert writer.write(stack[:50], names=["image", "label"], progress=False) == 50
 
@@ -176,12 +238,17 @@ def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Pa
     dataset = ParquetDataset(tmp_path)
     assert dataset.read_column("label").tolist() == list(range(100))
     assert dataset[99]["image"].tolist() == samples[99][0].tolist()
-    with pytest.raises(ConfigError, match=r"needs? names="), ParquetWriter(tmp_path / "other") as writer:
+    with (
+        pytest.raises(ConfigError, match=r"needs? names="),
+        ParquetWriter(tmp_path / "other") as writer,
+    ):
         writer.write(stack)
 
 
 def test_cells_that_are_encoded_are_stored_as_they_are(tmp_path: Path) -> None:
-    schema = Schema("s", [Field("id", "int64"), Field("image", "uint8", (None, None, 3), JpegCodec())])
+    schema = Schema(
+        "s", [Field("id", "int64"), Field("image", "uint8", (None, None, 3), JpegCodec())]
+    )
     with ParquetWriter(tmp_path / "a", schema) as writer:
         writer.append({"id": 0, "image": np.arange(192, dtype=np.uint8).reshape(8, 8, 3)})
     cells = pq.read_table(tmp_path / "a").column("image").to_pylist()

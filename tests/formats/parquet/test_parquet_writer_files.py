@@ -14,7 +14,15 @@ from sizes import FULL
 from writing import append_all, files_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, Schema, writer_part
+from data_stack.formats.parquet import (
+    Field,
+    NdarrayCodec,
+    ParquetDataset,
+    ParquetManifest,
+    ParquetWriter,
+    Schema,
+    writer_part,
+)
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
@@ -24,11 +32,18 @@ from data_stack.io.storage_connectors import (
 )
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
-SCHEMA = Schema("s", [Field("id", "int64"), Field("day", str), Field("x", "float32", (4, 4), NdarrayCodec())])
+SCHEMA = Schema(
+    "s", [Field("id", "int64"), Field("day", str), Field("x", "float32", (4, 4), NdarrayCodec())]
+)
 
 
 def row(number: int, **others: Any) -> dict[str, Any]:
-    return {"id": number, "day": f"day {number % 3}", "x": np.full((4, 4), number, np.float32), **others}
+    return {
+        "id": number,
+        "day": f"day {number % 3}",
+        "x": np.full((4, 4), number, np.float32),
+        **others,
+    }
 
 
 def groups(path: Path) -> list[int]:
@@ -37,11 +52,17 @@ def groups(path: Path) -> list[int]:
 
 
 def test_files_and_row_groups_have_the_rows_that_were_asked_for(tmp_path: Path) -> None:
-    append_all(ParquetWriter(tmp_path, SCHEMA, rows_per_file=40, row_group_rows=15), (row(number) for number in range(100)))
+    append_all(
+        ParquetWriter(tmp_path, SCHEMA, rows_per_file=40, row_group_rows=15),
+        (row(number) for number in range(100)),
+    )
 
     files = [tmp_path / f"part-{number:06d}.parquet" for number in range(3)]
     assert [groups(file) for file in files] == [[15, 15, 10], [15, 15, 10], [15, 5]]
-    assert list(files_of(tmp_path)) == ["_data_stack_manifest.parquet", *(file.name for file in files)]
+    assert list(files_of(tmp_path)) == [
+        "_data_stack_manifest.parquet",
+        *(file.name for file in files),
+    ]
 
 
 def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> None:
@@ -53,7 +74,9 @@ def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> No
 
     files = sorted(tmp_path.glob("part-*.parquet"))
     for metadata in map(pq.read_metadata, files[:-1]):
-        *sizes, last = (metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+        *sizes, last = (
+            metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)
+        )
         assert len(sizes) > 1
         assert all(0.6 * 2**18 < size < 1.5 * 2**18 for size in sizes)
         assert last < 1.5 * 2**18
@@ -73,7 +96,9 @@ def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.parquet"):
             ParquetManifest.read(folder_of(tmp_path))
     path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.parquet is damaged.*Remove it"):
+    with pytest.raises(
+        DatasetFileCorruptError, match=r"_data_stack_manifest\.parquet is damaged.*Remove it"
+    ):
         ParquetDataset(tmp_path)
     hostile = json.loads(manifest.to_json())
     hostile["files"][0][0] = "../secret.parquet"
@@ -84,15 +109,25 @@ def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
 def test_partitions_are_folders_that_others_read(tmp_path: Path) -> None:
     schema = Schema(
         "s",
-        [Field("id", "int64"), Field("day", str, nullable=True), Field("n", "int32"), Field("on", bool), Field("x", "float32")],
+        [
+            Field("id", "int64"),
+            Field("day", str, nullable=True),
+            Field("n", "int32"),
+            Field("on", bool),
+            Field("x", "float32"),
+        ],
     )
     days = ["2024-01-01", "a/b c%ü=1", None, "x" * 50]
-    expected = [{"id": i, "day": days[i % 4], "n": i % 2, "on": i % 3 == 0, "x": i / 2} for i in range(50)]
+    expected = [
+        {"id": i, "day": days[i % 4], "n": i % 2, "on": i % 3 == 0, "x": i / 2} for i in range(50)
+    ]
 
     with ParquetWriter(tmp_path, schema, partition_by=["day", "n", "on"]) as writer:
         for each in expected[:20]:
             writer.append(each)
-        writer.append_columns({name: [each[name] for each in expected[20:]] for name in expected[0]})
+        writer.append_columns(
+            {name: [each[name] for each in expected[20:]] for name in expected[0]}
+        )
 
     found = sorted(ParquetDataset(tmp_path), key=lambda each: int(each["id"]))
     assert [{name: each[name] for name in each} for each in found] == expected
@@ -105,14 +140,18 @@ def test_partitions_are_folders_that_others_read(tmp_path: Path) -> None:
     assert (tmp_path / "day=a%2Fb%20c%25ü%3D1").is_dir()
 
 
-def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_files_are_open_however_many_partitions_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer_part, "_MAX_OPEN_FILES", 4)
     open_files = Path("/proc/self/fd")
     most = 0
     with ParquetWriter(tmp_path, SCHEMA, partition_by=["day"]) as writer:
         before = len(list(open_files.iterdir()))
         for number in range(60):
-            writer.append_columns({"id": [number], "day": [f"d{number % 20}"], "x": np.zeros((1, 4, 4), np.float32)})
+            writer.append_columns(
+                {"id": [number], "day": [f"d{number % 20}"], "x": np.zeros((1, 4, 4), np.float32)}
+            )
             most = max(most, len(list(open_files.iterdir())) - before)
 
     assert most <= 4 * 2  # each with its folder, which is synchronized when the file is published
@@ -129,10 +168,15 @@ def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path, mo
         ({"row_group_mb": 0}, "row_group_mb"),
         ({"rows_per_file": 0}, "rows_per_file"),
         ({"compression": "zip"}, "compression 'zip'"),
-        ({"petastorm": True, "schema": Schema("s", [Field("t", "timedelta64[ns]")])}, "Petastorm|petastorm"),
+        (
+            {"petastorm": True, "schema": Schema("s", [Field("t", "timedelta64[ns]")])},
+            "Petastorm|petastorm",
+        ),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(tmp_path: Path, arguments: dict[str, Any], why: str) -> None:
+def test_arguments_that_make_no_sense_are_refused(
+    tmp_path: Path, arguments: dict[str, Any], why: str
+) -> None:
     with pytest.raises(ConfigError, match=why):
         ParquetWriter(tmp_path, **{"schema": SCHEMA, **arguments})
 
@@ -152,7 +196,9 @@ def test_values_that_can_name_no_folder_are_refused(tmp_path: Path, value: Any) 
 
 
 @pytest.mark.parametrize("kind", ["memory", "mongodb", *(["file", "s3"] if FULL else [])])
-def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+def test_stores_are_written_and_gone_on_with(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
     connector: StorageConnector
     if kind == "mongodb":
         connector = MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"))
@@ -160,8 +206,13 @@ def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request:
         server = request.getfixturevalue("s3_server")
         connector = FsspecStorageConnector(f"s3://{server.new_bucket()}/data", **server.options())
     else:
-        connector = InMemoryStorageConnector() if kind == "memory" else FileStorageConnector(str(tmp_path))
-    with pytest.raises(KeyError), ParquetWriter(connector, SCHEMA, prefix="sets/a", rows_per_file=10) as writer:
+        connector = (
+            InMemoryStorageConnector() if kind == "memory" else FileStorageConnector(str(tmp_path))
+        )
+    with (
+        pytest.raises(KeyError),
+        ParquetWriter(connector, SCHEMA, prefix="sets/a", rows_per_file=10) as writer,
+    ):
         for number in range(25):
             writer.append(row(number))
         raise KeyError
@@ -186,7 +237,9 @@ def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request:
     assert connector.list_resources("b/") == []
 
 
-def test_rows_are_appended_to_a_finished_dataset_and_seen_when_it_is_finished_again(tmp_path: Path) -> None:
+def test_rows_are_appended_to_a_finished_dataset_and_seen_when_it_is_finished_again(
+    tmp_path: Path,
+) -> None:
     append_all(ParquetWriter(tmp_path, SCHEMA), [row(0)])
 
     with ParquetWriter(tmp_path, rows_per_file=1) as writer:

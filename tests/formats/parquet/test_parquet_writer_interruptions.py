@@ -20,7 +20,14 @@ from process_harness import in_fork
 from sizes import sized
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageFullError
-from data_stack.formats.parquet import Field, ParquetDataset, ParquetManifest, ParquetWriter, Schema, writer_part
+from data_stack.formats.parquet import (
+    Field,
+    ParquetDataset,
+    ParquetManifest,
+    ParquetWriter,
+    Schema,
+    writer_part,
+)
 from data_stack.io.folder import folder_of
 
 SCHEMA = Schema("s", [Field("id", "int64"), Field("x", "float64", (512,))])
@@ -42,7 +49,9 @@ def write(folder: str, partition_by: list[str], first: int, last: int) -> None:
     with ParquetWriter(folder, PARTS, rows_per_file=5, partition_by=partition_by) as writer:
         assert len(writer) >= first, len(writer)
         for number in range(len(writer), last):
-            writer.append({"id": number, "part": f"p{number % 2}", "x": np.full(3, number, np.float32)})
+            writer.append(
+                {"id": number, "part": f"p{number % 2}", "x": np.full(3, number, np.float32)}
+            )
 
 
 def write_until_killed(folder: str, partition_by: list[str], at: int) -> None:
@@ -51,7 +60,11 @@ def write_until_killed(folder: str, partition_by: list[str], at: int) -> None:
 
     def kill(event: str, arguments: tuple[Any, ...]) -> None:
         is_operation = event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir")
-        if is_operation and (folder in arguments[0] or "/" not in arguments[0]) and next(operations) == at:
+        if (
+            is_operation
+            and (folder in arguments[0] or "/" not in arguments[0])
+            and next(operations) == at
+        ):
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(kill)
@@ -69,7 +82,11 @@ def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(
     with tempfile.TemporaryDirectory(prefix="data_stack-parquet-", dir=folder_in_memory()) as place:
         for at in itertools.count(1, stride):
             folder = f"{place}/{at}"
-            status = in_fork(lambda folder=folder, at=at: write_until_killed(folder, partition_by, at))  # type: ignore[misc]
+            status = in_fork(
+                lambda folder=folder, at=at: write_until_killed(  # type: ignore[misc]
+                    folder, partition_by, at
+                )
+            )
             if status == 0:
                 break
             assert status == -signal.SIGKILL
@@ -88,8 +105,12 @@ def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(
 # ---------------------------------------------------------------------- refused by the disk
 
 
-@pytest.mark.parametrize("n_bytes", [100_000, 380_000, 389_120])  # in the rows of the first file, in its last ones
-def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(tmp_path: Path, n_bytes: int) -> None:
+@pytest.mark.parametrize(
+    "n_bytes", [100_000, 380_000, 389_120]
+)  # in the rows of the first file, in its last ones
+def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(
+    tmp_path: Path, n_bytes: int
+) -> None:
     with files_limited(n_bytes), pytest.raises(StorageFullError, match="part-000000"):
         with ParquetWriter(tmp_path, SCHEMA, rows_per_file=100) as writer:
             append(writer, 0, 150)
@@ -98,7 +119,9 @@ def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_files(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_files(
+    tmp_path: Path,
+) -> None:
     with ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
         append(writer, 0, 120)
         writer.checkpoint()

@@ -20,7 +20,11 @@ from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.testing.iterators import assert_same
 
 #: Four thousand bytes a record: the manifest ends inside of a block of 64 KiB.
-SPEC: dict[str, str | Column] = {"label": "i64", "text": "utf8", "x": Column("array", "float32", (1000,))}
+SPEC: dict[str, str | Column] = {
+    "label": "i64",
+    "text": "utf8",
+    "x": Column("array", "float32", (1000,)),
+}
 TYPES = {"label": "i64", "text": "utf8", "x": "array"}
 
 
@@ -30,7 +34,10 @@ def sample(i: int) -> dict[str, Any]:
 
 def write(folder: Path, n_ours: int = 30, n_theirs: int = 25) -> Path:
     append_all(RecordWriter(folder, SPEC), (sample(i) for i in range(n_ours)))
-    append_all(granular.DatasetWriter(folder, TYPES, granular.encoders), (sample(i) for i in range(n_ours, n_ours + n_theirs)))
+    append_all(
+        granular.DatasetWriter(folder, TYPES, granular.encoders),
+        (sample(i) for i in range(n_ours, n_ours + n_theirs)),
+    )
     return folder
 
 
@@ -38,7 +45,9 @@ def test_what_granular_appended_is_served_with_one_warning_until_it_is_sealed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = write(tmp_path / "data", 3, 2)
-    append_all(granular.DatasetWriter(folder, TYPES, granular.encoders), [{**sample(5), "x": np.arange(4)}])
+    append_all(
+        granular.DatasetWriter(folder, TYPES, granular.encoders), [{**sample(5), "x": np.arange(4)}]
+    )
 
     for _ in range(2):
         with RecordReader(folder) as reader:
@@ -57,14 +66,22 @@ def test_what_granular_appended_is_served_with_one_warning_until_it_is_sealed(
 
 @pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize(("file", "offset"), [("x.bag", 70_000), ("text.bag", 3), ("text.idx", 80)])
-def test_damage_is_found_where_the_manifest_covers(tmp_path: Path, file: str, offset: int, mapped: bool) -> None:
+def test_damage_is_found_where_the_manifest_covers(
+    tmp_path: Path, file: str, offset: int, mapped: bool
+) -> None:
     folder = write(tmp_path / "data")
     with RecordReader(folder, mapped=mapped) as reader:
         assert_same(list(reader), [sample(i) for i in range(55)])
     flip_file(folder / file, 8 * offset)
 
-    for read in (lambda reader: reader.read_batch(range(25, 35)), lambda reader: reader[17], RecordReader.verify):
-        with pytest.raises(DatasetFileCorruptError, match=rf"{file} is damaged.* differs from its checksum"):
+    for read in (
+        lambda reader: reader.read_batch(range(25, 35)),
+        lambda reader: reader[17],
+        RecordReader.verify,
+    ):
+        with pytest.raises(
+            DatasetFileCorruptError, match=rf"{file} is damaged.* differs from its checksum"
+        ):
             with RecordReader(folder, mapped=mapped) as reader:
                 read(reader)
     with pytest.raises(DatasetFileCorruptError, match="digest in the manifest"):
@@ -74,7 +91,11 @@ def test_damage_is_found_where_the_manifest_covers(tmp_path: Path, file: str, of
 def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", 5, 2)
     append_all(granular.BagWriter(folder / "label.bag"), [(7).to_bytes(8, "little")])
-    with (folder / "x.bag").open("ab") as torn, (folder / "text.idx").open("ab") as index, (folder / "x.idx").open("ab") as other:
+    with (
+        (folder / "x.bag").open("ab") as torn,
+        (folder / "text.idx").open("ab") as index,
+        (folder / "x.idx").open("ab") as other,
+    ):
         torn.write(b"torn")
         index.write(b"t")
         other.write(b"t")
@@ -86,8 +107,13 @@ def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) ->
 
 
 def test_shards_are_sealed_and_stores_are_not(tmp_path: Path) -> None:
-    append_all(ShardedRecordWriter(tmp_path / "shards", SPEC, shardlen=2), (sample(i) for i in range(4)))
-    append_all(granular.DatasetWriter(tmp_path / "shards" / "000001", TYPES, granular.encoders), [sample(4)])
+    append_all(
+        ShardedRecordWriter(tmp_path / "shards", SPEC, shardlen=2), (sample(i) for i in range(4))
+    )
+    append_all(
+        granular.DatasetWriter(tmp_path / "shards" / "000001", TYPES, granular.encoders),
+        [sample(4)],
+    )
 
     assert records.seal(tmp_path / "shards") == 5
     with records.open(tmp_path / "shards") as reader:
@@ -119,7 +145,11 @@ def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool)
         assert reader.spec == expected["spec"]
         assert len(reader) == expected["length"]
         positions = range(len(reader))
-        for found in ([reader[position] for position in positions], reader, reader.__getitems__(positions)):
+        for found in (
+            [reader[position] for position in positions],
+            reader,
+            reader.__getitems__(positions),
+        ):
             for actual, sample in zip(found, expected["decoded"], strict=True):
                 assert_same_but_for_jpeg(actual, sample)
 
@@ -128,11 +158,19 @@ def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool)
 
 
 @pytest.mark.parametrize("name", ["small_new", "small_old", "sharded"])
-def test_a_dataset_of_granular_that_is_written_again_has_its_bytes(tmp_path: Path, name: str) -> None:
-    with records.open(fixture_folder(name), codecs={"jpg": None, "png": None}) as reader:  # images stay files
+def test_a_dataset_of_granular_that_is_written_again_has_its_bytes(
+    tmp_path: Path, name: str
+) -> None:
+    with records.open(
+        fixture_folder(name), codecs={"jpg": None, "png": None}
+    ) as reader:  # images stay files
         samples, spec = list(reader), reader.spec
 
-    with ShardedRecordWriter(tmp_path, spec, shardlen=7) if name == "sharded" else RecordWriter(tmp_path, spec) as writer:
+    with (
+        ShardedRecordWriter(tmp_path, spec, shardlen=7)
+        if name == "sharded"
+        else RecordWriter(tmp_path, spec) as writer
+    ):
         for each in samples[:5]:
             writer.append(each)
         writer.extend({column: [each[column] for each in samples[5:]] for column in spec})
@@ -145,9 +183,14 @@ def test_old_granular_reads_empty_records_and_many(tmp_path: Path) -> None:
     """It refuses to write empty ones itself; the numbers of 300 records have one, two and three bytes."""
     written = {}
     for first in (b"", b"a"):
-        samples = [{"blob": blob, "parts": [first, b"", b"c"]} for blob in (first, b"", b"b", b"") * 75]
+        samples = [
+            {"blob": blob, "parts": [first, b"", b"c"]} for blob in (first, b"", b"b", b"") * 75
+        ]
         written[tmp_path / f"first {first!r}"] = samples
-        append_all(RecordWriter(tmp_path / f"first {first!r}", {"blob": "bytes", "parts": "bytes[]"}), samples)
+        append_all(
+            RecordWriter(tmp_path / f"first {first!r}", {"blob": "bytes", "parts": "bytes[]"}),
+            samples,
+        )
 
     assert read_by_old_granular(*written) == [*written.values()]
     for folder, samples in written.items():

@@ -18,14 +18,30 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from data_stack import codecs
-from data_stack.codecs import ArrayCodec, Codec, Column, FixedLayout, FunctionCodec, IntCodec, JsonCodec, ZstdCodec, codec_of
+from data_stack.codecs import (
+    ArrayCodec,
+    Codec,
+    Column,
+    FixedLayout,
+    FunctionCodec,
+    IntCodec,
+    JsonCodec,
+    ZstdCodec,
+    codec_of,
+)
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.testing import CodecContract
 from data_stack.testing.iterators import assert_same
 
-DTYPES = nps.scalar_dtypes() | nps.byte_string_dtypes(min_len=1) | nps.unicode_string_dtypes(min_len=1)
-ARRAYS = DTYPES.flatmap(lambda dtype: nps.arrays(dtype, nps.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)))
+DTYPES = (
+    nps.scalar_dtypes() | nps.byte_string_dtypes(min_len=1) | nps.unicode_string_dtypes(min_len=1)
+)
+ARRAYS = DTYPES.flatmap(
+    lambda dtype: nps.arrays(
+        dtype, nps.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+    )
+)
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -37,7 +53,8 @@ SCALARS = st.one_of(
 TREES = st.recursive(
     SCALARS,
     lambda parts: st.one_of(
-        st.lists(parts, max_size=4), st.dictionaries(st.one_of(st.text(max_size=4), st.integers(-5, 5)), parts, max_size=4)
+        st.lists(parts, max_size=4),
+        st.dictionaries(st.one_of(st.text(max_size=4), st.integers(-5, 5)), parts, max_size=4),
     ),
     max_leaves=12,
 )
@@ -76,7 +93,9 @@ def test_integers_come_back_and_granular_reads_them(value: int) -> None:
     record = codec.encode(value)
 
     assert codec.decode(record) == granular.decoders["int"](record) == value
-    assert len(record) == 1 or not -(2 ** (8 * len(record) - 9)) <= value < 2 ** (8 * len(record) - 9)
+    assert len(record) == 1 or not -(2 ** (8 * len(record) - 9)) <= value < 2 ** (
+        8 * len(record) - 9
+    )
 
 
 @given(value=st.integers(-(2**63), 2**64 - 1))
@@ -92,7 +111,9 @@ def test_integers_of_64_bits_are_taken_where_they_fit(value: int) -> None:
 
 
 @given(array=ARRAYS)
-def test_arrays_come_back_with_dtype_shape_and_values_of_their_own(array: np.ndarray[Any, Any]) -> None:
+def test_arrays_come_back_with_dtype_shape_and_values_of_their_own(
+    array: np.ndarray[Any, Any],
+) -> None:
     for kind in ("array", "npy"):
         codec = codec_of(kind)
 
@@ -102,10 +123,16 @@ def test_arrays_come_back_with_dtype_shape_and_values_of_their_own(array: np.nda
         assert_same(found, np.ascontiguousarray(array).reshape(array.shape))
         assert found.flags.writeable
         layout = FixedLayout(record[: len(record) - array.nbytes], array.dtype, array.shape)
-        assert codec.layout_of(record) == codec.derive_layout(Column(kind, array.dtype, array.shape)) == layout
+        assert (
+            codec.layout_of(record)
+            == codec.derive_layout(Column(kind, array.dtype, array.shape))
+            == layout
+        )
         assert layout.record_bytes == len(record)
         if kind == "array" and array.dtype.kind not in "mM":
-            assert record == granular.encoders[kind](np.ascontiguousarray(array).reshape(array.shape))
+            assert record == granular.encoders[kind](
+                np.ascontiguousarray(array).reshape(array.shape)
+            )
             assert_same(granular.decoders[kind](record), found)
 
 
@@ -145,7 +172,10 @@ def test_records_that_are_no_arrays_are_refused(dtype: Any, shape: Any, values: 
     layout = codec_of("array").layout_of(record)
     assert layout is None or layout.dtype.kind in "Ub"
     assert not isinstance(
-        codec_of("tree").decode(msgpack.packb(["_", dtype, shape, values])) if layout is None else [], np.ndarray
+        codec_of("tree").decode(msgpack.packb(["_", dtype, shape, values]))
+        if layout is None
+        else [],
+        np.ndarray,
     )
 
 
@@ -153,7 +183,9 @@ def test_records_that_are_no_arrays_are_refused(dtype: Any, shape: Any, values: 
 
 
 @given(array=ARRAYS.filter(lambda array: array.dtype.kind not in "mM"), value=TREES)
-def test_trees_with_arrays_have_the_bytes_of_granular(array: np.ndarray[Any, Any], value: Any) -> None:
+def test_trees_with_arrays_have_the_bytes_of_granular(
+    array: np.ndarray[Any, Any], value: Any
+) -> None:
     array = np.ascontiguousarray(array).reshape(array.shape)
     tree = {"a": array, "b": [value, [array, array]], 3: "c"}
 
@@ -165,7 +197,15 @@ def test_trees_with_arrays_have_the_bytes_of_granular(array: np.ndarray[Any, Any
 
 @pytest.mark.parametrize(
     "value",
-    [{1, 2}, object(), datetime(2020, 1, 1, tzinfo=timezone.utc), 1j, np.datetime64("2020-01-01", "ns"), [2**64], np.void(b"a")],
+    [
+        {1, 2},
+        object(),
+        datetime(2020, 1, 1, tzinfo=timezone.utc),
+        1j,
+        np.datetime64("2020-01-01", "ns"),
+        [2**64],
+        np.void(b"a"),
+    ],
 )
 def test_what_is_no_tree_is_refused(value: Any) -> None:
     for kind in ("msgpack", "tree", "json"):
@@ -229,7 +269,9 @@ def test_json_refuses_what_it_would_change() -> None:
     for record in (b"NaN", b"[-Infinity]", b"1e999", b"\xff", b"{", b"1 2", b"", b"9" * 5000):
         with pytest.raises(ValueError, match=r"."):
             codec_of("json").decode(record)
-    assert codec_of("json").decode(codec_of("json").encode((np.float32(0.5), np.int64(3), np.bool_(True)))) == [0.5, 3, True]
+    assert codec_of("json").decode(
+        codec_of("json").encode((np.float32(0.5), np.int64(3), np.bool_(True)))
+    ) == [0.5, 3, True]
 
 
 def test_npy_records_are_npy_files_without_pickle() -> None:
@@ -240,13 +282,21 @@ def test_npy_records_are_npy_files_without_pickle() -> None:
         with pytest.raises((TypeError, ValueError)):
             codec_of("npy").encode(wrong)
     pickled = b"\x93NUMPY\x01\x00" + struct.pack("<H", 60)
-    pickled += b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}".ljust(59) + b"\n" + pickle.dumps([print])
+    pickled += (
+        b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}".ljust(59)
+        + b"\n"
+        + pickle.dumps([print])
+    )
     with pytest.raises(DataStackError, match="Python objects"):
         codec_of("npy").decode(pickled)
     with pytest.raises(ValueError, match="must have 140 bytes"):
         codec_of("npy").decode(codec_of("npy").encode(array) + b"x")
     fortran = np.asfortranarray(np.arange(6).reshape(2, 3))
-    record = codec_of("npy").encode(fortran).replace(b"'fortran_order': False", b"'fortran_order': True ")
+    record = (
+        codec_of("npy")
+        .encode(fortran)
+        .replace(b"'fortran_order': False", b"'fortran_order': True ")
+    )
     assert codec_of("npy").decode(record).tolist() == fortran.ravel().reshape(3, 2).T.tolist()
     assert codec_of("npy").layout_of(record) is None
 
@@ -279,7 +329,12 @@ def lower(record: bytes) -> str:
 
 
 def test_a_users_codecs_go_before_those_that_are_built_in() -> None:
-    own: dict[str, Any] = {"utf8": (upper, lower), "int": IntCodec(signed=False), "raw": None, "half": (upper, None)}
+    own: dict[str, Any] = {
+        "utf8": (upper, lower),
+        "int": IntCodec(signed=False),
+        "raw": None,
+        "half": (upper, None),
+    }
 
     assert codec_of("utf8", own).encode("a") == b"A"
     assert codec_of("zstd(utf8)", own).decode(codec_of("zstd(utf8)", own).encode("a")) == "a"
@@ -287,14 +342,21 @@ def test_a_users_codecs_go_before_those_that_are_built_in() -> None:
     assert codec_of("raw[]", own).decode(codec_of("raw", own).encode(bytearray(b"x"))) == b"x"
     assert codec_of("half", own).decode(b"A") == b"A"
     assert codec_of("json", own) == JsonCodec()
-    assert codec_of("zstd(json)", {"zstd(json)": ZstdCodec(JsonCodec(), level=19)}) == ZstdCodec(JsonCodec(), level=19)
+    assert codec_of("zstd(json)", {"zstd(json)": ZstdCodec(JsonCodec(), level=19)}) == ZstdCodec(
+        JsonCodec(), level=19
+    )
     pair = codec_of("utf8", own)
     assert pickle.loads(pickle.dumps(pair)) == pair == FunctionCodec(upper, lower)
 
 
-@pytest.mark.parametrize("name", ["utf-8", "zstd(utf-8)", "zstd()", "zstd", "", "zstd(" * 50 + "json" + ")" * 50, "x" * 100_000])
+@pytest.mark.parametrize(
+    "name",
+    ["utf-8", "zstd(utf-8)", "zstd()", "zstd", "", "zstd(" * 50 + "json" + ")" * 50, "x" * 100_000],
+)
 def test_an_unknown_type_is_told_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"unknown column type .*array, bmp, bytes, flac") as refused:
+    with pytest.raises(
+        ConfigError, match=r"unknown column type .*array, bmp, bytes, flac"
+    ) as refused:
         codec_of(name, {"mine": None})
     assert len(str(refused.value)) < 900
     assert "mine" in str(refused.value)

@@ -18,19 +18,34 @@ from process_harness import flipped
 from sizes import sized
 from writing import image_bytes
 
-from data_stack.codecs import FlacCodec, JpgCodec, Mp4Codec, PngCodec, WavCodec, WebmCodec, WebpCodec, codec_of, pillow_images
+from data_stack.codecs import (
+    FlacCodec,
+    JpgCodec,
+    Mp4Codec,
+    PngCodec,
+    WavCodec,
+    WebmCodec,
+    WebpCodec,
+    codec_of,
+    pillow_images,
+)
 
 
 def picture(height: int = 48, width: int = 64, channels: int = 3) -> np.ndarray[Any, Any]:
     """A smooth picture, uint8, shape ``(height, width, channels)``."""
     rows, columns = np.mgrid[:height, :width]
-    parts = [128 + 100 * np.sin(rows / (9 + part)) * np.cos(columns / (7 + 2 * part)) for part in range(channels)]
+    parts = [
+        128 + 100 * np.sin(rows / (9 + part)) * np.cos(columns / (7 + 2 * part))
+        for part in range(channels)
+    ]
     return np.stack(parts, -1).astype(np.uint8)
 
 
 def video(n_frames: int = 6, height: int = 32, width: int = 48) -> np.ndarray[Any, Any]:
     """A smooth picture that moves, uint8, shape ``(n_frames, height, width, 3)``."""
-    return np.stack([np.roll(picture(height, width), 2 * number, axis=1) for number in range(n_frames)])
+    return np.stack(
+        [np.roll(picture(height, width), 2 * number, axis=1) for number in range(n_frames)]
+    )
 
 
 @pytest.fixture(params=["simplejpeg", "Pillow"])
@@ -46,7 +61,9 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("progressive", [False, True])
 @pytest.mark.parametrize("shape", [(48, 64), (17, 9, 3)])
-def test_jpegs_are_decoded_as_granular_does(decoder: str, shape: tuple[int, ...], progressive: bool) -> None:
+def test_jpegs_are_decoded_as_granular_does(
+    decoder: str, shape: tuple[int, ...], progressive: bool
+) -> None:
     pixels = picture(*shape[:2]) if len(shape) == 3 else picture(*shape)[:, :, 0]
     record = image_bytes(pixels, "JPEG", progressive=progressive)
 
@@ -62,7 +79,10 @@ def test_jpegs_are_decoded_as_granular_does(decoder: str, shape: tuple[int, ...]
 def test_grey_jpegs_of_either_shape_are_stored_as_grey(decoder: str) -> None:
     grey = picture()[:, :, :1]
 
-    records = [codec_of("jpg").encode(each) for each in (grey, grey[:, :, 0], Image.fromarray(grey[:, :, 0]))]
+    records = [
+        codec_of("jpg").encode(each)
+        for each in (grey, grey[:, :, 0], Image.fromarray(grey[:, :, 0]))
+    ]
 
     assert records[0] == records[1] == records[2]
     assert codec_of("jpg").decode(records[0]).shape == (48, 64)
@@ -82,7 +102,13 @@ def test_files_of_images_are_stored_as_they_are(decoder: str) -> None:
 
 @pytest.mark.parametrize(
     ("form", "option"),
-    [("JPEG", "optimize"), ("JPEG", "progressive"), ("PNG", "optimize"), ("WEBP", "exact"), ("WEBP", "lossless")],
+    [
+        ("JPEG", "optimize"),
+        ("JPEG", "progressive"),
+        ("PNG", "optimize"),
+        ("WEBP", "exact"),
+        ("WEBP", "lossless"),
+    ],
 )
 def test_images_cut_short_anywhere_are_refused(decoder: str, form: str, option: str) -> None:
     record = image_bytes(picture(24, 32), form, quality=90, **{option: True})
@@ -97,7 +123,9 @@ def test_images_cut_short_anywhere_are_refused(decoder: str, form: str, option: 
 
 def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(decoder: str) -> None:
     codecs: dict[str, Any] = {"JPEG": JpgCodec, "PNG": PngCodec, "WEBP": WebpCodec}
-    for name, codec in [(name, codec_class(max_pixels=3000)) for name, codec_class in codecs.items()]:
+    for name, codec in [
+        (name, codec_class(max_pixels=3000)) for name, codec_class in codecs.items()
+    ]:
         with pytest.raises(ValueError, match=r"64 x 48 pixels exceeds max_pixels=3000"):
             codec.decode(image_bytes(picture(), name))
         with pytest.raises(ValueError, match="max_pixels=3000"):
@@ -126,7 +154,10 @@ def test_a_jpeg_of_countless_scans_is_refused(decoder: str) -> None:
 
 PNG_ARRAYS = st.one_of(
     nps.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(2, 4))),
-    nps.arrays(st.sampled_from([np.uint8, np.uint16, np.bool_]), st.tuples(st.integers(1, 9), st.integers(1, 9))),
+    nps.arrays(
+        st.sampled_from([np.uint8, np.uint16, np.bool_]),
+        st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    ),
 )
 
 
@@ -156,7 +187,9 @@ def test_animations_are_refused() -> None:
 
 def tone(n: int = 2000, channels: int | None = None, dtype: str = "int16") -> np.ndarray[Any, Any]:
     """A tone of shape ``(n,)`` or ``(n, channels)``."""
-    wave = np.sin(np.arange(n * (channels or 1)) / 20).reshape((n,) if channels is None else (n, channels))
+    wave = np.sin(np.arange(n * (channels or 1)) / 20).reshape(
+        (n,) if channels is None else (n, channels)
+    )
     return wave.astype(dtype) if dtype[0] == "f" else (wave * np.iinfo(dtype).max).astype(dtype)
 
 
@@ -225,13 +258,19 @@ def test_a_column_of_videos_reads_no_list_of_other_files(tmp_path: Path) -> None
     concat = f"ffconcat version 1.0\nfile '{secret}'\n".encode()
 
     for name in ("mp4", "webm"):
-        for record in (playlist, concat, secret.read_bytes() if name == "webm" else b"\x00\x00\x00\x08ftyp" + playlist):
+        for record in (
+            playlist,
+            concat,
+            secret.read_bytes() if name == "webm" else b"\x00\x00\x00\x08ftyp" + playlist,
+        ):
             with pytest.raises(ValueError, match=r"."):
                 codec_of(name).decode(record)
 
 
 @pytest.mark.parametrize("name", ["wav", "flac", "mp4", "webm"])
-def test_sound_and_videos_cut_short_anywhere_are_refused_and_flipped_bits_never_crash(name: str) -> None:
+def test_sound_and_videos_cut_short_anywhere_are_refused_and_flipped_bits_never_crash(
+    name: str,
+) -> None:
     codec, is_video = codec_of(name), name in ("mp4", "webm")
     record = codec.encode(video(3, 16, 16) if is_video else (tone(500), 8000))
 
@@ -240,7 +279,9 @@ def test_sound_and_videos_cut_short_anywhere_are_refused_and_flipped_bits_never_
     ):  # of which is read what is there
         with contextlib.suppress(ValueError) if is_video else pytest.raises(ValueError, match=r"."):
             assert len(codec.decode(record[:length])) == 3
-    for position in range(0, 8 * len(record[: None if is_video else 400]), 61 if is_video else sized(7, 1)):
+    for position in range(
+        0, 8 * len(record[: None if is_video else 400]), 61 if is_video else sized(7, 1)
+    ):
         with contextlib.suppress(ValueError):
             codec.decode(flipped(record, position))
 
@@ -250,12 +291,21 @@ SILENCE = (np.zeros(2_000_000, np.int16), 8000)
 
 @pytest.mark.parametrize(
     ("codec_class", "value", "max_bytes"),
-    [(WavCodec, SILENCE, 3_000_000), (FlacCodec, SILENCE, 3_000_000), (Mp4Codec, video(), 10_000), (WebmCodec, video(), 10_000)],
+    [
+        (WavCodec, SILENCE, 3_000_000),
+        (FlacCodec, SILENCE, 3_000_000),
+        (Mp4Codec, video(), 10_000),
+        (WebmCodec, video(), 10_000),
+    ],
 )
-def test_sound_and_videos_of_too_many_bytes_are_refused(codec_class: Any, value: Any, max_bytes: int) -> None:
+def test_sound_and_videos_of_too_many_bytes_are_refused(
+    codec_class: Any, value: Any, max_bytes: int
+) -> None:
     record, small = codec_class().encode(value), codec_class(max_bytes=max_bytes)
 
-    with pytest.raises(ValueError, match=f"max_bytes={max_bytes}" + ("|damaged" if max_bytes == 10_000 else "")):
+    with pytest.raises(
+        ValueError, match=f"max_bytes={max_bytes}" + ("|damaged" if max_bytes == 10_000 else "")
+    ):
         small.decode(record)
     with pytest.raises(ValueError, match=f"max_bytes={max_bytes}"):
         small.encode(value)

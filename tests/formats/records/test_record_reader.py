@@ -26,16 +26,33 @@ from data_stack.codecs import codec
 from data_stack.codecs.npy import NpyCodec
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, ResourceNotFoundError, StorageError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+)
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.formats.records import (
+    Column,
+    RecordReader,
+    RecordWriter,
+    ShardedRecordReader,
+    ShardedRecordWriter,
+)
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 from data_stack.util.executor import set_thread_share
 from data_stack.values.stacking import stack_samples
 
-SPEC = {"id": Column("i64"), "mat": Column("array", "int16", (2, 3)), "name": Column("utf8"), "ragged": Column("array")}
+SPEC = {
+    "id": Column("i64"),
+    "mat": Column("array", "int16", (2, 3)),
+    "name": Column("utf8"),
+    "ragged": Column("array"),
+}
 
 
 def samples(n: int) -> list[dict[str, Any]]:
@@ -60,7 +77,11 @@ def write(folder: Any, n: int, *, manifest: bool = True) -> list[dict[str, Any]]
 
 # ------------------------------------------------------------------ what every iterator promises
 
-EVEN = ["id", "mat", "name"]  # what the contract can compare; arrays of different shapes have a test of their own
+EVEN = [
+    "id",
+    "mat",
+    "name",
+]  # what the contract can compare; arrays of different shapes have a test of their own
 
 
 class TestRecordReader(DatasetIteratorContract):
@@ -75,9 +96,18 @@ class TestRecordReader(DatasetIteratorContract):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(n=st.integers(0, 9), data=st.data(), manifest=st.booleans(), options=st.sampled_from([{}, {"mapped": False}]))
+@given(
+    n=st.integers(0, 9),
+    data=st.data(),
+    manifest=st.booleans(),
+    options=st.sampled_from([{}, {"mapped": False}]),
+)
 def test_all_ways_to_the_samples_agree(
-    tmp_path_factory: pytest.TempPathFactory, n: int, data: st.DataObject, manifest: bool, options: dict[str, Any]
+    tmp_path_factory: pytest.TempPathFactory,
+    n: int,
+    data: st.DataObject,
+    manifest: bool,
+    options: dict[str, Any],
 ) -> None:
     folder = tmp_path_factory.mktemp("records")
     expected = write(folder, n, manifest=manifest)
@@ -110,7 +140,9 @@ def test_only_the_columns_asked_for_are_touched(tmp_path: Path) -> None:
     with RecordReader(tmp_path) as reader:
         assert reader.read_column("id").tolist() == [sample["id"] for sample in expected]
         assert reader[3, ["id"]] == {"id": 1}
-        assert [column.tolist() for column in access_to(reader).columns(["id"], np.array([1]))] == [[-1]]
+        assert [column.tolist() for column in access_to(reader).columns(["id"], np.array([1]))] == [
+            [-1]
+        ]
         assert set(reader._opened) == {"id"}
         with pytest.raises(DatasetFileCorruptError, match=r"name\.bag is damaged: the block"):
             reader[4]
@@ -124,15 +156,32 @@ def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) ->
         RecordReader(tmp_path, columns=columns).read(0, ["nothing"] if columns is None else [])
 
 
-def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(tmp_path: Path) -> None:
-    spec: dict[str, str | Column] = {"a": Column("i64", "int32"), "b": "u64", "c": Column("int", "int16")}
-    append_all(RecordWriter(tmp_path, spec), ({"a": -number, "b": 2**63 + number, "c": number} for number in (1, 2, 300)))
+def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(
+    tmp_path: Path,
+) -> None:
+    spec: dict[str, str | Column] = {
+        "a": Column("i64", "int32"),
+        "b": "u64",
+        "c": Column("int", "int16"),
+    }
+    append_all(
+        RecordWriter(tmp_path, spec),
+        ({"a": -number, "b": 2**63 + number, "c": number} for number in (1, 2, 300)),
+    )
 
     with RecordReader(tmp_path) as reader:
-        assert {name: column.dtype for name, column in reader.schema.items()} == {"a": "int32", "b": "uint64", "c": "int16"}
+        assert {name: column.dtype for name, column in reader.schema.items()} == {
+            "a": "int32",
+            "b": "uint64",
+            "c": "int16",
+        }
         assert reader[2] == {"a": -300, "b": 2**63 + 300, "c": 300}
         batch = reader.read_batch([2, 0])
-        assert {name: column.dtype for name, column in batch.items()} == {"a": np.int32, "b": np.uint64, "c": np.int16}
+        assert {name: column.dtype for name, column in batch.items()} == {
+            "a": np.int32,
+            "b": np.uint64,
+            "c": np.int16,
+        }
         assert batch["b"].tolist() == [2**63 + 300, 2**63 + 1]
         for sample in (reader[2], next(iter(reader)), *reader.__getitems__([2, 0])):
             assert [type(value) for value in sample.values()] == [int, int, int]
@@ -155,7 +204,9 @@ def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> N
 # ------------------------------------------------------------------ length
 
 
-def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_flushed(tmp_path: Path) -> None:
+def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_flushed(
+    tmp_path: Path,
+) -> None:
     expected = samples(9)
     with RecordWriter(tmp_path, SPEC) as writer:
         for sample in expected[:4]:
@@ -249,7 +300,10 @@ def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path:
             lambda: reader.__getitems__([0, 4]),
         ]  # fmt: skip
         for way in ways:
-            with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep"):
+            with pytest.raises(
+                DatasetFileCorruptError,
+                match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep",
+            ):
                 way()
         before = []
         with pytest.raises(DatasetFileCorruptError):
@@ -266,7 +320,10 @@ def test_rows_out_of_a_column_are_one_request(tmp_path: Path) -> None:
     write(store, 4000)
 
     with RecordReader(store) as reader:
-        assert (access_to(reader).fixed_columns, np.array(access_to(reader).blocks()).tolist()) == (False, [4000])
+        assert (access_to(reader).fixed_columns, np.array(access_to(reader).blocks()).tolist()) == (
+            False,
+            [4000],
+        )
         reader.read_column("id")
         store.requests.clear()
         found = reader.read_column("mat", [3, 4, 5, 3900, 3901, 7])
@@ -296,13 +353,20 @@ def test_a_store_that_does_not_check_what_it_sends_is_checked_and_another_file_i
     store._stored["mat.bag"] = (data[:1000] + bytes([data[1000] ^ 1]) + data[1001:], info)
 
     with RecordReader(store) as reader:
-        for way in (lambda: reader[2], lambda: reader.read_batch([2, 9]), lambda: reader.read_column("mat")):
+        for way in (
+            lambda: reader[2],
+            lambda: reader.read_batch([2, 9]),
+            lambda: reader.read_column("mat"),
+        ):
             with pytest.raises(DatasetFileCorruptError, match=r"mat\.bag is damaged"):
                 way()
         assert_same(reader[3999], expected[3999])
 
     store.set_resource("mat.bag", [bytes(len(data))])
-    with RecordReader(store) as reader, pytest.raises(DatasetFileCorruptError, match=r"mat\.bag is not the file"):
+    with (
+        RecordReader(store) as reader,
+        pytest.raises(DatasetFileCorruptError, match=r"mat\.bag is not the file"),
+    ):
         reader[0]
 
 
@@ -315,13 +379,18 @@ SHARED = samples(200)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records")
-    for writer in (RecordWriter(folder / "plain", SPEC), ShardedRecordWriter(folder / "sharded", SPEC, shardlen=30)):
+    for writer in (
+        RecordWriter(folder / "plain", SPEC),
+        ShardedRecordWriter(folder / "sharded", SPEC, shardlen=30),
+    ):
         append_all(writer, SHARED)
     return folder
 
 
 @pytest.fixture(params=["by range", "sharded"])
-def reader(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iterator[RecordReader | ShardedRecordReader]:
+def reader(
+    request: pytest.FixtureRequest, folder: Path, tmp_path: Path
+) -> Iterator[RecordReader | ShardedRecordReader]:
     name = "sharded" if request.param == "sharded" else "plain"
     with records.open(folder / name, mapped=request.param != "by range") as opened:
         yield opened
@@ -359,7 +428,10 @@ def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugi
 ) -> None:
     monkeypatch.setattr(codec, "_providers", [lambda: {"scan": NpyCodec()}])
     spec: dict[str, str | Column] = {"scan": "scan", "small": "zstd(scan)"}
-    for writer in (RecordWriter(tmp_path / "plain", spec), ShardedRecordWriter(tmp_path / "sharded", spec, shardlen=2)):
+    for writer in (
+        RecordWriter(tmp_path / "plain", spec),
+        ShardedRecordWriter(tmp_path / "sharded", spec, shardlen=2),
+    ):
         append_all(writer, ({"scan": np.full(3, i), "small": np.full(4, i)} for i in range(5)))
 
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:

@@ -43,7 +43,9 @@ def ways(reader: Any, n_samples: int) -> Iterator[Callable[[], Any]]:
         yield functools.partial(reader.read_column, name)
 
 
-def read_or_refused(folder: Path, expected: RecordReader, options: dict[str, Any]) -> tuple[int, int]:
+def read_or_refused(
+    folder: Path, expected: RecordReader, options: dict[str, Any]
+) -> tuple[int, int]:
     """How many ways gave the right data, and how many an error of ours; whatever else is no answer."""
     try:
         reader = RecordReader(folder, **options)
@@ -52,7 +54,9 @@ def read_or_refused(folder: Path, expected: RecordReader, options: dict[str, Any
     n_right = n_refused = 0
     with reader:
         assert len(reader) == len(expected)
-        for way, truth in zip(ways(reader, len(expected)), ways(expected, len(expected)), strict=True):
+        for way, truth in zip(
+            ways(reader, len(expected)), ways(expected, len(expected)), strict=True
+        ):
             try:
                 assert as_plain(way()) == as_plain(truth())
                 n_right += 1
@@ -77,14 +81,18 @@ def test_with_a_manifest_no_flipped_bit_goes_unnoticed_where_it_matters(
 
             # the indexes of rows of one size are not needed, and what is not needed is not read
             assert n_refused or path.name in ("id.idx", "x.idx")
-            assert n_right or path.suffix != ".bag" or path.name == "refs.bag"  # other columns are whole
+            assert (
+                n_right or path.suffix != ".bag" or path.name == "refs.bag"
+            )  # other columns are whole
             with pytest.raises(DatasetFileCorruptError, match=path.name.replace(".", r"\.")):
                 with RecordReader(tmp_path, columns=["id"]) as reader:
                     reader.verify()
         copy.write_bytes(content)
 
 
-def test_with_a_manifest_every_truncation_is_noticed_at_opening(dataset: Path, tmp_path: Path) -> None:
+def test_with_a_manifest_every_truncation_is_noticed_at_opening(
+    dataset: Path, tmp_path: Path
+) -> None:
     shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
     for path in sorted(dataset.iterdir()):
         content = path.read_bytes()
@@ -100,7 +108,9 @@ def test_with_a_manifest_every_truncation_is_noticed_at_opening(dataset: Path, t
 def test_a_missing_file_is_named(dataset: Path, tmp_path: Path) -> None:
     for with_manifest in (True, False):
         for path in sorted(dataset.iterdir()):
-            if path.name == "manifest.json" or (not with_manifest and path.name in ("spec.json", "refs.bag")):
+            if path.name == "manifest.json" or (
+                not with_manifest and path.name in ("spec.json", "refs.bag")
+            ):
                 continue
             shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
             if not with_manifest:
@@ -118,21 +128,33 @@ def test_a_missing_file_is_named(dataset: Path, tmp_path: Path) -> None:
         b"\x93\xff\x90\x90", b"\xdd\xff\xff\xff\xff\x00", b"\x93\x90\x05\x90", b"\x93\x92\x00\x09\x01\x90",
     ],
 )  # fmt: skip
-def test_references_that_lead_nowhere_are_errors_that_name_the_sample(tmp_path: Path, record: bytes) -> None:
+def test_references_that_lead_nowhere_are_errors_that_name_the_sample(
+    tmp_path: Path, record: bytes
+) -> None:
     write(tmp_path, "sequences")
     (tmp_path / "manifest.json").unlink()
     refs = (tmp_path / "refs.bag").read_bytes()
     data_bytes = int.from_bytes(refs[-8:], "little")
     first_end = int.from_bytes(refs[data_bytes : data_bytes + 8], "little")
-    ends = [int.from_bytes(refs[start : start + 8], "little") for start in range(data_bytes, len(refs), 8)]
+    ends = [
+        int.from_bytes(refs[start : start + 8], "little")
+        for start in range(data_bytes, len(refs), 8)
+    ]
     moved = [ends[0], ends[0] + len(record), ends[0] + len(record) + ends[2] - ends[1]]
     content = refs[:first_end] + record + refs[ends[1] : ends[2]]
-    (tmp_path / "refs.bag").write_bytes(content + b"".join(end.to_bytes(8, "little") for end in moved))
+    (tmp_path / "refs.bag").write_bytes(
+        content + b"".join(end.to_bytes(8, "little") for end in moved)
+    )
 
     with RecordReader(tmp_path) as reader:
         assert reader[0]["id"] == 0
         assert reader[2]["text"] == sample("sequences", 2)["text"]
-        for way in (lambda: reader[1], lambda: reader.read_batch([0, 1]), lambda: reader.available(1), lambda: list(reader)):
+        for way in (
+            lambda: reader[1],
+            lambda: reader.read_batch([0, 1]),
+            lambda: reader.available(1),
+            lambda: list(reader),
+        ):
             with pytest.raises(DatasetFileCorruptError, match="record 1 of column 'refs'"):
                 way()
 
@@ -154,9 +176,14 @@ def test_an_index_that_decreases_is_an_error_that_names_the_record(tmp_path: Pat
 
 def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Path) -> None:
     n = 3000
-    with RecordWriter(tmp_path, {"blob": "bytes", "x": Column("array", "float32", (32,))}) as writer:
+    with RecordWriter(
+        tmp_path, {"blob": "bytes", "x": Column("array", "float32", (32,))}
+    ) as writer:
         writer.extend(
-            {"blob": [bytes([i % 251]) * 100 for i in range(n)], "x": np.arange(32 * n, dtype=np.float32).reshape(n, 32)}
+            {
+                "blob": [bytes([i % 251]) * 100 for i in range(n)],
+                "x": np.arange(32 * n, dtype=np.float32).reshape(n, 32),
+            }
         )
     for name in ("blob.bag", "x.bag"):
         flip_file(tmp_path / name, 8 * 200_000)
@@ -165,7 +192,11 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
         with RecordReader(tmp_path, mapped=mapped) as reader:
             for position in (0, 300, 1000, 2999):
                 assert reader[position, ["blob"]] == {"blob": bytes([position % 251]) * 100}
-            assert reader.read_column("x", [0, 1000, 2999])[:, 0].tolist() == [0.0, 32000.0, 95968.0]
+            assert reader.read_column("x", [0, 1000, 2999])[:, 0].tolist() == [
+                0.0,
+                32000.0,
+                95968.0,
+            ]
             for column, damaged in (("blob", 2000), ("x", 200_000 // 137)):
                 for way in (
                     lambda c, d: reader[d, [c]],
@@ -173,7 +204,10 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
                     lambda c, d: reader.read_column(c),
                     lambda c, d: reader.read_column(c, range(d - 2, d + 2)),
                 ):
-                    with pytest.raises(DatasetFileCorruptError, match=rf"{column}\.bag is damaged.*from byte 196,608 on"):
+                    with pytest.raises(
+                        DatasetFileCorruptError,
+                        match=rf"{column}\.bag is damaged.*from byte 196,608 on",
+                    ):
                         way(column, damaged)
             seen = 0
             with pytest.raises(DatasetFileCorruptError):
@@ -184,15 +218,21 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
             RecordReader(tmp_path, mapped=mapped).verify()
 
 
-@pytest.mark.parametrize(("kind", "value", "counts"), [("i64", 1, (3, 5, 2**40)), ("i64[]", [1], (5, 2**40))])
-def test_rows_that_a_manifest_miscounts_are_refused(tmp_path: Path, monkeypatch: Any, kind: str, value: Any, counts: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "value", "counts"), [("i64", 1, (3, 5, 2**40)), ("i64[]", [1], (5, 2**40))]
+)
+def test_rows_that_a_manifest_miscounts_are_refused(
+    tmp_path: Path, monkeypatch: Any, kind: str, value: Any, counts: Any
+) -> None:
     append_all(RecordWriter(tmp_path, {"id": kind}), [{"id": value}] * 4)
     monkeypatch.setattr("data_stack.formats.records.reader.MAX_RECORDS", 4)
     assert RecordReader(tmp_path)[3] == {"id": value}  # as many as there may be
     manifest = records.RecordReader(tmp_path).manifest
     assert manifest is not None
     for count in counts:
-        forged = records.RecordsManifest(count, manifest.columns, manifest.record_bytes, manifest.files)
+        forged = records.RecordsManifest(
+            count, manifest.columns, manifest.record_bytes, manifest.files
+        )
         (tmp_path / "manifest.json").write_bytes(forged.to_json())
 
         with pytest.raises(DataStackError):
@@ -223,9 +263,13 @@ FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_common_prefix(tmp_path: Path, fault: str) -> None:
+def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_common_prefix(
+    tmp_path: Path, fault: str
+) -> None:
     damage, n_whole = FAULTS[fault]
-    append_all(granular.DatasetWriter(tmp_path, SPEC, granular.encoders), (numbered(i) for i in range(10)))
+    append_all(
+        granular.DatasetWriter(tmp_path, SPEC, granular.encoders), (numbered(i) for i in range(10))
+    )
     damage(tmp_path)
 
     with pytest.raises(DatasetFileCorruptError, match=r"'number': \d+, 'text': \d+.*RecordWriter"):
@@ -239,10 +283,14 @@ def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_comm
 
 
 @pytest.mark.parametrize("column", ["id", "words", "refs"])
-def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(tmp_path: Path, column: str) -> None:
+def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(
+    tmp_path: Path, column: str
+) -> None:
     expected = [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(6)]
     for name, n_samples in (("long", 6), ("short", 3)):
-        append_all(RecordWriter(tmp_path / name, {"id": "i64", "words": "utf8[]"}), expected[:n_samples])
+        append_all(
+            RecordWriter(tmp_path / name, {"id": "i64", "words": "utf8[]"}), expected[:n_samples]
+        )
         (tmp_path / name / "manifest.json").unlink()
     shutil.copy(tmp_path / "short" / f"{column}.bag", tmp_path / "long")
 

@@ -22,7 +22,13 @@ from process_harness import Fault, Harness, until
 from sizes import sized, spread
 from writing import append_all, files_of
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, StorageConflictError, StorageFullError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    StorageConflictError,
+    StorageFullError,
+)
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.formats.records import writer as record_writer
@@ -31,11 +37,24 @@ from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.testing.iterators import assert_same
 
-SPEC: dict[str, str | Column] = {"id": "i64", "name": "utf8", "x": Column("array", "float32", (3,)), "y": "array"}
+SPEC: dict[str, str | Column] = {
+    "id": "i64",
+    "name": "utf8",
+    "x": Column("array", "float32", (3,)),
+    "y": "array",
+}
 
 
 def rows(n: int) -> list[dict[str, Any]]:
-    return [{"id": i, "name": f"n{i}", "x": np.full(3, i, np.float32), "y": np.arange(i % 4, dtype=np.int16)} for i in range(n)]
+    return [
+        {
+            "id": i,
+            "name": f"n{i}",
+            "x": np.full(3, i, np.float32),
+            "y": np.arange(i % 4, dtype=np.int16),
+        }
+        for i in range(n)
+    ]
 
 
 def columns(samples: list[dict[str, Any]]) -> dict[str, Any]:
@@ -54,7 +73,14 @@ def files(folder: Path) -> dict[str, bytes]:
 # ---------------------------------------------------------------------- what is written
 
 
-@given(steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "flush", "reopen", "break off"]), st.integers(0, 30))))
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["append", "extend", "flush", "reopen", "break off"]),
+            st.integers(0, 30),
+        )
+    )
+)
 def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
         n_samples = sum(size for what, size in steps if what in ("append", "extend"))
@@ -91,7 +117,9 @@ def test_a_sample_counts_from_the_start_and_is_seen_once_it_is_flushed(tmp_path:
             assert (len(writer), len(reader)) == (3, 2)
 
 
-def test_a_writer_flushes_by_itself_after_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_flushes_by_itself_after_an_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with RecordWriter(tmp_path / "a", SPEC) as writer:
         writer.append(rows(1)[0], flush=True)
         for seconds, n_seen in ((30.0, 1), (0.0, 5)):
@@ -102,15 +130,22 @@ def test_a_writer_flushes_by_itself_after_an_interval(tmp_path: Path, monkeypatc
 
 
 def test_samples_are_written_once_they_are_a_mebibyte(tmp_path: Path) -> None:
-    half, bag = bytes((1 << 19) - 8), tmp_path / "a/blob.bag"  # half a mebibyte with its entry in the index
+    half, bag = (
+        bytes((1 << 19) - 8),
+        tmp_path / "a/blob.bag",
+    )  # half a mebibyte with its entry in the index
     with RecordWriter(tmp_path / "a", {"blob": "bytes"}) as writer:
-        written = [(writer.append({"blob": half}), writer.size, bag.stat().st_size) for _ in range(3)]
+        written = [
+            (writer.append({"blob": half}), writer.size, bag.stat().st_size) for _ in range(3)
+        ]
 
     assert written == [(0, 1 << 19, 0), (1, 1 << 20, 0), (2, 3 << 19, 2 * len(half))]
 
 
 # 64 at first, then about a kibibyte, at most 16 times as many
-@pytest.mark.parametrize(("n_bytes", "n_good", "n_kept"), [(0, 1087, 64), (0, 1088, 1088), (64, 96, 96), (4096, 65, 65)])
+@pytest.mark.parametrize(
+    ("n_bytes", "n_good", "n_kept"), [(0, 1087, 64), (0, 1088, 1088), (64, 96, 96), (4096, 65, 65)]
+)
 def test_columns_are_kept_up_to_the_piece_with_a_value_that_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_bytes: int, n_good: int, n_kept: int
 ) -> None:
@@ -152,7 +187,9 @@ MASKED = np.ma.masked_array(np.zeros((5, 3), np.float32), mask=True)
         ("extend", {"name": ...}),
     ],
 )
-def test_values_that_do_not_fit_are_refused_with_their_samples(tmp_path: Path, way: str, change: Mapping[str, Any]) -> None:
+def test_values_that_do_not_fit_are_refused_with_their_samples(
+    tmp_path: Path, way: str, change: Mapping[str, Any]
+) -> None:
     good: dict[str, Any] = rows(6)[1] if way == "append" else columns(rows(6)[1:])
     given = {name: value for name, value in {**good, **change}.items() if value is not ...}
     with RecordWriter(tmp_path / "a", SPEC) as writer:
@@ -185,7 +222,17 @@ def test_a_value_that_is_no_sequence_is_refused(tmp_path: Path, sequence: Any) -
 
 
 @pytest.mark.parametrize(
-    "spec", [{}, [], {"Upper": "i64"}, {"refs": "i64"}, {"a/b": "i64"}, {"a": "none"}, {"a": 5}, {"a": Column("i64", "float32")}]
+    "spec",
+    [
+        {},
+        [],
+        {"Upper": "i64"},
+        {"refs": "i64"},
+        {"a/b": "i64"},
+        {"a": "none"},
+        {"a": 5},
+        {"a": Column("i64", "float32")},
+    ],
 )
 def test_a_spec_that_is_none_is_refused_and_leaves_nothing(tmp_path: Path, spec: Any) -> None:
     with pytest.raises(ConfigError):
@@ -194,18 +241,28 @@ def test_a_spec_that_is_none_is_refused_and_leaves_nothing(tmp_path: Path, spec:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_after_closing(tmp_path: Path) -> None:
+def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_after_closing(
+    tmp_path: Path,
+) -> None:
     x = np.random.default_rng(1).random((4, 2_000, 256), np.float32)  # hashed in a thread
     lent, names = np.empty_like(x[0]), ["n"] * len(x[0])
-    with RecordWriter(tmp_path / "a", {"x": Column("array", "float32", (256,)), "z": "utf8"}) as writer:
+    with RecordWriter(
+        tmp_path / "a", {"x": Column("array", "float32", (256,)), "z": "utf8"}
+    ) as writer:
         for lent[...] in x:
             writer.extend({"x": lent, "z": names})
             with pytest.raises(ConfigError, match="column 'z', sample"):
                 writer.extend({"x": -lent, "z": [5] * len(lent)})
 
     writer.close()
-    for use in (lambda: writer.append({"x": x[0, 0], "z": ""}), lambda: writer.extend({"x": lent, "z": names}), writer.flush):
-        with pytest.raises(ConfigError, match=f"cannot append to '{tmp_path}/a': its writer is closed"):
+    for use in (
+        lambda: writer.append({"x": x[0, 0], "z": ""}),
+        lambda: writer.extend({"x": lent, "z": names}),
+        writer.flush,
+    ):
+        with pytest.raises(
+            ConfigError, match=f"cannot append to '{tmp_path}/a': its writer is closed"
+        ):
             use()
     with RecordReader(tmp_path / "a") as reader:
         reader.verify()
@@ -222,14 +279,19 @@ def test_a_writer_that_a_full_disk_broke_says_so_and_the_next_goes_on(tmp_path: 
         writer.extend(columns(rows(500)))
 
     for use in (lambda: writer.append(rows(1)[0]), writer.flush, writer.close):
-        with pytest.raises(ConfigError, match=r"its writer is broken by an error \(could not write .*Open the dataset again"):
+        with pytest.raises(
+            ConfigError,
+            match=r"its writer is broken by an error \(could not write .*Open the dataset again",
+        ):
             use()
     writer.abandon()
     with RecordWriter(tmp_path / "a", SPEC) as writer:
         assert len(writer) == 1
 
 
-def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted_one_begins_anew(tmp_path: Path) -> None:
+def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted_one_begins_anew(
+    tmp_path: Path,
+) -> None:
     spec = {"parts": "bytes[]"}
     with pytest.raises(KeyError):
         with RecordWriter(tmp_path / "a", spec) as writer:
@@ -261,7 +323,9 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["id.bag", "id.idx"])
-def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_one(tmp_path: Path, name: str) -> None:
+def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_one(
+    tmp_path: Path, name: str
+) -> None:
     append_all(RecordWriter(tmp_path / "a", SPEC), rows(50))
     os.truncate(tmp_path / "a" / name, 100)
     before = files(tmp_path / "a")
@@ -272,7 +336,9 @@ def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_o
     assert files(tmp_path / "a") == before
 
 
-def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(tmp_path: Path) -> None:
+def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(
+    tmp_path: Path,
+) -> None:
     append_all(RecordWriter(tmp_path / "a", {"id": "i64"}), ({"id": i} for i in range(50)))
     index = tmp_path / "a" / "id.idx"
     entries = np.frombuffer(index.read_bytes(), "<u8").copy()
@@ -301,12 +367,18 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnecto
 
 
 @pytest.mark.parametrize(
-    "spec", [SPEC, {"id": "i64", "parts": "bytes[]"}, {"parts": "bytes[]"}], ids=["columns", "sequences", "empty"]
+    "spec",
+    [SPEC, {"id": "i64", "parts": "bytes[]"}, {"parts": "bytes[]"}],
+    ids=["columns", "sequences", "empty"],
 )
 def test_a_store_holds_the_same_bytes_as_a_folder(
     connector: StorageConnector, tmp_path: Path, spec: Mapping[str, str | Column]
 ) -> None:
-    samples = rows(40) if "x" in spec else [{"id": i, "parts": [b"", b"a" * i][i % 2 :]} for i in range(40)]
+    samples = (
+        rows(40)
+        if "x" in spec
+        else [{"id": i, "parts": [b"", b"a" * i][i % 2 :]} for i in range(40)]
+    )
     samples = [{name: each[name] for name in spec} for each in samples]
 
     for target, prefix in ((tmp_path / "folder", ""), (connector, "a/train")):
@@ -326,7 +398,9 @@ def test_a_store_holds_the_same_bytes_as_a_folder(
         assert len(reader) == 40
 
 
-def test_nothing_is_stored_before_the_end_and_nothing_after_an_error(connector: StorageConnector) -> None:
+def test_nothing_is_stored_before_the_end_and_nothing_after_an_error(
+    connector: StorageConnector,
+) -> None:
     seen = None
     with pytest.raises(KeyError):
         with RecordWriter(connector, SPEC, prefix="a") as writer:
@@ -349,7 +423,9 @@ NOBODY = 65534
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Open to all users; in memory where there is such a folder, since processes are killed here, no power is cut."""
-    with tempfile.TemporaryDirectory(prefix="data_stack-records-", dir=folder_in_memory()) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="data_stack-records-", dir=folder_in_memory()
+    ) as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
@@ -367,18 +443,33 @@ def test_a_writer_that_is_killed_or_refused_at_any_call_is_gone_on_with(
     processes: Harness, folder: Path, kind: str, actions: list[dict[str, Any]], n_points: int
 ) -> None:
     whole = folder / "whole"
-    n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
+    n_calls = processes.run(
+        "fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))
+    ).hits
     assert n_calls > 30
 
     for number, at in enumerate(spread(n_calls, sized(n_points, 2_000))):
-        for action in [actions[(number + more) % len(actions)] for more in range(sized(1, len(actions)))]:
-            is_killed, dataset, acknowledged = action["action"] != "error", folder / "dataset", folder / "said"
+        for action in [
+            actions[(number + more) % len(actions)] for more in range(sized(1, len(actions)))
+        ]:
+            is_killed, dataset, acknowledged = (
+                action["action"] != "error",
+                folder / "dataset",
+                folder / "said",
+            )
             acknowledged.unlink(missing_ok=True)
             fault = Fault(str(dataset), at=at, **action)
             outcome = processes.run(
-                "fault_records:write", str(dataset), kind, str(acknowledged), fault=fault, look_for_left=not is_killed
+                "fault_records:write",
+                str(dataset),
+                kind,
+                str(acknowledged),
+                fault=fault,
+                look_for_left=not is_killed,
             )
-            assert outcome.was_killed if is_killed else outcome.own or files(dataset) == files(whole), outcome
+            assert (
+                outcome.was_killed if is_killed else outcome.own or files(dataset) == files(whole)
+            ), outcome
             assert is_killed or outcome.left == [], outcome
             # Whatever lies there is samples from the first on, or an error of ours.
             with contextlib.suppress(DataStackError), records.open(dataset) as reader:
@@ -400,14 +491,21 @@ def test_a_folder_that_cannot_be_written_is_our_error(processes: Harness, folder
         path.chmod(0o444)
     user = NOBODY if os.geteuid() == 0 else None
 
-    outcome = processes.run("fault_records:write_where_nothing_can_be_written", str(folder / "dataset"), user=user)
+    outcome = processes.run(
+        "fault_records:write_where_nothing_can_be_written", str(folder / "dataset"), user=user
+    )
 
     (folder / "dataset").chmod(0o755)
     assert len(outcome.value) == 2, outcome
-    assert all(said.startswith("StorageError: could not ") and "ermission denied" in said for said in outcome.value)
+    assert all(
+        said.startswith("StorageError: could not ") and "ermission denied" in said
+        for said in outcome.value
+    )
 
 
-def test_a_second_writer_is_refused_until_the_first_has_ended(processes: Harness, folder: Path) -> None:
+def test_a_second_writer_is_refused_until_the_first_has_ended(
+    processes: Harness, folder: Path
+) -> None:
     process = processes.start("fault_records:hold", str(folder / "dataset"), str(folder / "ready"))
     assert until((folder / "ready").exists)
 
@@ -420,7 +518,9 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(processes: Harness
 
 
 def test_a_fork_neither_writes_nor_unlocks(folder: Path) -> None:
-    said, is_free, on_disk, n_samples = fault_records.fork_with_an_open_writer(str(folder / "dataset"))
+    said, is_free, on_disk, n_samples = fault_records.fork_with_an_open_writer(
+        str(folder / "dataset")
+    )
 
     assert "the parent process" in said
     assert (is_free, on_disk, n_samples) == (False, 0, 6)
@@ -428,7 +528,9 @@ def test_a_fork_neither_writes_nor_unlocks(folder: Path) -> None:
         assert_same([reader[i] for i in range(6)], [sample("columns", i) for i in range(6)])
 
 
-def test_a_writer_that_is_forgotten_leaves_no_thread_and_no_lock(processes: Harness, folder: Path) -> None:
+def test_a_writer_that_is_forgotten_leaves_no_thread_and_no_lock(
+    processes: Harness, folder: Path
+) -> None:
     outcome = processes.run("fault_records:forget", str(folder / "dataset"), look_for_left=True)
 
     assert (outcome.value, outcome.left, outcome.output) == ([0, True], [], "")

@@ -22,7 +22,13 @@ from writing import append_all
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.formats.records import (
+    Column,
+    RecordReader,
+    RecordWriter,
+    ShardedRecordReader,
+    ShardedRecordWriter,
+)
 from data_stack.formats.records import writer as record_writer
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import BlockShuffled, Loader
@@ -59,7 +65,9 @@ class TestShardedRecordReader(DatasetIteratorContract):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), data=st.data())
-def test_all_ways_to_the_samples_agree(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], data: st.DataObject) -> None:
+def test_all_ways_to_the_samples_agree(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], data: st.DataObject
+) -> None:
     folder = tmp_path_factory.mktemp("shards")
     expected = write(folder, lengths)
 
@@ -70,11 +78,18 @@ def test_all_ways_to_the_samples_agree(tmp_path_factory: pytest.TempPathFactory,
 
 def test_parts_of_samples_are_read(tmp_path: Path) -> None:
     for number in range(2):
-        part = ({"id": i + 3 * number, "words": [f"{number}{i}{k}" for k in range(i)]} for i in range(3))
+        part = (
+            {"id": i + 3 * number, "words": [f"{number}{i}{k}" for k in range(i)]} for i in range(3)
+        )
         append_all(RecordWriter(tmp_path / f"{number:06d}", {"id": "i64", "words": "utf8[]"}), part)
 
     with records.open(tmp_path) as reader:
-        assert reader[5] == reader.read(5) == next(iter(reader[5:])) == {"id": 5, "words": ["120", "121"]}
+        assert (
+            reader[5]
+            == reader.read(5)
+            == next(iter(reader[5:]))
+            == {"id": 5, "words": ["120", "121"]}
+        )
         assert reader[5, ["id"]] == {"id": 5}
         assert reader[-1, {"words": range(1, 9)}] == {"words": ["121"]}
         assert reader.available(5) == {"id": True, "words": range(2)}
@@ -106,11 +121,18 @@ def test_a_shard_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
 def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path, sequences: dict[str, str]) -> None:
     expected = [{**sample(i), **{key: ["a", "b"] for key in sequences}} for i in range(120)]
     append_all(ShardedRecordWriter(tmp_path, {**SPEC, **sequences}, shardlen=2), expected)
-    (soft, hard), n_open = resource.getrlimit(resource.RLIMIT_NOFILE), len(os.listdir("/proc/self/fd"))
+    (soft, hard), n_open = (
+        resource.getrlimit(resource.RLIMIT_NOFILE),
+        len(os.listdir("/proc/self/fd")),
+    )
     order = np.random.default_rng(0).permutation(120)
     resource.setrlimit(resource.RLIMIT_NOFILE, (n_open + 60, hard))
     try:
-        for source, mapped in ((tmp_path, True), (tmp_path, False), (FileStorageConnector(tmp_path), True)):
+        for source, mapped in (
+            (tmp_path, True),
+            (tmp_path, False),
+            (FileStorageConnector(tmp_path), True),
+        ):
             with ShardedRecordReader(source, mapped=mapped) as reader:
                 assert_same([reader[int(i)] for i in order], [expected[i] for i in order])
                 assert [reader.read(i, {}) for i in range(120)] == [{}] * 120
@@ -123,7 +145,10 @@ def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path, sequences: dict
 
 
 def test_remote_shards_of_sequences_fetch_their_references_once(tmp_path: Path) -> None:
-    store, expected = FarStorageConnector(tmp_path), [{"id": i, "words": ["a"][: i % 2]} for i in range(6)]
+    store, expected = (
+        FarStorageConnector(tmp_path),
+        [{"id": i, "words": ["a"][: i % 2]} for i in range(6)],
+    )
     append_all(ShardedRecordWriter(store, {"id": "i64", "words": "utf8[]"}, shardlen=3), expected)
     store.requests.clear()
 
@@ -151,10 +176,15 @@ def ids(folder: Path) -> list[list[int]]:
 
 
 @given(
-    steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 8)), max_size=6),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 8)),
+        max_size=6,
+    ),
     shardlen=st.integers(1, 6),
 )
-def test_the_shards_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]], shardlen: int) -> None:
+def test_the_shards_do_not_depend_on_how_samples_were_given(
+    steps: list[tuple[str, int]], shardlen: int
+) -> None:
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
         writer = ShardedRecordWriter(Path(folder), SPEC, shardlen=shardlen)
         n_samples = 0
@@ -165,17 +195,24 @@ def test_the_shards_do_not_depend_on_how_samples_were_given(steps: list[tuple[st
                     writer.append(sample(i))
             elif what == "extend":
                 stop = n_samples + size
-                writer.extend({name: [sample(i)[name] for i in range(n_samples, stop)] for name in SPEC})
+                writer.extend(
+                    {name: [sample(i)[name] for i in range(n_samples, stop)] for name in SPEC}
+                )
             else:
                 writer.close() if what == "close" else writer.abandon()
                 writer = ShardedRecordWriter(Path(folder), SPEC, shardlen=shardlen)
             n_samples += size if what in ("append", "extend") else 0
         writer.close()
 
-        assert ids(Path(folder)) == [list(range(i, min(n_samples, i + shardlen))) for i in range(0, max(1, n_samples), shardlen)]
+        assert ids(Path(folder)) == [
+            list(range(i, min(n_samples, i + shardlen)))
+            for i in range(0, max(1, n_samples), shardlen)
+        ]
 
 
-def test_more_samples_than_a_dataset_may_have_are_for_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_samples_than_a_dataset_may_have_are_for_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(record_writer, "MAX_RECORDS", 5)
     with RecordWriter(tmp_path, SPEC) as writer:
         writer.extend({name: [sample(i)[name] for i in range(5)] for name in SPEC})
@@ -184,7 +221,9 @@ def test_more_samples_than_a_dataset_may_have_are_for_shards(tmp_path: Path, mon
         assert len(writer) == 5
 
 
-def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
+def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(
+    tmp_path: Path,
+) -> None:
     connector = FileStorageConnector(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         with ShardedRecordWriter(connector, SPEC, prefix="a", shardlen=4) as writer:
@@ -205,7 +244,10 @@ def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tm
         assert reader.read_column("id").tolist() == list(range(10))
 
 
-@pytest.mark.parametrize("arguments", [{"shardlen": 0}, {"shardstart": 1}, {"shardstep": 2}, {"shardlen": 5, "shardstart": -1}])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"shardlen": 0}, {"shardstart": 1}, {"shardstep": 2}, {"shardlen": 5, "shardstart": -1}],
+)
 def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ShardedRecordWriter(tmp_path / "a", SPEC, **arguments)
@@ -213,13 +255,22 @@ def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict
 
 def test_an_epoch_by_blocks_of_a_remote_store_fetches_each_block_once(tmp_path: Path) -> None:
     store, rng = FarStorageConnector(tmp_path, block_bytes=1 << 16), np.random.default_rng(0)
-    writer = ShardedRecordWriter(FileStorageConnector(tmp_path), {"data": "bytes", "n": "i64"}, shardlen=90)
-    append_all(writer, ({"data": rng.bytes(100_000) + b"%d" % number, "n": number} for number in range(270)))
+    writer = ShardedRecordWriter(
+        FileStorageConnector(tmp_path), {"data": "bytes", "n": "i64"}, shardlen=90
+    )
+    append_all(
+        writer,
+        ({"data": rng.bytes(100_000) + b"%d" % number, "n": number} for number in range(270)),
+    )
     reader = records.open(store)
     whole = sum(file.stat().st_size for file in tmp_path.rglob("*.bag"))
 
     with Loader(reader, 16, shuffle=BlockShuffled(window=4), worker_kind="threads") as loader:
-        seen = [pair for batch in loader for pair in zip(batch["n"].tolist(), batch["data"], strict=True)]
+        seen = [
+            pair
+            for batch in loader
+            for pair in zip(batch["n"].tolist(), batch["data"], strict=True)
+        ]
 
     assert sorted(number for number, _ in seen) == list(range(270))
     assert all(data.endswith(b"%d" % number) for number, data in seen)

@@ -31,11 +31,17 @@ _MAX_FAILURES = 20
 _HUNG_SECONDS = 60.0
 
 
-def _execute_records(datasets: list[FuzzDataset], folder: Path, chance: random.Random) -> list[Attempt]:
+def _execute_records(
+    datasets: list[FuzzDataset], folder: Path, chance: random.Random
+) -> list[Attempt]:
     """Damage a record dataset, and read it."""
-    mutant = mutant_of(chance.choices(datasets, [dataset.weight for dataset in datasets])[0], chance)
+    mutant = mutant_of(
+        chance.choices(datasets, [dataset.weight for dataset in datasets])[0], chance
+    )
     write_files(folder / "records", mutant.files)
-    return read_records(folder / "records", mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
+    return read_records(
+        folder / "records", mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance
+    )
 
 
 def run(kind: str, seed: int, first: int, stop: int) -> dict[str, Any]:
@@ -47,7 +53,9 @@ def run(kind: str, seed: int, first: int, stop: int) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     counts: collections.Counter[str] = collections.Counter()
     failures: list[str] = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    ) as folder:
         execute: Any = DamagedFiles(Path(folder)).execute
         if kind == "records":
             execute = functools.partial(_execute_records, fuzz_datasets(), Path(folder))
@@ -59,14 +67,23 @@ def run(kind: str, seed: int, first: int, stop: int) -> dict[str, Any]:
             try:
                 attempts = execute(random.Random(f"{kind} {seed} {number}"))
                 n_values = sum(attempt.error is None for attempt in attempts)
-                counts.update({"readings with a value": n_values, "readings refused": len(attempts) - n_values})
+                counts.update(
+                    {
+                        "readings with a value": n_values,
+                        "readings refused": len(attempts) - n_values,
+                    }
+                )
                 before, peak = peak, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
                 if (peak - before) * 1024 > _GROWTH_BYTES:
                     raise Violation(f"{(peak - before) >> 10} MiB more memory for one mutant")
             except Exception:
-                failures.append(f"run({kind!r}, {seed}, {number}, {number + 1})\n{traceback.format_exc()[-3_000:]}")
+                failures.append(
+                    f"run({kind!r}, {seed}, {number}, {number + 1})\n{traceback.format_exc()[-3_000:]}"
+                )
             counts["executions"] += 1
-            counts["slowest, ms"] = max(counts["slowest, ms"], round(1000 * (time.process_time() - started)))
+            counts["slowest, ms"] = max(
+                counts["slowest, ms"], round(1000 * (time.process_time() - started))
+            )
             if len(failures) >= _MAX_FAILURES:
                 break
         faulthandler.cancel_dump_traceback_later()

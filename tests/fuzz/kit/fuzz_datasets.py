@@ -67,7 +67,10 @@ VALUES: Mapping[str, Any] = {
     "msgpack": lambda i: {"a": [i, 1.5, None, b"\0", 2**40], 7: "x" * 40},
     "npy": lambda i: np.arange(i, i + 4, dtype="<i8").reshape(2, 2),
     "png": pixels,
-    "tree": lambda i: {"a": np.arange(i, dtype="<i4"), "b": [np.ones((2, i + 1), "<f8"), "text", {"c": i}]},
+    "tree": lambda i: {
+        "a": np.arange(i, dtype="<i4"),
+        "b": [np.ones((2, i + 1), "<f8"), "text", {"c": i}],
+    },
     "u64": lambda i: 2**64 - 1 - i,
     "utf8": lambda i: "äöü€" * i,
     "wav": lambda i: (_tone(i), 8000),
@@ -86,7 +89,9 @@ def _value(kind: str, i: int) -> Any:
 
 
 def _samples(spec: Spec, n_samples: int) -> list[dict[str, Any]]:
-    kinds = {name: column.type if isinstance(column, Column) else column for name, column in spec.items()}
+    kinds = {
+        name: column.type if isinstance(column, Column) else column for name, column in spec.items()
+    }
     return [{name: _value(kind, i) for name, kind in kinds.items()} for i in range(n_samples)]
 
 
@@ -94,7 +99,10 @@ SPECS: Mapping[str, tuple[Spec, int]] = {
     "numbers": ({"a": "i64", "b": "u64", "c": "int"}, 14),
     "texts": ({"raw": "bytes", "text": "utf8", "words": "json"}, 14),
     "packed": ({"leaf": "msgpack", "tree": "tree"}, 14),
-    "arrays": ({"fixed": Column("array", "<f4", (2, 3)), "label": Column("i64", "int32"), "npy": "npy"}, 14),
+    "arrays": (
+        {"fixed": Column("array", "<f4", (2, 3)), "label": Column("i64", "int32"), "npy": "npy"},
+        14,
+    ),
     "undeclared": ({"fixed": "array", "npy": Column("npy", "<i8", (2, 2))}, 8),
     "compressed": ({"a": "zstd(array)", "j": "zstd(json)"}, 8),
     "images": ({"j": "jpg", "p": Column("png", "uint8", (8, 6, 3))}, 6),
@@ -124,11 +132,21 @@ def write_files(folder: Path, files: Files) -> None:
         (folder / name).write_bytes(data)
 
 
-def written(spec: Spec, samples: Sequence[Mapping[str, Any]], *, shardlen: int | None = None, finished: bool = True) -> Files:
+def written(
+    spec: Spec,
+    samples: Sequence[Mapping[str, Any]],
+    *,
+    shardlen: int | None = None,
+    finished: bool = True,
+) -> Files:
     """The files of a dataset."""
 
     def write(folder: Path) -> None:
-        writer: Any = RecordWriter(folder, spec) if shardlen is None else ShardedRecordWriter(folder, spec, shardlen=shardlen)
+        writer: Any = (
+            RecordWriter(folder, spec)
+            if shardlen is None
+            else ShardedRecordWriter(folder, spec, shardlen=shardlen)
+        )
         for sample in samples:
             writer.append(sample)
         if finished:
@@ -176,7 +194,11 @@ def bag_of(records_: Sequence[bytes], *, leading: bool = False) -> bytes:
 
 def _with_leading_zeros(files: Files) -> Files:
     """The same as Granular up to 0.19 wrote it."""
-    old = {name: bag_of(records_in(files, name)[0], leading=True) for name in files if name.endswith(".bag")}
+    old = {
+        name: bag_of(records_in(files, name)[0], leading=True)
+        for name in files
+        if name.endswith(".bag")
+    }
     return {"spec.json": files["spec.json"], **old}
 
 
@@ -197,19 +219,39 @@ def fuzz_datasets() -> list[FuzzDataset]:
         datasets.append(FuzzDataset(name, files, spec, read(files), weight))
     numbers, sequences = SPECS["numbers"][0], SPECS["sequences"][0]
     large: Spec = {"blob": "bytes", "id": "i64", "x": Column("array", "<f4", (9000,))}
-    blobs = [{"blob": bytes(40_000 + 30_000 * i), "id": i, "x": np.arange(9000, dtype="<f4") + i} for i in range(N_SAMPLES)]
+    blobs = [
+        {"blob": bytes(40_000 + 30_000 * i), "id": i, "x": np.arange(9000, dtype="<f4") + i}
+        for i in range(N_SAMPLES)
+    ]
     others: list[tuple[str, Files, Spec, int]] = [
         ("blocks", written(large, blobs), large, 4),
         ("empty", written(numbers, []), numbers, 2),
         ("empty sequences", written(sequences, []), sequences, 2),
         ("shards", written(numbers, _samples(numbers, 5), shardlen=2), numbers, 6),
-        ("shards of sequences", written(sequences, _samples(sequences, 5), shardlen=2), sequences, 6),
-        ("leading zeros", _with_leading_zeros(written(sequences, _samples(sequences, N_SAMPLES))), sequences, 14),
+        (
+            "shards of sequences",
+            written(sequences, _samples(sequences, 5), shardlen=2),
+            sequences,
+            6,
+        ),
+        (
+            "leading zeros",
+            _with_leading_zeros(written(sequences, _samples(sequences, N_SAMPLES))),
+            sequences,
+            14,
+        ),
         ("one file", _in_one_file(written(numbers, _samples(numbers, N_SAMPLES))), numbers, 6),
         ("unfinished", written(numbers, _samples(numbers, N_SAMPLES), finished=False), numbers, 4),
-        ("of granular", _without_manifest(written(SPECS["arrays"][0], _samples(SPECS["arrays"][0], 3))), SPECS["arrays"][0], 10),
+        (
+            "of granular",
+            _without_manifest(written(SPECS["arrays"][0], _samples(SPECS["arrays"][0], 3))),
+            SPECS["arrays"][0],
+            10,
+        ),
     ]
-    datasets += [FuzzDataset(name, files, spec, read(files), weight) for name, files, spec, weight in others]
+    datasets += [
+        FuzzDataset(name, files, spec, read(files), weight) for name, files, spec, weight in others
+    ]
     return datasets
 
 

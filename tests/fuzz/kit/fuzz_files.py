@@ -32,13 +32,22 @@ _MAX_SAMPLES = 40
 def _shards(folder: Path) -> None:
     with WebDatasetWriter(folder, name="train", shardlen=3) as writer:
         for i in range(5):
-            sample: dict[str, Any] = {"__key__": f"a/{i:03}", "cls": i, "json": {"i": [i]}, "npy": np.arange(i), "txt": "ä" * i}
+            sample: dict[str, Any] = {
+                "__key__": f"a/{i:03}",
+                "cls": i,
+                "json": {"i": [i]},
+                "npy": np.arange(i),
+                "txt": "ä" * i,
+            }
             writer.append(sample | ({"seg.png": pixels(i)} if i % 2 else {"jpg": pixels(i)}))
 
 
 def _images(has_metadata: bool) -> Files:
     png = codec_of("png")
-    files = {f"{i}.png" if has_metadata else f"{'ab'[i % 2]}/{i}.png": png.encode(pixels(i)) for i in range(4)}
+    files = {
+        f"{i}.png" if has_metadata else f"{'ab'[i % 2]}/{i}.png": png.encode(pixels(i))
+        for i in range(4)
+    }
     lines = [json.dumps({"file_name": name, "text": f"t{name}", "n": 1}) for name in files]
     return files | ({"metadata.jsonl": "\n".join(lines).encode()} if has_metadata else {})
 
@@ -51,8 +60,13 @@ def _plain(**options: Any) -> Files:
             "x": pa.array([None if i % 3 == 1 else i / 2 for i in rows], pa.float32()),
             "text": pa.array(["class " + "abc"[i % 3] for i in rows]),
             "at": pa.array([1_700_000_000_000_000 + i for i in rows], pa.timestamp("us", "UTC")),
-            "ragged": pa.array([None if i == 2 else [float(i)] * i for i in rows], pa.list_(pa.float64())),
-            "struct": pa.array([{"a": i, "b": "x" * i} for i in rows], pa.struct([("a", pa.int32()), ("b", pa.string())])),
+            "ragged": pa.array(
+                [None if i == 2 else [float(i)] * i for i in rows], pa.list_(pa.float64())
+            ),
+            "struct": pa.array(
+                [{"a": i, "b": "x" * i} for i in rows],
+                pa.struct([("a", pa.int32()), ("b", pa.string())]),
+            ),
         }
     )
     sink = io.BytesIO()
@@ -67,11 +81,15 @@ def _ours(folder: Path) -> None:
         Field("jpeg", "uint8", (8, 8, 3), JpegCodec(quality=90), nullable=True),
         Field("any", "int16", (None, 2), NdarrayCodec(), nullable=True),
     ]
-    with ParquetWriter(folder, Schema("fuzzed", fields), row_group_rows=2, rows_per_file=3, petastorm=True) as writer:
+    with ParquetWriter(
+        folder, Schema("fuzzed", fields), row_group_rows=2, rows_per_file=3, petastorm=True
+    ) as writer:
         for i in range(6):
             picture = None if i == 3 else np.full((8, 8, 3), i, np.uint8)
             matrix = None if i == 1 else np.full((i, 2), i, np.int16)
-            writer.append({"id": i, "png": np.full((4, 3, 3), i, np.uint8), "jpeg": picture, "any": matrix})
+            writer.append(
+                {"id": i, "png": np.full((4, 3, 3), i, np.uint8), "jpeg": picture, "any": matrix}
+            )
 
 
 def _open_shards(folder: Path) -> Any:
@@ -88,11 +106,22 @@ class DamagedFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "files"
-        dictionary = {"compression": "gzip", "version": "1.0", "use_deprecated_int96_timestamps": True}
+        dictionary = {
+            "compression": "gzip",
+            "version": "1.0",
+            "use_deprecated_int96_timestamps": True,
+        }
         self._seeds: list[tuple[Callable[[Path], Any], Files]] = [
             (_open_shards, content_of(_shards)),
             *((ImageFolderIterator, _images(has_metadata)) for has_metadata in (False, True)),
-            *((ParquetDataset, files) for files in (_plain(write_page_checksum=True), _plain(**dictionary), content_of(_ours))),
+            *(
+                (ParquetDataset, files)
+                for files in (
+                    _plain(write_page_checksum=True),
+                    _plain(**dictionary),
+                    content_of(_ours),
+                )
+            ),
         ]
 
     def execute(self, chance: random.Random) -> list[Attempt]:
@@ -116,7 +145,9 @@ class DamagedFiles:
         if length.value > n and not is_table:
             raise Violation(f"{length.value} samples of a few")
         exact = ("read_batch",) if is_table else ("__getitems__", "iteration")
-        singles, others = read_every_way(reader, n, reader.schema.fields if is_table else reader.fields, exact)
+        singles, others = read_every_way(
+            reader, n, reader.schema.fields if is_table else reader.fields, exact
+        )
         copy = Attempt(lambda: pickle.loads(pickle.dumps(reader)).__getitems__(range(n)))
         return [opened, length, *singles, *others, copy]
 

@@ -20,17 +20,106 @@ from data_stack.io.integrity import digests_of_blocks
 from data_stack.util.untrusted_text import seal_json
 
 INTEGERS = [
-    *(0, 1, 2, 7, 8, 9, 127, 128, 255, 256, 65535, 65536, 65537, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33),
-    *(2**40, 2**48, 2**60, 2**61 - 1, 2**61, 2**62, 2**63 - 1, 2**63 - 8, 2**63, 2**63 + 8, 2**64 - 8, 2**64 - 2, 2**64 - 1),
+    *(
+        0,
+        1,
+        2,
+        7,
+        8,
+        9,
+        127,
+        128,
+        255,
+        256,
+        65535,
+        65536,
+        65537,
+        2**24,
+        2**31 - 1,
+        2**31,
+        2**32 - 1,
+        2**32,
+        2**33,
+    ),
+    *(
+        2**40,
+        2**48,
+        2**60,
+        2**61 - 1,
+        2**61,
+        2**62,
+        2**63 - 1,
+        2**63 - 8,
+        2**63,
+        2**63 + 8,
+        2**64 - 8,
+        2**64 - 2,
+        2**64 - 1,
+    ),
 ]
 """Numbers at which something changes."""
 _JSON_VALUES: list[Any] = [
-    *(None, True, 0, 1, -1, 3.5, "", "x", [], {}, [1], {"a": 1}, "[]", "[-1]", "[1e400]", "[4611686018427387904]"),
-    *("[1099511627776, 1099511627776]", "[8, 6, 3]", "<f8", "|O", "|S0", "<U7", "(2,3)f4", "<M8[ns]", "(1,", 10**30, "a" * 300),
-    *("i64", "utf8", "array[]", "jpg", "tree", "wav", "zstd(json)", "zstd(" * 20 + "i64" + ")" * 20, "no_such", "i64[][]"),
+    *(
+        None,
+        True,
+        0,
+        1,
+        -1,
+        3.5,
+        "",
+        "x",
+        [],
+        {},
+        [1],
+        {"a": 1},
+        "[]",
+        "[-1]",
+        "[1e400]",
+        "[4611686018427387904]",
+    ),
+    *(
+        "[1099511627776, 1099511627776]",
+        "[8, 6, 3]",
+        "<f8",
+        "|O",
+        "|S0",
+        "<U7",
+        "(2,3)f4",
+        "<M8[ns]",
+        "(1,",
+        10**30,
+        "a" * 300,
+    ),
+    *(
+        "i64",
+        "utf8",
+        "array[]",
+        "jpg",
+        "tree",
+        "wav",
+        "zstd(json)",
+        "zstd(" * 20 + "i64" + ")" * 20,
+        "no_such",
+        "i64[][]",
+    ),
     *("refs", "../x", "/etc/passwd", "\x00", "\ud800"),
 ]
-_NAMES = ["a", "aa", "../a", "refs", "x/y", "", "_", "ü", "a\n", "A", "manifest.json", "spec.json", "spec", "a.bag"]
+_NAMES = [
+    "a",
+    "aa",
+    "../a",
+    "refs",
+    "x/y",
+    "",
+    "_",
+    "ü",
+    "a\n",
+    "A",
+    "manifest.json",
+    "spec.json",
+    "spec",
+    "a.bag",
+]
 
 
 @dataclass
@@ -54,7 +143,9 @@ class Mutant:
         - ``"anything"``: any values of the columns' types, as there is no manifest;
         - ``"lies"``: likewise, and different values in different ways, as a manifest was forged.
         """
-        before = {file: data for file, data in self.dataset.files.items() if file.endswith(MANIFEST)}
+        before = {
+            file: data for file, data in self.dataset.files.items() if file.endswith(MANIFEST)
+        }
         after = {file: data for file, data in self.files.items() if file.endswith(MANIFEST)}
         if before and before.keys() <= after.keys():
             return "truth" if all(after[file] == data for file, data in before.items()) else "lies"
@@ -66,8 +157,14 @@ class Mutant:
         if "shards" in self.dataset.name and any(file.startswith("000007/") for file in self.files):
             return True  # shards are missing before that one
         # Of JSON the end matters too.
-        ends = {file: None if file.endswith(".json") else len(data) for file, data in self.dataset.files.items()}
-        return any(file not in self.files or self.files[file][: ends[file]] != data for file, data in self.dataset.files.items())
+        ends = {
+            file: None if file.endswith(".json") else len(data)
+            for file, data in self.dataset.files.items()
+        }
+        return any(
+            file not in self.files or self.files[file][: ends[file]] != data
+            for file, data in self.dataset.files.items()
+        )
 
 
 # ---------------------------------------------------------------------- bytes
@@ -76,25 +173,49 @@ class Mutant:
 def mutated_bytes(content: bytes, chance: random.Random, others: list[bytes]) -> bytes:
     """``content`` with one piece of damage."""
     data = bytearray(content)
-    what = chance.choice(("bit", "bit", "bit", "byte", "cut", "cut", "insert", "overwrite", "splice", *["integer"] * 3, "digits"))
+    what = chance.choice(
+        (
+            "bit",
+            "bit",
+            "bit",
+            "byte",
+            "cut",
+            "cut",
+            "insert",
+            "overwrite",
+            "splice",
+            *["integer"] * 3,
+            "digits",
+        )
+    )
     place = chance.randrange(len(data) + 1)
     if what == "cut":
         return content[:place]
     if what == "insert":
-        return content[:place] + chance.randbytes(chance.choice((1, 2, 8, 16, 100))) + content[place:]
+        return (
+            content[:place] + chance.randbytes(chance.choice((1, 2, 8, 16, 100))) + content[place:]
+        )
     if what == "splice":
         other = chance.choice(others) if others else content
         return content[:place] + other[chance.randrange(len(other) + 1) :]
     if what == "overwrite":
-        end = min(len(data), place + chance.choice((1, 4, 8, 8, 16, chance.randrange(len(data) + 1))))
-        data[place:end] = chance.choice((bytes(end - place), b"\xff" * (end - place), chance.randbytes(end - place)))
+        end = min(
+            len(data), place + chance.choice((1, 4, 8, 8, 16, chance.randrange(len(data) + 1)))
+        )
+        data[place:end] = chance.choice(
+            (bytes(end - place), b"\xff" * (end - place), chance.randbytes(end - place))
+        )
     elif what == "integer":
         _put_integer(data, chance)
-    elif what == "digits" and (digits := [i for i, byte in enumerate(data[:4096]) if 0x30 <= byte <= 0x39]):
+    elif what == "digits" and (
+        digits := [i for i, byte in enumerate(data[:4096]) if 0x30 <= byte <= 0x39]
+    ):
         place = chance.choice(digits)
         data[place : place + 1] = str(chance.choice(INTEGERS)).encode()
     elif what == "byte" and place < len(data):
-        data[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, 0xC0, 0xDD, 0xDF, 0xC6, chance.randrange(256)))
+        data[place] = chance.choice(
+            (0, 1, 0x7F, 0x80, 0xFF, 0xC0, 0xDD, 0xDF, 0xC6, chance.randrange(256))
+        )
     elif place < len(data):
         data[place] ^= 1 << chance.randrange(8)
     return bytes(data)
@@ -108,8 +229,14 @@ def _put_integer(data: bytearray, chance: random.Random) -> None:
         return
     place = chance.randrange(len(data) - size + 1)
     if kind == "<Q" and chance.random() < 0.8:
-        place = (len(data) % 8 + 8 * chance.randrange(len(data) // 8)) if chance.random() < 0.8 else len(data) - 8
-    known = chance.choice((chance.choice(INTEGERS), len(data), len(data) - 8, chance.randrange(2 * len(data) + 1)))
+        place = (
+            (len(data) % 8 + 8 * chance.randrange(len(data) // 8))
+            if chance.random() < 0.8
+            else len(data) - 8
+        )
+    known = chance.choice(
+        (chance.choice(INTEGERS), len(data), len(data) - 8, chance.randrange(2 * len(data) + 1))
+    )
     struct.pack_into(kind, data, place, max(0, known) % 2 ** (8 * size))
 
 
@@ -122,7 +249,9 @@ def mutated_json(value: Any, chance: random.Random) -> Any:
     waiting = [value]
     while waiting:
         part = waiting.pop()
-        keys: Any = part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+        keys: Any = (
+            part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+        )
         for key in keys:
             places.append((part, key))
             waiting.append(part[key])
@@ -136,7 +265,9 @@ def mutated_json(value: Any, chance: random.Random) -> Any:
         part[chance.choice((*_NAMES, *part))] = part.pop(key)
     elif type(part[key]) is int and what < 0.8:
         known = part[key]
-        part[key] = chance.choice((known + 1, known - 1, 2 * known, -known, chance.choice(INTEGERS), 8 * known))
+        part[key] = chance.choice(
+            (known + 1, known - 1, 2 * known, -known, chance.choice(INTEGERS), 8 * known)
+        )
     else:
         part[key] = chance.choice(_JSON_VALUES)
     return value
@@ -146,7 +277,10 @@ def _references(n_columns: int, chance: random.Random) -> bytes:
     """A forged record of ``refs.bag``."""
     entries: list[Any] = []
     for _ in range(n_columns + chance.choice((0, 0, 0, 1, -1))):
-        numbers = [chance.choice((0, 1, 2, 3, chance.choice(INTEGERS))) for _ in range(chance.choice((0, 1, 2, 2, 3)))]
+        numbers = [
+            chance.choice((0, 1, 2, 3, chance.choice(INTEGERS)))
+            for _ in range(chance.choice((0, 1, 2, 2, 3)))
+        ]
         entries.append(numbers[0] if len(numbers) == 1 else numbers)
     return bytes(msgpack.packb(entries))
 
@@ -209,7 +343,9 @@ def _rebuild(mutant: Mutant, chance: random.Random) -> None:
     elif rows:
         rows[place] = mutated_bytes(rows[place], chance, rows)
     if index == bag:
-        mutant.files[bag] = bag_of(rows, leading=mutant.dataset.name == "leading zeros" or chance.random() < 0.1)
+        mutant.files[bag] = bag_of(
+            rows, leading=mutant.dataset.name == "leading zeros" or chance.random() < 0.1
+        )
     else:
         mutant.files[bag], mutant.files[index] = b"".join(rows), index_of(rows)
 
@@ -239,7 +375,17 @@ def _change_files(mutant: Mutant, chance: random.Random) -> None:
     elif what == 2:
         mutant.files[file] = b""
     else:
-        extra = chance.choice(("refs.bag", "refs.bag.part", "refs.idx", "refs.idx.part", "000000/spec.json", "000007/x", "x.bag"))
+        extra = chance.choice(
+            (
+                "refs.bag",
+                "refs.bag.part",
+                "refs.idx",
+                "refs.idx.part",
+                "000000/spec.json",
+                "000007/x",
+                "x.bag",
+            )
+        )
         mutant.files.setdefault(extra, mutant.files[other])
 
 
@@ -259,7 +405,11 @@ def _reseal(mutant: Mutant, chance: random.Random, *, n_lies: int | None = None)
     """Forge a manifest: it is consistent, except for a lie or two."""
     for file in [file for file in mutant.files if file.endswith(MANIFEST)]:
         folder = file.removesuffix(MANIFEST)
-        beside = {name.removeprefix(folder): data for name, data in mutant.files.items() if name.startswith(folder)}
+        beside = {
+            name.removeprefix(folder): data
+            for name, data in mutant.files.items()
+            if name.startswith(folder)
+        }
         try:
             mutant.files[file] = resealed(mutant.files[file], beside)
             fields = json.loads(mutant.files[file])

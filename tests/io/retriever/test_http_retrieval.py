@@ -37,7 +37,11 @@ QUICK = Limits(n_retries=2, backoff_seconds=0.01, max_wait_seconds=0.3)
 
 
 def fetch(
-    store: StorageConnector, *sources: str, timeout_seconds: float = 5.0, limits: Limits = QUICK, **fields: Any
+    store: StorageConnector,
+    *sources: str,
+    timeout_seconds: float = 5.0,
+    limits: Limits = QUICK,
+    **fields: Any,
 ) -> RetrievedResource:
     """Retrieve one resource ``raw/data`` from ``sources``."""
     definition = ResourceDefinition("raw/data", sources[0], mirrors=sources[1:], **fields)
@@ -55,7 +59,9 @@ def refusal(store: FileStorageConnector, *sources: str, **options: Any) -> str:
 # ---------------------------------------------------------------------- cut and resumed
 
 
-def test_a_cut_download_goes_on_where_it_was_cut(store: FileStorageConnector, server: ScriptedServer) -> None:
+def test_a_cut_download_goes_on_where_it_was_cut(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
     good = {"body": BODY, "headers": ETAG, "ranges": True}
 
     fetch(store, server.script("/data.bin", good | {"cut_at": 120_000}, good), sha256=SHA256)
@@ -72,12 +78,32 @@ def test_a_cut_download_goes_on_where_it_was_cut(store: FileStorageConnector, se
     [
         {"body": BODY},
         {"body": BODY, "headers": {"ETag": '"two"'}, "ranges": True},
-        {"body": BODY[99_744:], "status": 206, "headers": ETAG | {"Content-Range": "bytes 0-100255/200000"}},
-        {"body": BODY[99_744:], "status": 206, "headers": ETAG | {"Content-Range": "bytes 99744-199999/200001"}},
-        {"body": BODY[99_744:], "status": 206, "headers": ETAG | {"Content-Range": "bytes 99744-150000/200000"}},
-        {"body": BODY[99_744:], "status": 206, "headers": {"ETag": '"two"', "Content-Range": "bytes 99744-199999/200000"}},
+        {
+            "body": BODY[99_744:],
+            "status": 206,
+            "headers": ETAG | {"Content-Range": "bytes 0-100255/200000"},
+        },
+        {
+            "body": BODY[99_744:],
+            "status": 206,
+            "headers": ETAG | {"Content-Range": "bytes 99744-199999/200001"},
+        },
+        {
+            "body": BODY[99_744:],
+            "status": 206,
+            "headers": ETAG | {"Content-Range": "bytes 99744-150000/200000"},
+        },
+        {
+            "body": BODY[99_744:],
+            "status": 206,
+            "headers": {"ETag": '"two"', "Content-Range": "bytes 99744-199999/200000"},
+        },
         {"body": BODY[99_744:], "status": 206, "headers": ETAG},
-        {"body": BODY[:100_256], "status": 206, "headers": ETAG | {"Content-Range": "bytes 99744-199999/200000"}},
+        {
+            "body": BODY[:100_256],
+            "status": 206,
+            "headers": ETAG | {"Content-Range": "bytes 99744-199999/200000"},
+        },
         {"body": b"", "status": 416, "headers": {"Content-Range": "bytes */10"}},
     ],
     ids=["ignores", "changed", "start", "total", "end", "etag", "silent", "lies", "416"],
@@ -87,7 +113,9 @@ def test_a_download_that_cannot_be_resumed_faithfully_begins_again(
 ) -> None:
     first = {"body": BODY, "headers": ETAG, "cut_at": 100_000}
 
-    fetch(store, server.script("/data.bin", first, second, {"body": BODY}))  # no digest: nothing else would notice a mixture
+    fetch(
+        store, server.script("/data.bin", first, second, {"body": BODY})
+    )  # no digest: nothing else would notice a mixture
 
     assert content(store, "raw/data") == BODY
 
@@ -98,7 +126,9 @@ def test_a_download_that_is_always_cut_ends_as_an_error(
 ) -> None:
     cut_at = 200_000 if announced == 200_001 else 50_000
 
-    assert "the connection was cut after" in refusal(store, server.serve("/a", BODY, cut_at=cut_at, announced=announced))
+    assert "the connection was cut after" in refusal(
+        store, server.serve("/a", BODY, cut_at=cut_at, announced=announced)
+    )
     assert len(server.requests) <= 1 + 1 + QUICK.n_retries
 
 
@@ -106,7 +136,9 @@ def test_a_download_that_is_always_cut_ends_as_an_error(
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 504])
-def test_a_busy_server_is_asked_again(store: FileStorageConnector, server: ScriptedServer, status: int) -> None:
+def test_a_busy_server_is_asked_again(
+    store: FileStorageConnector, server: ScriptedServer, status: int
+) -> None:
     busy = {"status": status, "body": b"busy"}
 
     fetch(store, server.script("/data.bin", busy, busy, {"body": BODY}), sha256=SHA256)
@@ -118,13 +150,19 @@ def test_a_busy_server_is_asked_again(store: FileStorageConnector, server: Scrip
 def test_a_refusal_is_taken_for_an_answer_and_the_mirror_is_asked(
     store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer, status: int
 ) -> None:
-    resource = fetch(store, server.serve("/data.bin", status=status), mirror := other_server.serve("/data.bin", BODY))
+    resource = fetch(
+        store,
+        server.serve("/data.bin", status=status),
+        mirror := other_server.serve("/data.bin", BODY),
+    )
 
     assert resource.source == mirror
     assert len(server.requests) == 1
 
 
-def test_retry_after_is_obeyed_up_to_the_cap(store: FileStorageConnector, server: ScriptedServer) -> None:
+def test_retry_after_is_obeyed_up_to_the_cap(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
     busy = {"status": 503, "headers": {"Retry-After": "1000000000"}}
     started = time.monotonic()
 
@@ -141,14 +179,23 @@ def test_wrong_bytes_from_everywhere_are_an_error_that_names_all(
     said = refusal(store, *urls, sha256=SHA256)
 
     assert len(server.requests) == 2
-    facts = "'raw/data'", *urls, SHA256, hashlib.sha256(WRONG).hexdigest(), "answers 404", "data-stack import-file raw/data"
+    facts = (
+        "'raw/data'",
+        *urls,
+        SHA256,
+        hashlib.sha256(WRONG).hexdigest(),
+        "answers 404",
+        "data-stack import-file raw/data",
+    )
     assert [fact for fact in facts if fact not in said] == []
 
 
 def test_a_host_that_failed_is_asked_last_from_then_on(
     store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer
 ) -> None:
-    urls = [(server.serve(f"/{i}", status=404), other_server.serve(f"/{i}", BODY)) for i in range(5)]
+    urls = [
+        (server.serve(f"/{i}", status=404), other_server.serve(f"/{i}", BODY)) for i in range(5)
+    ]
     definitions = [ResourceDefinition(url[-1], url, mirrors=(mirror,)) for url, mirror in urls]
 
     retrieve(definitions, store, max_parallel=1, limits=QUICK)
@@ -156,7 +203,9 @@ def test_a_host_that_failed_is_asked_last_from_then_on(
     assert server.paths() == ["/0"]
 
 
-def test_good_files_are_kept_and_all_failures_are_told(store: FileStorageConnector, server: ScriptedServer) -> None:
+def test_good_files_are_kept_and_all_failures_are_told(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
     definitions = [
         ResourceDefinition("raw/good", server.serve("/good", BODY), sha256=SHA256),
         ResourceDefinition("raw/wrong", server.serve("/wrong", WRONG), sha256=SHA256),
@@ -179,19 +228,29 @@ def test_good_files_are_kept_and_all_failures_are_told(store: FileStorageConnect
 def test_an_endless_answer_is_cut_at_the_limit_and_an_html_page_is_no_dataset(
     store: FileStorageConnector, server: ScriptedServer
 ) -> None:
-    endless = refusal(store, server.serve("/data.bin", BODY, announced="chunked"), limits=Limits(max_bytes=150_000))
-    page = refusal(store, server.serve("/page.bin", PAGE, headers={"Content-Type": "application/octet-stream"}))
+    endless = refusal(
+        store,
+        server.serve("/data.bin", BODY, announced="chunked"),
+        limits=Limits(max_bytes=150_000),
+    )
+    page = refusal(
+        store, server.serve("/page.bin", PAGE, headers={"Content-Type": "application/octet-stream"})
+    )
 
     assert "sends more than the limit of 150,000 bytes" in endless
     assert "an HTML page" in page
 
 
-def test_an_encoded_answer_is_never_decoded(store: FileStorageConnector, server: ScriptedServer) -> None:
+def test_an_encoded_answer_is_never_decoded(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
     packed = gzip.compress(bytes(10_000_000))
     url = server.serve("/data.gz", packed, headers={"Content-Encoding": "gzip"})
 
     assert "encoded as gzip" in refusal(store, url)
-    fetch(store, url, sha256=hashlib.sha256(packed).hexdigest())  # servers say so of files that simply are gzip files
+    fetch(
+        store, url, sha256=hashlib.sha256(packed).hexdigest()
+    )  # servers say so of files that simply are gzip files
 
     assert content(store, "raw/data") == packed
 
@@ -199,7 +258,9 @@ def test_an_encoded_answer_is_never_decoded(store: FileStorageConnector, server:
 # ---------------------------------------------------------------------- redirects
 
 
-def test_five_redirects_are_followed_and_six_are_not(store: FileStorageConnector, server: ScriptedServer) -> None:
+def test_five_redirects_are_followed_and_six_are_not(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
     server.serve("/0", BODY)
     for i in range(1, 7):
         server.serve(f"/{i}", status=301, headers={"Location": f"/{i - 1}"})
@@ -217,12 +278,17 @@ def test_a_password_goes_to_its_own_server_only(
     store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer
 ) -> None:
     target = other_server.serve("/data.bin", BODY)
-    server.script("/here", {"status": 302, "headers": {"Location": "/there", "Set-Cookie": "sid=c00kie; Path=/"}})
+    server.script(
+        "/here",
+        {"status": 302, "headers": {"Location": "/there", "Set-Cookie": "sid=c00kie; Path=/"}},
+    )
     server.serve("/there", status=302, headers={"Location": target})
 
     fetch(store, server.origin.replace("://", "://me:s%40cret@") + "/here")
 
-    assert [seen.headers.get("authorization") for seen in server.requests] == ["Basic bWU6c0BjcmV0"] * 2
+    assert [seen.headers.get("authorization") for seen in server.requests] == [
+        "Basic bWU6c0BjcmV0"
+    ] * 2
     assert "authorization" not in other_server.requests[0].headers
     assert not any("cookie" in seen.headers for seen in (*server.requests, *other_server.requests))
 
@@ -238,30 +304,57 @@ def test_a_password_goes_to_its_own_server_only(
 )
 @pytest.mark.parametrize("parsable", [True, False])
 def test_secrets_of_a_url_are_never_shown(
-    store: FileStorageConnector, server: ScriptedServer, caplog: pytest.LogCaptureFixture, fault: dict[str, Any], parsable: bool
+    store: FileStorageConnector,
+    server: ScriptedServer,
+    caplog: pytest.LogCaptureFixture,
+    fault: dict[str, Any],
+    parsable: bool,
 ) -> None:
     userinfo = "user:canary5ecret@" if parsable else "user:canary5ecret/x#y@"
-    url = server.script("/data.bin", fault).replace("://", f"://{userinfo}") + "?size=1&access_token=c4narytoken"
+    url = (
+        server.script("/data.bin", fault).replace("://", f"://{userinfo}")
+        + "?size=1&access_token=c4narytoken"
+    )
 
     with caplog.at_level(logging.DEBUG), pytest.raises(RetrievalError) as caught:
-        fetch(store, url, sha256=SHA256, timeout_seconds=0.4, limits=Limits(n_retries=1, backoff_seconds=0.01))
+        fetch(
+            store,
+            url,
+            sha256=SHA256,
+            timeout_seconds=0.4,
+            limits=Limits(n_retries=1, backoff_seconds=0.01),
+        )
 
     error = caught.value
     shown = [str(error), repr(error), repr(error.args), *traceback.format_exception(error)]
     shown += [record.getMessage() for record in caplog.records if record.name == "data_stack"]
     assert "canary5ecret" not in "\n".join(shown)
     assert "c4narytoken" not in "\n".join(shown)
-    assert error.attempts[0][0].endswith(f"***@localhost:{server.port}/data.bin?size=1&access_token=***")
+    assert error.attempts[0][0].endswith(
+        f"***@localhost:{server.port}/data.bin?size=1&access_token=***"
+    )
 
 
 # ---------------------------------------------------------------------- names that are none
 
 
-HOSTLESS = ["http:", "http://[::1/data.bin", "http://localhost:99999999/", "http://a\x00b/", "http://\udcff.invalid/"]
+HOSTLESS = [
+    "http:",
+    "http://[::1/data.bin",
+    "http://localhost:99999999/",
+    "http://a\x00b/",
+    "http://\udcff.invalid/",
+]
 
 
 @pytest.mark.parametrize(
-    "url", [*HOSTLESS, "http://" + "a" * 300 + ".invalid/", "http://user@:80/", "http://localhost:1/\r\nHost: evil"]
+    "url",
+    [
+        *HOSTLESS,
+        "http://" + "a" * 300 + ".invalid/",
+        "http://user@:80/",
+        "http://localhost:1/\r\nHost: evil",
+    ],
 )
 def test_a_url_that_is_none_is_an_error_of_ours(store: FileStorageConnector, url: str) -> None:
     assert "raw/data" in refusal(store, url, limits=Limits(n_retries=0))
@@ -301,7 +394,9 @@ retrieve(definitions, FileStorageConnector(sys.argv[1]), timeout_seconds=3600)
 """
 
 
-def test_ctrl_c_ends_promptly_and_publishes_nothing(store: FileStorageConnector, server: ScriptedServer) -> None:
+def test_ctrl_c_ends_promptly_and_publishes_nothing(
+    store: FileStorageConnector, server: ScriptedServer
+) -> None:
     urls = [server.serve(f"/{i}", BODY, hang_at=100_000) for i in range(3)]
 
     with start_python("-c", RETRIEVING, store.root_path, SHA256, *urls) as process:
@@ -342,18 +437,27 @@ def partials(tmp_path: Path) -> list[Path]:
 
 def offset_of(server: ScriptedServer, number: int) -> int:
     """From which byte on a request asks."""
-    return int(server.requests[number].headers.get("range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+    return int(
+        server.requests[number]
+        .headers.get("range", "bytes=0-")
+        .removeprefix("bytes=")
+        .removesuffix("-")
+    )
 
 
 def interrupted_for_ever(server: ScriptedServer, *then: dict[str, Any]) -> str:
     """A URL whose first answer is cut, and the second one too, before it brings anything."""
-    return server.script("/data", GOOD | {"cut_at": CUT}, GOOD | {"cut_at": 0, "reset": True}, *then)
+    return server.script(
+        "/data", GOOD | {"cut_at": CUT}, GOOD | {"cut_at": 0, "reset": True}, *then
+    )
 
 
 CHANGED = {"body": LONG, "headers": {"ETag": '"two"'}, "ranges": True}
 
 
-@pytest.mark.parametrize("then", [GOOD, CHANGED, {"body": LONG}], ids=["good", "changed", "without ranges"])
+@pytest.mark.parametrize(
+    "then", [GOOD, CHANGED, {"body": LONG}], ids=["good", "changed", "without ranges"]
+)
 def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it_must(
     store: StorageConnector, server: ScriptedServer, tmp_path: Path, then: dict[str, Any]
 ) -> None:
@@ -370,7 +474,9 @@ def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it
     assert partials(tmp_path) == []
 
 
-def test_so_it_does_after_the_first_one_was_killed(store: FileStorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+def test_so_it_does_after_the_first_one_was_killed(
+    store: FileStorageConnector, server: ScriptedServer, tmp_path: Path
+) -> None:
     url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
     with start_python("-c", RETRIEVING, store.root_path, LONG_SHA256, url) as process:
         until(lambda: any(path.stat().st_size > CUT / 2 for path in partials(tmp_path)))
@@ -387,14 +493,26 @@ def test_so_it_does_after_the_first_one_was_killed(store: FileStorageConnector, 
 @pytest.mark.parametrize(
     ("harm", "resumed"),
     [
-        (lambda partial: partial.write_bytes(bytes(1000) + partial.read_bytes()[1000:]), [True, False]),
-        (lambda partial: partial.rename(f"{partial}".rpartition("-")[0] + "-").write_bytes(bytes(2 * len(LONG))), [False]),
+        (
+            lambda partial: partial.write_bytes(bytes(1000) + partial.read_bytes()[1000:]),
+            [True, False],
+        ),
+        (
+            lambda partial: partial.rename(f"{partial}".rpartition("-")[0] + "-").write_bytes(
+                bytes(2 * len(LONG))
+            ),
+            [False],
+        ),
         (lambda partial: os.link(partial, partial.with_name("second")), [False]),
     ],
     ids=["overwritten", "without version", "second name"],
 )
 def test_what_was_harmed_meanwhile_is_found_and_fetched_anew_once(
-    store: StorageConnector, server: ScriptedServer, tmp_path: Path, harm: Callable[[Path], object], resumed: list[bool]
+    store: StorageConnector,
+    server: ScriptedServer,
+    tmp_path: Path,
+    harm: Callable[[Path], object],
+    resumed: list[bool],
 ) -> None:
     url = interrupted_for_ever(server, GOOD)
     interrupt(store, url)
@@ -405,31 +523,50 @@ def test_what_was_harmed_meanwhile_is_found_and_fetched_anew_once(
     resume(store, url)
 
     assert content(store, "raw/data") == LONG
-    assert [offset_of(server, number) > 0 for number in range(before, len(server.requests))] == resumed
+    assert [
+        offset_of(server, number) > 0 for number in range(before, len(server.requests))
+    ] == resumed
     assert partials(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("headers", "sha256"),
-    [(ETAG, None), ({"ETag": 'W/"one"'}, LONG_SHA256), ({"ETag": f'"{"1" * 300}"'}, LONG_SHA256), ({}, LONG_SHA256)],
+    [
+        (ETAG, None),
+        ({"ETag": 'W/"one"'}, LONG_SHA256),
+        ({"ETag": f'"{"1" * 300}"'}, LONG_SHA256),
+        ({}, LONG_SHA256),
+    ],
     ids=["digest", "weak", "long", "none"],
 )
 def test_nothing_is_kept_that_could_not_be_verified(
-    store: StorageConnector, server: ScriptedServer, tmp_path: Path, headers: dict[str, str], sha256: str | None
+    store: StorageConnector,
+    server: ScriptedServer,
+    tmp_path: Path,
+    headers: dict[str, str],
+    sha256: str | None,
 ) -> None:
     answer = GOOD | {"headers": headers}
 
-    interrupt(store, server.script("/data", answer | {"cut_at": CUT}, answer | {"cut_at": 0, "reset": True}), sha256=sha256)
+    interrupt(
+        store,
+        server.script("/data", answer | {"cut_at": CUT}, answer | {"cut_at": 0, "reset": True}),
+        sha256=sha256,
+    )
 
     assert partials(tmp_path) == []
 
 
-def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
+def test_it_is_swept_when_it_is_a_day_old(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path
+) -> None:
     interrupt(store, interrupted_for_ever(server))
     (partial,) = partials(tmp_path)
 
     assert collect_garbage(store, DAY_SECONDS, dry_run=False) == []
-    assert [garbage.size for garbage in collect_garbage(store, 0.0, dry_run=True)] == [partial.stat().st_size]
+    assert [garbage.size for garbage in collect_garbage(store, 0.0, dry_run=True)] == [
+        partial.stat().st_size
+    ]
     os.utime(partial, (time.time() - DAY_SECONDS - 1,) * 2)
     n_open = len(os.listdir("/dev/fd"))
     (garbage,) = collect_garbage(store, DAY_SECONDS, dry_run=False)

@@ -15,7 +15,13 @@ import pytest
 from plain_connector import MinimalConnector
 from web_server import ScriptedServer
 
-from data_stack.exception import ChecksumMismatchError, ConfigError, MalformedIdentifierError, RetrievalError, StorageError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    MalformedIdentifierError,
+    RetrievalError,
+    StorageError,
+)
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import (
     FileRetrieverImpl,
@@ -28,7 +34,11 @@ from data_stack.io.retriever import (
 )
 from data_stack.io.retriever.fetchers import fetch_file, fetch_package
 from data_stack.io.retriever.http import fetch_http
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    StorageConnector,
+)
 from data_stack.testing import RetrieverContract
 
 BODY = bytes(range(256)) * 5
@@ -59,22 +69,34 @@ def any_store(request: pytest.FixtureRequest) -> Any:
 # ---------------------------------------------------------------------- what is fetched, and what is not
 
 
-@pytest.mark.parametrize("digests", [{"sha256": SHA256}, {"md5_sum": MD5}, {"sha256": SHA256, "md5_sum": MD5}, {}])
-def test_what_is_stored_as_promised_is_not_fetched_again(any_store: StorageConnector, digests: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "digests", [{"sha256": SHA256}, {"md5_sum": MD5}, {"sha256": SHA256, "md5_sum": MD5}, {}]
+)
+def test_what_is_stored_as_promised_is_not_fetched_again(
+    any_store: StorageConnector, digests: dict[str, Any]
+) -> None:
     any_store.set_resource("a", [BODY])
     source = Source()
 
-    (resource,) = retrieve([ResourceDefinition("a", "test:a", size=len(BODY), **digests)], any_store, fetchers={"test": source})
+    (resource,) = retrieve(
+        [ResourceDefinition("a", "test:a", size=len(BODY), **digests)],
+        any_store,
+        fetchers={"test": source},
+    )
 
     assert source.asked == []
     assert (resource.source, resource.size, resource.verified) == (None, len(BODY), bool(digests))
 
 
 @pytest.mark.parametrize("promise", [{"sha256": SHA256}, {"md5_sum": MD5}, {"size": len(BODY)}])
-def test_what_is_stored_otherwise_is_replaced(any_store: StorageConnector, promise: dict[str, Any]) -> None:
+def test_what_is_stored_otherwise_is_replaced(
+    any_store: StorageConnector, promise: dict[str, Any]
+) -> None:
     any_store.set_resource("a", [b"wrong"])
 
-    (resource,) = retrieve([ResourceDefinition("a", "test:a", **promise)], any_store, fetchers={"test": Source()})
+    (resource,) = retrieve(
+        [ResourceDefinition("a", "test:a", **promise)], any_store, fetchers={"test": Source()}
+    )
 
     assert resource == RetrievedResource("a", "test:a", len(BODY), SHA256, "size" not in promise)
     assert any_store.get_resource("a").read() == BODY
@@ -91,11 +113,17 @@ def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetc
 
 
 @pytest.mark.parametrize("identifier", ["../x", "/x", "a\0", "a\\b", "nul", ""])
-def test_a_malformed_identifier_is_refused_before_anything_is_fetched(store: FileStorageConnector, identifier: str) -> None:
+def test_a_malformed_identifier_is_refused_before_anything_is_fetched(
+    store: FileStorageConnector, identifier: str
+) -> None:
     source = Source()
 
     with pytest.raises(MalformedIdentifierError):
-        retrieve([ResourceDefinition("a", "test:a"), ResourceDefinition(identifier, "test:x")], store, fetchers={"test": source})
+        retrieve(
+            [ResourceDefinition("a", "test:a"), ResourceDefinition(identifier, "test:x")],
+            store,
+            fetchers={"test": source},
+        )
 
     assert source.asked == []
     assert store.list_resources() == []
@@ -124,14 +152,25 @@ def test_no_more_transfers_than_allowed_run_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("boom"), KeyError("x"), OSError(5, "Input/output error"), UnicodeError("?"), RecursionError("deep")]
+    "error",
+    [
+        RuntimeError("boom"),
+        KeyError("x"),
+        OSError(5, "Input/output error"),
+        UnicodeError("?"),
+        RecursionError("deep"),
+    ],
 )
 def test_whatever_a_fetcher_raises_is_what_its_source_said(error: Exception) -> None:
     def fetch(source: str, transfer: Transfer) -> None:
         raise error
 
     with pytest.raises(RetrievalError) as caught:
-        retrieve([ResourceDefinition("a", "test:a")], InMemoryStorageConnector(), fetchers={"test": fetch})
+        retrieve(
+            [ResourceDefinition("a", "test:a")],
+            InMemoryStorageConnector(),
+            fetchers={"test": fetch},
+        )
 
     assert type(error).__name__ in caught.value.attempts[0][1]
     assert caught.value.__cause__ is None
@@ -145,7 +184,11 @@ def test_a_store_that_cannot_be_written_ends_the_retrieval() -> None:
             raise OSError(28, "No space left on device")
 
     with pytest.raises(StorageError, match="No space left on device") as caught:
-        retrieve([ResourceDefinition("a", "test:a", mirrors=("test:b",))], Broken(), fetchers={"test": (source := Source())})
+        retrieve(
+            [ResourceDefinition("a", "test:a", mirrors=("test:b",))],
+            Broken(),
+            fetchers={"test": (source := Source())},
+        )
 
     assert caught.value.errno == 28
     assert source.asked == []
@@ -201,12 +244,16 @@ def test_a_path_may_come_as_a_path_and_hold_a_colon(
     monkeypatch.chdir(tmp_path)
 
     path: Any = Path("v1:data.bin")  # the original took it
-    retrieve([ResourceDefinition("raw/data", path), ResourceDefinition("raw/more", "v1:data.bin")], store)
+    retrieve(
+        [ResourceDefinition("raw/data", path), ResourceDefinition("raw/more", "v1:data.bin")], store
+    )
 
     assert store.list_resources() == ["raw/data", "raw/more"]
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(store: FileStorageConnector, tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(
+    store: FileStorageConnector, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "fifo")
 
     assert "is not a regular file" in refusal(store, str(tmp_path / "fifo"))
@@ -217,9 +264,14 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(store: 
 # ---------------------------------------------------------------------- as the original was called
 
 
-def test_the_file_retriever_returns_identifiers_in_order(store: FileStorageConnector, path: Path) -> None:
+def test_the_file_retriever_returns_identifiers_in_order(
+    store: FileStorageConnector, path: Path
+) -> None:
     retriever = RetrieverFactory.get_file_retriever(store)
-    jobs = [ResourceDefinition(identifier=name, source=str(path), md5_sum=MD5) for name in ("b", "a", "c")]
+    jobs = [
+        ResourceDefinition(identifier=name, source=str(path), md5_sum=MD5)
+        for name in ("b", "a", "c")
+    ]
 
     assert retriever.retrieve(jobs) == ["b", "a", "c"]
     assert isinstance(retriever.retriever_impl, FileRetrieverImpl)
@@ -231,15 +283,25 @@ def test_the_file_retriever_returns_identifiers_in_order(store: FileStorageConne
 
 def test_an_imported_file_is_verified_and_stored(path: Path) -> None:
     store = InMemoryStorageConnector()
-    definition = ResourceDefinition("raw/data", "https://unreachable.invalid/data", sha256=SHA256, size=len(BODY))
+    definition = ResourceDefinition(
+        "raw/data", "https://unreachable.invalid/data", sha256=SHA256, size=len(BODY)
+    )
 
     resource = import_file(definition, path, store)
 
-    assert (resource.identifier, resource.source, resource.sha256, resource.verified) == ("raw/data", str(path), SHA256, True)
+    assert (resource.identifier, resource.source, resource.sha256, resource.verified) == (
+        "raw/data",
+        str(path),
+        SHA256,
+        True,
+    )
     assert store.get_resource("raw/data").read() == BODY
 
 
-@pytest.mark.parametrize("digests", [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}])
+@pytest.mark.parametrize(
+    "digests",
+    [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}],
+)
 def test_an_imported_file_of_another_digest_is_refused_and_the_stored_one_kept(
     store: FileStorageConnector, path: Path, digests: dict[str, str]
 ) -> None:
@@ -253,7 +315,9 @@ def test_an_imported_file_of_another_digest_is_refused_and_the_stored_one_kept(
 
 def test_an_import_cannot_overrule_the_definition(store: FileStorageConnector, path: Path) -> None:
     with pytest.raises(ConfigError, match="defined with sha256"):
-        import_file(ResourceDefinition("raw/data", "x", sha256="0" * 64), path, store, sha256=SHA256)
+        import_file(
+            ResourceDefinition("raw/data", "x", sha256="0" * 64), path, store, sha256=SHA256
+        )
 
 
 TABLE = b"one,two\n1,2\n"
@@ -271,10 +335,16 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_file_of_a_package_arrives_without_importing_it(store: FileStorageConnector, package: Path) -> None:
+def test_a_file_of_a_package_arrives_without_importing_it(
+    store: FileStorageConnector, package: Path
+) -> None:
     source = "package:lent_data/inner/table.csv"
 
-    (resource,) = retrieve([ResourceDefinition("raw/t", source, sha256=hashlib.sha256(TABLE).hexdigest())], store, offline=True)
+    (resource,) = retrieve(
+        [ResourceDefinition("raw/t", source, sha256=hashlib.sha256(TABLE).hexdigest())],
+        store,
+        offline=True,
+    )
 
     assert resource.source == source
     assert store.get_resource("raw/t").read() == TABLE
@@ -297,7 +367,9 @@ def test_a_file_of_a_package_arrives_without_importing_it(store: FileStorageConn
         ("package:lent_data/a\0b", "has no file"),
     ],
 )
-def test_what_no_package_has_is_an_error_that_says_so(store: FileStorageConnector, package: Path, source: str, said: str) -> None:
+def test_what_no_package_has_is_an_error_that_says_so(
+    store: FileStorageConnector, package: Path, source: str, said: str
+) -> None:
     with pytest.raises(RetrievalError) as caught:
         retrieve([ResourceDefinition("raw/t", source)], store)
 
@@ -325,7 +397,9 @@ class TestPackages(RetrieverContract):
     fetch = staticmethod(fetch_package)
 
     @pytest.fixture
-    def publish(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, bytes], str]:
+    def publish(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[str, bytes], str]:
         (tmp_path / "published").mkdir()
         monkeypatch.syspath_prepend(tmp_path)
 

@@ -20,7 +20,12 @@ from process_harness import exit_status, forked, until
 from sizes import sized
 from web_server import Answer, ScriptedServer, Seen
 
-from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ResourceNotFoundError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
@@ -49,7 +54,9 @@ class Remote(FileStorageConnector):
         if self.is_away:
             raise StorageUnavailableError("the server did not answer within 0 s")
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         self._answer()
         self.n_opened += 1
         return super().get_resource(identifier, resource_type)
@@ -93,7 +100,9 @@ def used_bytes(folder: Path | str) -> int:
 
 
 @pytest.mark.parametrize(("identifier", "data"), [("small", SMALL), ("a/large", LARGE)])
-def test_the_second_reading_moves_nothing(cached: CachedStorageConnector, remote: Remote, identifier: str, data: bytes) -> None:
+def test_the_second_reading_moves_nothing(
+    cached: CachedStorageConnector, remote: Remote, identifier: str, data: bytes
+) -> None:
     assert_same_bytes(content(cached, identifier), data)
 
     assert_same_bytes(content(cached, identifier), data)
@@ -102,8 +111,19 @@ def test_the_second_reading_moves_nothing(cached: CachedStorageConnector, remote
     assert remote.n_opened == 1
 
 
-def test_every_length_is_held_whole_and_can_be_mapped(cached: CachedStorageConnector, remote: Remote) -> None:
-    sizes = [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 18 * BLOCK_BYTES - 1, 18 * BLOCK_BYTES, 18 * BLOCK_BYTES + 1]
+def test_every_length_is_held_whole_and_can_be_mapped(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
+    sizes = [
+        0,
+        1,
+        (1 << 20) - 1,
+        1 << 20,
+        (1 << 20) + 1,
+        18 * BLOCK_BYTES - 1,
+        18 * BLOCK_BYTES,
+        18 * BLOCK_BYTES + 1,
+    ]
     for size in sizes:
         remote.set_resource(f"{size}", LARGE[:size])
 
@@ -112,7 +132,10 @@ def test_every_length_is_held_whole_and_can_be_mapped(cached: CachedStorageConne
     remote.is_away = True
     for size in sizes:
         assert_same_bytes(content(again(cached), f"{size}"), LARGE[:size])
-    with cached.get_resource("a/large") as resource, mmap.mmap(resource.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    with (
+        cached.get_resource("a/large") as resource,
+        mmap.mmap(resource.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
         assert_same_bytes(mapped[:], LARGE)
 
 
@@ -134,21 +157,30 @@ def test_what_is_fresh_is_not_asked_for_again(remote: Remote, tmp_path: Path) ->
 
 def test_chunks_of_a_remote_are_moved_once(remote: Remote, tmp_path: Path) -> None:
     class Chunks(Blocks):
-        size, block_bytes, sha256, moved = len(LARGE), 100_000, hashlib.sha256(LARGE).hexdigest(), list[int]()
+        size, block_bytes, sha256, moved = (
+            len(LARGE),
+            100_000,
+            hashlib.sha256(LARGE).hexdigest(),
+            list[int](),
+        )
 
         def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
             self.moved.extend(range(first, first + n_blocks))
             return self.split(LARGE[slice(*self.range_of(first, n_blocks))], n_blocks)
 
     class Chunked(Remote):
-        def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        def get_resource(
+            self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+        ) -> StreamedResource:
             return self._make_resource(identifier, BlockedSource(Chunks()), resource_type)
 
     for offset in range(0, len(LARGE), 65_536):
         cached = CachedStorageConnector(Chunked(tmp_path / "remote"), tmp_path / "cache")
         with cached.get_resource("a/large") as resource:
             assert resource.read_at(offset, 65_536) == LARGE[offset : offset + 65_536]
-        with CachedStorageConnector(remote, tmp_path / "cache").get_resource("a/large") as resource:  # of other blocks
+        with CachedStorageConnector(remote, tmp_path / "cache").get_resource(
+            "a/large"
+        ) as resource:  # of other blocks
             assert resource.read_at(offset, 9) == LARGE[offset : offset + 9]
     assert Chunks.moved == list(range(-(-len(LARGE) // 100_000)))
 
@@ -174,7 +206,9 @@ def test_a_whole_file_that_a_slow_process_writes_to_is_not_fetched_again(
 # ---------------------------------------------------------------------- the remote changes
 
 
-def test_what_was_deleted_in_the_remote_is_gone_offline_too(cached: CachedStorageConnector, remote: Remote) -> None:
+def test_what_was_deleted_in_the_remote_is_gone_offline_too(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
     content(cached, "small")
     remote.delete_resource("small")
     with pytest.raises(ResourceNotFoundError):
@@ -187,7 +221,9 @@ def test_what_was_deleted_in_the_remote_is_gone_offline_too(cached: CachedStorag
     assert not cached.has_resource("small")
 
 
-def test_a_note_that_a_killed_process_did_not_finish_names_no_content(cached: CachedStorageConnector, remote: Remote) -> None:
+def test_a_note_that_a_killed_process_did_not_finish_names_no_content(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
     cached.fetch()
     note = next(Path(cached.local).rglob("large~"))
     note.rename(note.with_name(".~large-0123"))
@@ -196,7 +232,9 @@ def test_a_note_that_a_killed_process_did_not_finish_names_no_content(cached: Ca
     assert cached.collect_garbage(0.0) == []
 
 
-def test_replaced_content_is_garbage_once_nobody_names_it(cached: CachedStorageConnector, remote: Remote) -> None:
+def test_replaced_content_is_garbage_once_nobody_names_it(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
     cached.fetch()
     remote.set_resource("a/large", b"now short")
     content(cached, "a/large")
@@ -206,12 +244,16 @@ def test_replaced_content_is_garbage_once_nobody_names_it(cached: CachedStorageC
     removed = cached.collect_garbage(0.0)
 
     assert would_be == removed
-    assert [os.path.basename(garbage.name) for garbage in removed] == [f"{hashlib.sha256(LARGE).hexdigest()}-{len(LARGE)}"]
+    assert [os.path.basename(garbage.name) for garbage in removed] == [
+        f"{hashlib.sha256(LARGE).hexdigest()}-{len(LARGE)}"
+    ]
     assert len(files_below(Path(cached.local) / "bytes")) == 2
     assert content(cached, "small") == SMALL
 
 
-def test_what_the_remote_has_no_digest_of_passes_through(cached: CachedStorageConnector, remote: Remote, tmp_path: Path) -> None:
+def test_what_the_remote_has_no_digest_of_passes_through(
+    cached: CachedStorageConnector, remote: Remote, tmp_path: Path
+) -> None:
     (tmp_path / "remote" / "edited").write_bytes(SMALL)
 
     assert content(cached, "edited") == SMALL
@@ -233,9 +275,13 @@ def test_a_digest_that_is_none_becomes_no_file_name(remote: Remote, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("identifier", "data"), [("small", SMALL), ("a/large", LARGE)])
-def test_wrong_bytes_of_the_remote_are_an_error_and_are_not_kept(tmp_path: Path, identifier: str, data: bytes) -> None:
+def test_wrong_bytes_of_the_remote_are_an_error_and_are_not_kept(
+    tmp_path: Path, identifier: str, data: bytes
+) -> None:
     class Lying(Remote):
-        def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        def get_resource(
+            self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+        ) -> StreamedResource:
             resource = super().get_resource(identifier, resource_type)
             resource.read_at = lambda offset, size: bytes(min(size, resource.size - offset))  # type: ignore[method-assign]
             return resource
@@ -249,7 +295,9 @@ def test_wrong_bytes_of_the_remote_are_an_error_and_are_not_kept(tmp_path: Path,
     assert not files_below(tmp_path / "cache" / "blocks")
 
 
-def test_verifying_reads_the_remote_and_drops_a_damaged_copy(cached: CachedStorageConnector, tmp_path: Path) -> None:
+def test_verifying_reads_the_remote_and_drops_a_damaged_copy(
+    cached: CachedStorageConnector, tmp_path: Path
+) -> None:
     content(cached, "small")
     copy = next(iter(files_below(tmp_path / "cache" / "bytes")))
     copy.write_bytes(SMALL[::-1])
@@ -286,7 +334,9 @@ def test_what_is_held_is_read_while_the_remote_is_away(
     assert until(lambda: content(cached, "small") == b"new", seconds=60)
 
 
-def test_a_share_that_is_not_mounted_is_away_and_not_empty(cached: CachedStorageConnector, tmp_path: Path) -> None:
+def test_a_share_that_is_not_mounted_is_away_and_not_empty(
+    cached: CachedStorageConnector, tmp_path: Path
+) -> None:
     cached.fetch(["small"])
     (tmp_path / "remote").rename(tmp_path / "unmounted")
 
@@ -299,13 +349,17 @@ def test_a_share_that_is_not_mounted_is_away_and_not_empty(cached: CachedStorage
     assert_same_bytes(content(cached, "a/large"), LARGE)
 
 
-def test_what_is_not_held_says_so_while_the_remote_is_away(cached: CachedStorageConnector, remote: Remote) -> None:
+def test_what_is_not_held_says_so_while_the_remote_is_away(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
     with cached.get_resource("a/large") as resource:
         resource.read_at(3 * BLOCK_BYTES, 10)
     remote.is_away = True
 
     for ask in (cached.get_resource, cached.has_resource, cached.stat):
-        with pytest.raises(StorageUnavailableError, match=r"did not answer.*'small'.* not in the cache"):
+        with pytest.raises(
+            StorageUnavailableError, match=r"did not answer.*'small'.* not in the cache"
+        ):
             ask("small")
     with pytest.raises(StorageUnavailableError):
         cached.list_resources()
@@ -315,7 +369,9 @@ def test_what_is_not_held_says_so_while_the_remote_is_away(cached: CachedStorage
             resource.read_at(0, 10)
 
 
-def test_what_was_written_through_the_cache_is_never_old_offline(cached: CachedStorageConnector, remote: Remote) -> None:
+def test_what_was_written_through_the_cache_is_never_old_offline(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
     content(cached, "small")
     cached.set_resource("small", b"new")
     remote.is_away = True
@@ -327,12 +383,16 @@ def test_what_was_written_through_the_cache_is_never_old_offline(cached: CachedS
 # ---------------------------------------------------------------------- damage
 
 
-def test_a_folder_that_is_gone_is_made_again(cached: CachedStorageConnector, remote: Remote) -> None:
+def test_a_folder_that_is_gone_is_made_again(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
     for folder in ("", "bytes", "blocks", "notes"):
         cached.fetch()
         shutil.rmtree(Path(cached.local) / folder, ignore_errors=True)
 
-        assert_same_bytes(content(again(cached), "a/large") + content(cached, "small"), LARGE + SMALL)
+        assert_same_bytes(
+            content(again(cached), "a/large") + content(cached, "small"), LARGE + SMALL
+        )
 
     again(cached).fetch()
     remote.is_away = True
@@ -342,7 +402,9 @@ def test_a_folder_that_is_gone_is_made_again(cached: CachedStorageConnector, rem
 # ---------------------------------------------------------------------- no room
 
 
-def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, tmp_path: Path) -> None:
+def test_the_files_stay_under_the_limit_and_the_oldest_go_first(
+    remote: Remote, tmp_path: Path
+) -> None:
     limit = 3_000_000
     cached = CachedStorageConnector(remote, tmp_path / "cache", limit)
     for i in range(40):
@@ -353,7 +415,11 @@ def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, 
         assert used_bytes(cached.local) <= limit
 
     infos = [remote.stat(f"r{i}") for i in range(40)]
-    kept = [i for i, info in enumerate(infos) if (tmp_path / "cache" / "bytes" / f"{info.sha256}-{info.size}").exists()]
+    kept = [
+        i
+        for i, info in enumerate(infos)
+        if (tmp_path / "cache" / "bytes" / f"{info.sha256}-{info.size}").exists()
+    ]
     assert kept == list(range(kept[0], 40))
     assert len(kept) >= 12
 
@@ -361,8 +427,17 @@ def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, 
 # ---------------------------------------------------------------------- processes that fill it are killed
 
 
-SIZES = {"small": 10_001, "b/empty": 0, "b/one": 900_000, "c": 24 * BLOCK_BYTES, "d/e/f": 36 * BLOCK_BYTES + 5}
-DATA = {identifier: hashlib.shake_128(identifier.encode()).digest(size) for identifier, size in SIZES.items()}
+SIZES = {
+    "small": 10_001,
+    "b/empty": 0,
+    "b/one": 900_000,
+    "c": 24 * BLOCK_BYTES,
+    "d/e/f": 36 * BLOCK_BYTES + 5,
+}
+DATA = {
+    identifier: hashlib.shake_128(identifier.encode()).digest(size)
+    for identifier, size in SIZES.items()
+}
 
 
 def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> None:
@@ -431,7 +506,11 @@ class CountingServer(ScriptedServer):
 
     def n_bytes(self, path: str) -> int:
         """How many bytes of the objects below a path were asked for."""
-        ranges = [seen.headers["range"].removeprefix("bytes=").split("-") for seen in self.requests if path in seen.path]
+        ranges = [
+            seen.headers["range"].removeprefix("bytes=").split("-")
+            for seen in self.requests
+            if path in seen.path
+        ]
         return sum(int(stop) - int(start) + 1 for start, stop in ranges)
 
 
@@ -443,18 +522,30 @@ def bucket(tmp_path: Path) -> Iterator[CountingServer]:
     store.set_resource("small", SMALL)
     for file in files_below(tmp_path / "bucket"):
         facts = {"ETag": '"1"', "Last-Modified": "Thu, 26 Nov 2026 12:00:00 GMT"}
-        server.serve(f"/{file.relative_to(tmp_path)}", file.read_bytes(), ranges=True, headers=facts, is_last=False)
+        server.serve(
+            f"/{file.relative_to(tmp_path)}",
+            file.read_bytes(),
+            ranges=True,
+            headers=facts,
+            is_last=False,
+        )
     remote_of(server)  # imports s3fs, which forks need not do again
     yield server
     server.close()
 
 
 def remote_of(server: CountingServer) -> FsspecStorageConnector:
-    return FsspecStorageConnector.from_url(f"s3://bucket?endpointUrl={server.origin}&anonymous=true")
+    return FsspecStorageConnector.from_url(
+        f"s3://bucket?endpointUrl={server.origin}&anonymous=true"
+    )
 
 
-def read_in_order(server: CountingServer, cache: Path, max_bytes: int | None = None, fresh_seconds: float = 0.0) -> None:
-    cached = CachedStorageConnector(remote_of(server), cache, max_bytes, fresh_seconds=fresh_seconds)
+def read_in_order(
+    server: CountingServer, cache: Path, max_bytes: int | None = None, fresh_seconds: float = 0.0
+) -> None:
+    cached = CachedStorageConnector(
+        remote_of(server), cache, max_bytes, fresh_seconds=fresh_seconds
+    )
     assert content(cached, "small") == SMALL
     with cached.get_resource("large") as resource:
         assert_same_bytes(b"".join(resource), LARGE * 6)
@@ -471,10 +562,14 @@ def test_processes_fetch_each_block_once(bucket: CountingServer, tmp_path: Path)
     # To describe it and to open it, each once; and to read the content of the small one.
     assert sum("resources/large" in path for path in bucket.paths()) <= 2 + n_processes
     assert sum("resources/small" in path for path in bucket.paths()) <= 3
-    assert not (tmp_path / "cache" / "blocks").exists() or not files_below(tmp_path / "cache" / "blocks")
+    assert not (tmp_path / "cache" / "blocks").exists() or not files_below(
+        tmp_path / "cache" / "blocks"
+    )
 
 
-def test_the_work_of_a_process_that_is_killed_goes_to_one_of_the_others(bucket: CountingServer, tmp_path: Path) -> None:
+def test_the_work_of_a_process_that_is_killed_goes_to_one_of_the_others(
+    bucket: CountingServer, tmp_path: Path
+) -> None:
     bucket.stuck = "/objects/"
     work = lambda: read_in_order(bucket, tmp_path / "cache", max_bytes=6_000_000 + len(LARGE) * 6)  # noqa: E731
     first = forked(work)
@@ -489,9 +584,14 @@ def test_the_work_of_a_process_that_is_killed_goes_to_one_of_the_others(bucket: 
     assert bucket.n_bytes("/objects/") == n_before + len(LARGE) * 6
 
 
-def test_processes_that_share_less_room_than_they_read_read_on(bucket: CountingServer, tmp_path: Path) -> None:
+def test_processes_that_share_less_room_than_they_read_read_on(
+    bucket: CountingServer, tmp_path: Path
+) -> None:
     limit, cache = 12_000_000, tmp_path / "cache"
-    works = [lambda: read_in_order(bucket, cache, limit), lambda: read_in_order(bucket, cache, 2_000_000)]
+    works = [
+        lambda: read_in_order(bucket, cache, limit),
+        lambda: read_in_order(bucket, cache, 2_000_000),
+    ]
 
     children = [forked(works[i % 2]) for i in range(sized(2, 4))]
     while until(lambda: (cache / "bytes").exists(), 0.1) and len(bucket.requests) < 40:

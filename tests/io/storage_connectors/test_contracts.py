@@ -29,8 +29,12 @@ LARGE = hashlib.shake_128(b"large").digest((4 << 20) + 300_000)  # two parts in 
 STORES: dict[str, Callable[[Callable[[str], Any]], StorageConnector]] = {
     "file": lambda fixture: FileStorageConnector(fixture("tmp_path") / "store"),
     "memory": lambda fixture: InMemoryStorageConnector(),
-    "cached": lambda fixture: CachedStorageConnector(FileStorageConnector(fixture("tmp_path") / "a"), fixture("tmp_path") / "b"),
-    "cached minimal": lambda fixture: CachedStorageConnector(MinimalConnector(), fixture("tmp_path") / "cache"),
+    "cached": lambda fixture: CachedStorageConnector(
+        FileStorageConnector(fixture("tmp_path") / "a"), fixture("tmp_path") / "b"
+    ),
+    "cached minimal": lambda fixture: CachedStorageConnector(
+        MinimalConnector(), fixture("tmp_path") / "cache"
+    ),
     "minimal": lambda fixture: MinimalConnector(),
     "mongodb": lambda fixture: MongoDBStorageConnector(fixture("mongodb_uri")),
     # a replica set with authentication; all resources cross the boundaries of chunks, and none is kept in its pointer
@@ -86,7 +90,9 @@ class TestStoresOfOneProcess(Stores):
 class TestStoresThatKeepWhatWasReplaced:
     connector = Stores.connector
 
-    def test_what_was_replaced_or_deleted_is_swept_once_its_grace_is_over(self, connector: StorageConnector) -> None:
+    def test_what_was_replaced_or_deleted_is_swept_once_its_grace_is_over(
+        self, connector: StorageConnector
+    ) -> None:
         for number in range(3):
             connector.set_resource("replaced", LARGE[number:])
         connector.set_resource("deleted", LARGE[3:])
@@ -97,7 +103,9 @@ class TestStoresThatKeepWhatWasReplaced:
 
         assert within_grace == []
         assert promised == freed
-        assert sum(garbage.size or 0 for garbage in freed) == 3 * len(LARGE) - 4  # versions 0, 1 and 3
+        assert (
+            sum(garbage.size or 0 for garbage in freed) == 3 * len(LARGE) - 4
+        )  # versions 0, 1 and 3
         assert all(garbage.reason for garbage in freed)
         assert_same_bytes(content(connector, "replaced"), LARGE[2:])
         assert connector.collect_garbage(0) == []
@@ -115,10 +123,14 @@ class TestStoresThatKeepWhatWasReplaced:
 
 
 @pytest.mark.parametrize("store", ["mongodb", "s3"])
-def test_a_connector_for_reading_sends_nothing_that_writes(store: str, request: pytest.FixtureRequest) -> None:
+def test_a_connector_for_reading_sends_nothing_that_writes(
+    store: str, request: pytest.FixtureRequest
+) -> None:
     connector: Any = STORES[store](request.getfixturevalue)
     if store == "mongodb":
-        reader: Any = MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"), read_only=True)
+        reader: Any = MongoDBStorageConnector(
+            request.getfixturevalue("mongodb_uri"), read_only=True
+        )
     else:
         options = request.getfixturevalue("s3_server").options()
         reader = FsspecStorageConnector(connector._configuration[0], read_only=True, **options)
@@ -129,13 +141,17 @@ def test_a_connector_for_reading_sends_nothing_that_writes(store: str, request: 
 
     connector.set_resource("large", LARGE)
     connector.set_resource("small", b"small")
-    before = connector._files.files("") if store == "s3" else None  # of a database, the commands tell
+    before = (
+        connector._files.files("") if store == "s3" else None
+    )  # of a database, the commands tell
 
     with SentCommands() as sent:
         assert_same_bytes(content(reader, "large"), LARGE)
         assert reader.read_ranges("large", [(5, 5)]) == [LARGE[5:10]]
         assert reader.list_resources() == ["large", "small"]
-        assert (reader.stat("large").size, reader.verify_resource("large").size) == (len(LARGE),) * 2
+        assert (reader.stat("large").size, reader.verify_resource("large").size) == (
+            len(LARGE),
+        ) * 2
         assert reader.collect_garbage(0, dry_run=True) == []
         with reader.lease("large") as lease:
             assert lease.acquire()

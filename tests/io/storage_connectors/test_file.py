@@ -21,7 +21,12 @@ from hypothesis import strategies as st
 from process_census import descriptors
 from process_harness import flip_file
 
-from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceNotFoundError, StorageError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    DataStackError,
+    ResourceNotFoundError,
+    StorageError,
+)
 from data_stack.io.integrity import BLOCK_BYTES, seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
@@ -48,7 +53,9 @@ def private_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("private_files")
-def test_a_store_in_a_folder_of_a_group_is_the_group_s(store: FileStorageConnector, root: Path) -> None:
+def test_a_store_in_a_folder_of_a_group_is_the_group_s(
+    store: FileStorageConnector, root: Path
+) -> None:
     root.mkdir()
     root.chmod(0o2770)
 
@@ -57,33 +64,49 @@ def test_a_store_in_a_folder_of_a_group_is_the_group_s(store: FileStorageConnect
         writer.write(DATA)
     with store.lease("d/1") as lease:
         assert lease.acquire()
-        modes = {path.relative_to(root): stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*")}
+        modes = {
+            path.relative_to(root): stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*")
+        }
 
     assert {Path("d/1/x"), Path(".data_stack/digests/d/1/x~")} < {*modes}
     assert {path for path in modes if "leases" in path.parts[:-1]}
-    assert {path: oct(mode) for path, mode in modes.items() if mode != (0o2770 if (root / path).is_dir() else 0o660)} == {}
+    assert {
+        path: oct(mode)
+        for path, mode in modes.items()
+        if mode != (0o2770 if (root / path).is_dir() else 0o660)
+    } == {}
 
 
 @pytest.mark.usefixtures("private_files")
 @pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
-def test_a_resource_is_a_plain_file_of_its_name(store: FileStorageConnector, root: Path, umask: int, mode: int) -> None:
+def test_a_resource_is_a_plain_file_of_its_name(
+    store: FileStorageConnector, root: Path, umask: int, mode: int
+) -> None:
     os.umask(umask)
     for number in range(5):
-        with store.create_resumable("mnist/raw/labels.gz", "key") if number else store.create("mnist/a") as writer:
+        with (
+            store.create_resumable("mnist/raw/labels.gz", "key")
+            if number
+            else store.create("mnist/a") as writer
+        ):
             writer.write(b"abc")
             before = time.time_ns()  # the kernel's clock of files is up to 4 ms late
         assert writer.status.st_mtime_ns >= before
         assert stat.S_IMODE(writer.status.st_mode) == mode
 
     assert (root / "mnist/raw/labels.gz").read_bytes() == b"abc"
-    assert isinstance(StorageConnectorFactory.get_file_storage_connector(str(root)), FileStorageConnector)
+    assert isinstance(
+        StorageConnectorFactory.get_file_storage_connector(str(root)), FileStorageConnector
+    )
     assert store.root_path == str(root)
 
 
 # ---------------------------------------------------------------------- containment
 
 
-def test_an_absolute_identifier_below_the_root_is_tolerated(store: FileStorageConnector, root: Path) -> None:
+def test_an_absolute_identifier_below_the_root_is_tolerated(
+    store: FileStorageConnector, root: Path
+) -> None:
     store.set_resource(str(root / "ham10k/raw.h5"), b"x")
 
     assert store.has_resource("ham10k/raw.h5")
@@ -92,13 +115,20 @@ def test_an_absolute_identifier_below_the_root_is_tolerated(store: FileStorageCo
         store.has_resource(str(root) + "/../outside")
 
 
-def test_the_root_may_be_a_link_and_nothing_in_it_and_folders_and_pipes_are_no_resources(tmp_path: Path) -> None:
+def test_the_root_may_be_a_link_and_nothing_in_it_and_folders_and_pipes_are_no_resources(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "secret").write_bytes(b"secret")
     store = FileStorageConnector(tmp_path / "link")
     store.set_resource("big/file", b"inside")
-    links = {"folder": "big", "file": "big/file", "out": str(tmp_path), "out_file": str(tmp_path / "secret")}
+    links = {
+        "folder": "big",
+        "file": "big/file",
+        "out": str(tmp_path),
+        "out_file": str(tmp_path / "secret"),
+    }
     for name, target in links.items():
         (tmp_path / "real" / name).symlink_to(target)
     os.mkfifo(tmp_path / "real" / "pipe")
@@ -119,7 +149,9 @@ def test_the_root_may_be_a_link_and_nothing_in_it_and_folders_and_pipes_are_no_r
 
 
 @pytest.mark.parametrize("swapped", ["folder", "file"])
-def test_a_path_swapped_for_a_link_never_leads_out(store: FileStorageConnector, root: Path, tmp_path: Path, swapped: str) -> None:
+def test_a_path_swapped_for_a_link_never_leads_out(
+    store: FileStorageConnector, root: Path, tmp_path: Path, swapped: str
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "f").write_bytes(b"SECRET")
@@ -159,7 +191,9 @@ def test_a_path_swapped_for_a_link_never_leads_out(store: FileStorageConnector, 
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a/b", "a")])
-def test_a_resource_in_the_way_of_another_is_our_error(store: FileStorageConnector, first: str, second: str) -> None:
+def test_a_resource_in_the_way_of_another_is_our_error(
+    store: FileStorageConnector, first: str, second: str
+) -> None:
     store.set_resource(first, b"1")
 
     with pytest.raises(StorageError, match=f"could not store '{second}'"):
@@ -180,15 +214,26 @@ def test_a_file_that_other_means_put_there_has_no_recorded_digest_until_it_was_r
 
     assert store.stat("by_hand").sha256 is None
     assert store.verify_resource("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()
-    assert store.stat("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()  # known, having been read
+    assert (
+        store.stat("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()
+    )  # known, having been read
 
 
-def test_a_damaged_record_only_makes_the_digest_unknown(store: FileStorageConnector, root: Path) -> None:
+def test_a_damaged_record_only_makes_the_digest_unknown(
+    store: FileStorageConnector, root: Path
+) -> None:
     store.set_resource("x", b"abc")
     note_on_it = root / ".data_stack/digests/x~"
     note = note_on_it.read_bytes()
     earlier_format = b'{"format": 3, "size": 3, "sha256": "", "facts": []}\n' + bytes(16)
-    for damage in (b"", b"{", note[:-1], note[:20] + b"?" + note[21:], seal_json({"size": 3}), earlier_format):
+    for damage in (
+        b"",
+        b"{",
+        note[:-1],
+        note[:20] + b"?" + note[21:],
+        seal_json({"size": 3}),
+        earlier_format,
+    ):
         note_on_it.write_bytes(damage)
 
         assert store.stat("x").sha256 is None
@@ -198,7 +243,9 @@ def test_a_damaged_record_only_makes_the_digest_unknown(store: FileStorageConnec
 # ---------------------------------------------------------------------- left-overs
 
 
-def test_temporaries_of_other_machines_are_left_until_they_are_old(store: FileStorageConnector, root: Path) -> None:
+def test_temporaries_of_other_machines_are_left_until_they_are_old(
+    store: FileStorageConnector, root: Path
+) -> None:
     store.set_resource("a", b"x")
     os.utime(root / "a", (0, 0))
     name = ".~0123456789ab-1-2-deadbeef"
@@ -216,9 +263,13 @@ def test_temporaries_of_other_machines_are_left_until_they_are_old(store: FileSt
     store.set_resource("e", b"in the place of an empty folder")
 
 
-def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(store: FileStorageConnector, root: Path) -> None:
+def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(
+    store: FileStorageConnector, root: Path
+) -> None:
     store.set_resource("a", b"x")
-    alive, dead = (root / f".~{owner}-deadbeef" for owner in (this_process(), f"{this_machine()}-1-0"))
+    alive, dead = (
+        root / f".~{owner}-deadbeef" for owner in (this_process(), f"{this_machine()}-1-0")
+    )
     for path in (alive, dead):
         path.write_bytes(b"half")
     os.utime(alive, (0, 0))
@@ -228,7 +279,9 @@ def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(store
     assert alive.exists()
 
 
-def test_bytes_written_in_any_order_have_the_digest_of_the_file(store: FileStorageConnector) -> None:
+def test_bytes_written_in_any_order_have_the_digest_of_the_file(
+    store: FileStorageConnector,
+) -> None:
     # As many bytes as the file has, others than it has.
     with store.create("x") as writer:
         for piece in (b"abc", b"xyz"):
@@ -244,7 +297,9 @@ def test_bytes_written_in_any_order_have_the_digest_of_the_file(store: FileStora
         assert store.stat(identifier).sha256 == hashlib.sha256(expected).hexdigest()
 
 
-def test_what_is_finished_takes_no_more_bytes_and_what_fails_leaves_none(store: FileStorageConnector, root: Path) -> None:
+def test_what_is_finished_takes_no_more_bytes_and_what_fails_leaves_none(
+    store: FileStorageConnector, root: Path
+) -> None:
     with store.create("x") as writer:
         writer.write(b"abc")
         writer.flush()
@@ -267,7 +322,16 @@ def test_a_prefix_never_leads_out(store: FileStorageConnector, root: Path) -> No
 
     assert store.list_resources("a/b/") == ["a/b/1", "a/b/2"]
     assert store.list_resources("a/b/2") == ["a/b/2"]
-    for prefix in ("link/", "link/b/", f"{root}/", f"{root}/a/", "/etc/", "../", "a/../a/", "missing/"):
+    for prefix in (
+        "link/",
+        "link/b/",
+        f"{root}/",
+        f"{root}/a/",
+        "/etc/",
+        "../",
+        "a/../a/",
+        "missing/",
+    ):
         assert store.list_resources(prefix) == []
     with pytest.raises(DataStackError, match="beginning of an identifier"):
         store.list_resources("a\nb")
@@ -302,7 +366,9 @@ def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
         stored.verify_resource("e/y")
 
 
-def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageConnector, root: Path) -> None:
+def test_what_verify_found_damaged_is_not_trusted_any_more(
+    stored: FileStorageConnector, root: Path
+) -> None:
     # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
     flip_file(root / "d/x", 8 * BLOCK_BYTES)
     notes = DigestNotes(str(root / ".data_stack/digests"))
@@ -348,7 +414,9 @@ def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(
     assert stored.stat("e/y").sha256 == hashlib.sha256(DATA).hexdigest()
 
 
-def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(stored: FileStorageConnector, root: Path) -> None:
+def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(
+    stored: FileStorageConnector, root: Path
+) -> None:
     (root / "d/x").write_bytes(b"new")
     with pytest.raises(ChecksumMismatchError):
         stored.verify_resource("d/x")

@@ -22,7 +22,13 @@ from process_harness import frozen, run_python
 from s3_server import S3Server
 from sftp_server import PASSWORD, USER, SFTPServer
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, StorageError, StorageUnavailableError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    StorageError,
+    StorageUnavailableError,
+)
 from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
@@ -55,21 +61,32 @@ def part_files(root: Path) -> list[Path]:
 # ---------------------------------------------------------------------- sizes
 
 
-def test_a_resource_of_several_parts_comes_back_whole_and_in_ranges(connector: FsspecStorageConnector) -> None:
+def test_a_resource_of_several_parts_comes_back_whole_and_in_ranges(
+    connector: FsspecStorageConnector,
+) -> None:
     size = 2 * PART_BYTES + 5
     data = random.Random(size).randbytes(size)
 
     connector.set_resource("a", data)
 
-    edges = [offset for edge in (0, BLOCK_BYTES, PART_BYTES, size) for offset in (edge - 2, edge) if 0 <= offset <= size]
+    edges = [
+        offset
+        for edge in (0, BLOCK_BYTES, PART_BYTES, size)
+        for offset in (edge - 2, edge)
+        if 0 <= offset <= size
+    ]
     assert hashlib.sha256(content(connector, "a")).digest() == hashlib.sha256(data).digest()
-    assert connector.read_ranges("a", [(offset, 5) for offset in edges]) == [data[offset : offset + 5] for offset in edges]
+    assert connector.read_ranges("a", [(offset, 5) for offset in edges]) == [
+        data[offset : offset + 5] for offset in edges
+    ]
 
 
 # ---------------------------------------------------------------------- damage
 
 
-def hostile(line: bytes | None = None, rest: bytes = block_digest(b"small") + b"small", **changes: Any) -> bytes:
+def hostile(
+    line: bytes | None = None, rest: bytes = block_digest(b"small") + b"small", **changes: Any
+) -> bytes:
     """A pointer with a right digest of itself and wrong fields."""
     fields = {
         "identifier": "a", "size": 5, "sha256": hashlib.sha256(b"small").hexdigest(), "block_bytes": BLOCK_BYTES, "version": None,
@@ -91,7 +108,9 @@ HOSTILE_POINTERS = [
 ]
 
 
-def test_a_hostile_pointer_is_an_error_of_ours(connector: FsspecStorageConnector, root: Path) -> None:
+def test_a_hostile_pointer_is_an_error_of_ours(
+    connector: FsspecStorageConnector, root: Path
+) -> None:
     for document in HOSTILE_POINTERS:
         connector.set_resource("a", b"small")
         assert content(connector, "a") == b"small"
@@ -108,7 +127,13 @@ def test_a_hostile_pointer_is_an_error_of_ours(connector: FsspecStorageConnector
 
 
 def test_what_another_tool_put_there_is_read_listed_and_deleted(s3: FsspecStorageConnector) -> None:
-    for name, data in {"plain/a.bin": BIG, "plain/empty": b"", "b": b"b", ".hidden": b"", "not/a/na~me": b""}.items():
+    for name, data in {
+        "plain/a.bin": BIG,
+        "plain/empty": b"",
+        "b": b"b",
+        ".hidden": b"",
+        "not/a/na~me": b"",
+    }.items():
         s3._files.put(name, data)
 
     assert s3.list_resources() == ["b", "plain/a.bin", "plain/empty"]
@@ -124,7 +149,9 @@ def test_what_another_tool_put_there_is_read_listed_and_deleted(s3: FsspecStorag
     assert s3.list_resources() == []
 
 
-def test_the_digest_of_what_another_tool_put_there_is_known_once_it_was_verified(connector: FsspecStorageConnector) -> None:
+def test_the_digest_of_what_another_tool_put_there_is_known_once_it_was_verified(
+    connector: FsspecStorageConnector,
+) -> None:
     connector._files.put("plain", BIG)
     sha256 = hashlib.sha256(BIG).hexdigest()
 
@@ -152,7 +179,9 @@ def test_what_another_tool_replaces_is_not_mixed(s3: FsspecStorageConnector) -> 
 # ---------------------------------------------------------------------- garbage
 
 
-def test_an_upload_whose_last_part_is_young_is_left_alone(connector: FsspecStorageConnector, root: Path) -> None:
+def test_an_upload_whose_last_part_is_young_is_left_alone(
+    connector: FsspecStorageConnector, root: Path
+) -> None:
     connector.set_resource("a", BIG)
     pointer_file(root, "a").unlink()  # as before its publication
     first, last = part_files(root)
@@ -229,12 +258,16 @@ def test_a_publish_whose_answer_is_lost_is_found_to_be_done_or_said_not_to_be_kn
 
 
 @pytest.mark.parametrize("is_listening", [False, True], ids=["nobody there", "silent"])
-def test_every_call_ends_within_its_timeout_if_the_server_does_not_answer(s3_server: S3Server, is_listening: bool) -> None:
+def test_every_call_ends_within_its_timeout_if_the_server_does_not_answer(
+    s3_server: S3Server, is_listening: bool
+) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         port = listener.getsockname()[1]
         if not is_listening:
             listener.close()
-        connector = FsspecStorageConnector("s3://bucket", timeout_seconds=0.25, **s3_server.options(port=port))
+        connector = FsspecStorageConnector(
+            "s3://bucket", timeout_seconds=0.25, **s3_server.options(port=port)
+        )
         calls: list[Callable[[], object]] = [
             lambda: connector.has_resource("a"),
             lambda: connector.get_resource("a"),
@@ -262,7 +295,11 @@ def test_a_url_gives_options_and_contacts_nothing() -> None:
     )
 
     assert repr(connector) == "FsspecStorageConnector('s3://bucket/a/b')"
-    options = {"endpoint_url": "http://127.0.0.1:1", "client_kwargs": {"region_name": "eu-1"}, "anon": True}
+    options = {
+        "endpoint_url": "http://127.0.0.1:1",
+        "client_kwargs": {"region_name": "eu-1"},
+        "anon": True,
+    }
     assert connector._configuration == ("s3://bucket/a/b/", True, 2.5, options)
     assert pickle.loads(pickle.dumps(connector))._configuration == connector._configuration
 
@@ -308,12 +345,18 @@ def test_a_server_that_is_not_known_is_refused_with_advice(
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_server_with_another_key_than_the_known_one_is_refused(sftp_server: SFTPServer, url: str, tmp_path: Path) -> None:
+def test_a_server_with_another_key_than_the_known_one_is_refused(
+    sftp_server: SFTPServer, url: str, tmp_path: Path
+) -> None:
     key = paramiko.ECDSAKey.generate()
-    (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{sftp_server.port} {key.get_name()} {key.get_base64()}\n")
+    (tmp_path / "known_hosts").write_text(
+        f"[127.0.0.1]:{sftp_server.port} {key.get_name()} {key.get_base64()}\n"
+    )
 
     with pytest.raises(StorageError, match="does not match"):
-        FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": tmp_path / "known_hosts"}).has_resource("a")
+        FsspecStorageConnector(
+            url, **{**sftp_server.options(), "known_hosts": tmp_path / "known_hosts"}
+        ).has_resource("a")
 
 
 # ---------------------------------------------------------------------- secrets
@@ -369,17 +412,28 @@ def test_a_lost_connection_is_made_anew(sftp: FsspecStorageConnector) -> None:
     assert content(sftp, "b") == b"b"
 
 
-def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_falls_silent(tmp_path: Path) -> None:
+def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_falls_silent(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "served").mkdir()
-    with SFTPServer(tmp_path / "served") as server, socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+    with (
+        SFTPServer(tmp_path / "served") as server,
+        socket.create_server(("127.0.0.1", 0), backlog=64) as listener,
+    ):
         options = server.options()
         blind = FsspecStorageConnector(
-            "sftp://127.0.0.1/a", timeout_seconds=0.15, **{**options, "port": listener.getsockname()[1]}
+            "sftp://127.0.0.1/a",
+            timeout_seconds=0.15,
+            **{**options, "port": listener.getsockname()[1]},
         )
         connector = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.3, **options)
         FsspecStorageConnector("sftp://127.0.0.1/a", **options).set_resource("a", LARGE)
         with connector.get_resource("a") as resource, frozen(server.pid):
             calls: list[Callable[[], object]] = [resource.read]
             for each in (blind, connector):
-                calls += [partial(each.has_resource, "a"), partial(each.set_resource, "a", LARGE), each.list_resources]
+                calls += [
+                    partial(each.has_resource, "a"),
+                    partial(each.set_resource, "a", LARGE),
+                    each.list_resources,
+                ]
             check_all_end(calls, "sftp://")

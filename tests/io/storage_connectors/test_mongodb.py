@@ -20,7 +20,12 @@ from mongodb_commands import SentCommands, meanwhile
 from process_harness import in_fork, open_handles, until
 from pymongo.database import Database
 
-from data_stack.exception import ConfigError, DamagedBlockError, DataStackError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DamagedBlockError,
+    DataStackError,
+    ResourceNotFoundError,
+)
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.testing.storage import content
 
@@ -47,7 +52,9 @@ def stored(connector: MongoDBStorageConnector) -> MongoDBStorageConnector:
 # ---------------------------------------------------------------------- how many commands
 
 
-def test_a_small_resource_is_one_command_each_way(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+def test_a_small_resource_is_one_command_each_way(
+    stored: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
     with SentCommands(mongodb.name) as sent:
         stored.set_resource("another", b"small")
         stored.set_resource("another", b"replaced")
@@ -64,7 +71,9 @@ def test_making_a_connector_contacts_nobody() -> None:
     with SentCommands() as sent:
         connector = MongoDBStorageConnector(uri)
         copy = pickle.loads(pickle.dumps(connector))
-        from_url = MongoDBStorageConnector.from_url(uri + "&bucket=b&readOnly=true&timeoutSeconds=2")
+        from_url = MongoDBStorageConnector.from_url(
+            uri + "&bucket=b&readOnly=true&timeoutSeconds=2"
+        )
 
     assert sent.names == []
     assert repr(copy) == repr(connector)
@@ -74,7 +83,9 @@ def test_making_a_connector_contacts_nobody() -> None:
         assert "user" not in shown
 
 
-def test_a_batch_of_ranges_is_one_query(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+def test_a_batch_of_ranges_is_one_query(
+    stored: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
     ranges = [(number * 17 % N_CHUNKS * CHUNK_BYTES + 9, 4096) for number in range(32)]
 
     with stored.get_resource("large") as resource, SentCommands(mongodb.name) as sent:
@@ -101,10 +112,14 @@ def test_what_is_published_is_acknowledged_by_the_majority_and_the_journal(
     assert len(publishing) == 3
     assert all(command["writeConcern"] == {"w": "majority", "j": True} for command in publishing)
     names = [next(iter(command)) + " " + str(next(iter(command.values()))) for command in sent.all]
-    assert names.index("insert data_stack.chunks") < names.index("findAndModify data_stack.resources", 1)
+    assert names.index("insert data_stack.chunks") < names.index(
+        "findAndModify data_stack.resources", 1
+    )
 
 
-def test_read_concern_and_preference_of_the_connection_string_reach_the_server(mongodb_auth_uri: str) -> None:
+def test_read_concern_and_preference_of_the_connection_string_reach_the_server(
+    mongodb_auth_uri: str,
+) -> None:
     uri = on_replica_set(mongodb_auth_uri)
     for options, mode, level in (
         ("", "primary", "majority"),
@@ -117,7 +132,9 @@ def test_read_concern_and_preference_of_the_connection_string_reach_the_server(m
 
         finds = sent.of("find")
         assert len(finds) > 1
-        assert {command.get("$readPreference", {"mode": "primary"})["mode"] for command in finds} == {mode}
+        assert {
+            command.get("$readPreference", {"mode": "primary"})["mode"] for command in finds
+        } == {mode}
         assert {command["readConcern"]["level"] for command in finds} == {level}
 
 
@@ -127,17 +144,28 @@ def on_replica_set(uri: str) -> str:
 
 
 def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_auth_uri: str) -> None:
-    with MongoDBStorageConnector(on_replica_set(mongodb_auth_uri) + "&readPreference=secondaryPreferred") as connector:
-        asking: list[Callable[[str], object]] = [connector.has_resource, connector.get_resource, connector.stat]
+    with MongoDBStorageConnector(
+        on_replica_set(mongodb_auth_uri) + "&readPreference=secondaryPreferred"
+    ) as connector:
+        asking: list[Callable[[str], object]] = [
+            connector.has_resource,
+            connector.get_resource,
+            connector.stat,
+        ]
         for ask in asking:
             with SentCommands() as sent, contextlib.suppress(ResourceNotFoundError):
                 ask("a")
 
-            modes = [command.get("$readPreference", {"mode": "primary"})["mode"] for command in sent.of("find")]
+            modes = [
+                command.get("$readPreference", {"mode": "primary"})["mode"]
+                for command in sent.of("find")
+            ]
             assert modes == ["secondaryPreferred", "primary"]
 
 
-def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(mongodb_auth_uri: str) -> None:
+def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(
+    mongodb_auth_uri: str,
+) -> None:
     with MongoDBStorageConnector(
         on_replica_set(mongodb_auth_uri) + "&readPreference=nearest&readConcernLevel=local"
     ) as connector:
@@ -151,13 +179,18 @@ def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(mongodb_a
     looks = [command for command in sent.all if next(iter(command)) in ("find", "aggregate")]
     assert len(looks) > 5
     assert {command["readConcern"]["level"] for command in looks} == {"majority"}
-    assert {command.get("$readPreference", {"mode": "primary"})["mode"] for command in looks} == {"primary"}
+    assert {command.get("$readPreference", {"mode": "primary"})["mode"] for command in looks} == {
+        "primary"
+    }
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        *({"uri": f"mongodb://user:{rest}"} for rest in ("se/cret@host/", "12/cret@localhost", "secret")),
+        *(
+            {"uri": f"mongodb://user:{rest}"}
+            for rest in ("se/cret@host/", "12/cret@localhost", "secret")
+        ),
         *({"bucket": bucket} for bucket in ("a$b", "system.x")),
         {"uri": "http://host/"},
         {"database": "a/b"},
@@ -166,7 +199,9 @@ def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(mongodb_a
     ],
     ids=repr,
 )
-def test_an_argument_that_is_not_allowed_is_refused_without_contacting_anybody(arguments: dict[str, Any]) -> None:
+def test_an_argument_that_is_not_allowed_is_refused_without_contacting_anybody(
+    arguments: dict[str, Any],
+) -> None:
     arguments = {"uri": "mongodb://user:secret@127.0.0.1:1/database", **arguments}
     with pytest.raises(ConfigError) as raised:
         MongoDBStorageConnector(**arguments)
@@ -177,7 +212,10 @@ def test_an_argument_that_is_not_allowed_is_refused_without_contacting_anybody(a
     assert "cret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("option", ["tlsAllowInvalidCertificates=true", "tlsInsecure=true", "TLSALLOWINVALIDHOSTNAMES=true"])
+@pytest.mark.parametrize(
+    "option",
+    ["tlsAllowInvalidCertificates=true", "tlsInsecure=true", "TLSALLOWINVALIDHOSTNAMES=true"],
+)
 def test_an_unverified_server_has_to_be_asked_for(option: str) -> None:
     with pytest.raises(ConfigError, match="certificate"):
         MongoDBStorageConnector(f"mongodb://127.0.0.1:1/database?tls=true&{option}")
@@ -186,9 +224,16 @@ def test_an_unverified_server_has_to_be_asked_for(option: str) -> None:
             make(f"mongodb://127.0.0.1:1/database?tls=true;{option}")
 
 
-@pytest.mark.parametrize("option", ["tls=yes", "tls=1", "tlsCAFiel=/etc/ca.pem", "w=majority&maxPoolSize=many"])
-def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_out(option: str) -> None:
-    with MongoDBStorageConnector(f"mongodb://127.0.0.1:1/database?{option}") as connector, SentCommands() as sent:
+@pytest.mark.parametrize(
+    "option", ["tls=yes", "tls=1", "tlsCAFiel=/etc/ca.pem", "w=majority&maxPoolSize=many"]
+)
+def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_out(
+    option: str,
+) -> None:
+    with (
+        MongoDBStorageConnector(f"mongodb://127.0.0.1:1/database?{option}") as connector,
+        SentCommands() as sent,
+    ):
         with pytest.raises(ConfigError, match="options"):
             connector.has_resource("a")
 
@@ -205,7 +250,9 @@ def test_a_lease_on_a_replica_set_is_free_once_it_is_closed(mongodb_auth_uri: st
                 assert lease.acquire()
 
 
-def test_a_forked_process_does_not_hold_its_parents_lease(connector: MongoDBStorageConnector) -> None:
+def test_a_forked_process_does_not_hold_its_parents_lease(
+    connector: MongoDBStorageConnector,
+) -> None:
     with connector.lease("a") as lease:
         assert lease.acquire()
 
@@ -244,7 +291,9 @@ def test_nothing_is_left_after_close(mongodb_uri: str, mongodb_server: Any) -> N
         del resource, partly_read, lease, connector
         gc.collect()
 
-        assert until(lambda: threading.active_count() <= n_threads and sockets() <= n_sockets), threading.enumerate()
+        assert until(lambda: threading.active_count() <= n_threads and sockets() <= n_sockets), (
+            threading.enumerate()
+        )
         assert client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"] == 0
 
 
@@ -286,10 +335,16 @@ def test_a_large_resource_is_a_pointer_to_a_file_in_chunks_that_gridfs_reads(
     )
     assert pointer["file_id"] == file["_id"]
     assert "data" not in pointer
-    assert (file["filename"], file["length"], file["chunkSize"]) == ("a/b.bin", len(FEW), CHUNK_BYTES)
+    assert (file["filename"], file["length"], file["chunkSize"]) == (
+        "a/b.bin",
+        len(FEW),
+        CHUNK_BYTES,
+    )
     assert isinstance(file["length"], Int64)
     assert isinstance(file["uploadDate"], datetime.datetime)
-    assert [(chunk["files_id"], chunk["n"]) for chunk in chunks] == [(file["_id"], n) for n in range(6)]
+    assert [(chunk["files_id"], chunk["n"]) for chunk in chunks] == [
+        (file["_id"], n) for n in range(6)
+    ]
     assert [len(chunk["data"]) for chunk in chunks] == [CHUNK_BYTES] * 5 + [1234]
     assert [len(chunk["digest"]) for chunk in chunks] == [8] * 6
     bucket = gridfs.GridFSBucket(mongodb, "data_stack")
@@ -303,16 +358,24 @@ def test_a_large_resource_is_a_pointer_to_a_file_in_chunks_that_gridfs_reads(
 # ---------------------------------------------------------------------- indexes
 
 
-def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(mongodb_uri: str, mongodb: Database[Any]) -> None:
+def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(
+    mongodb_uri: str, mongodb: Database[Any]
+) -> None:
     file_id = ObjectId()
     mongodb["theirs.chunks"].insert_one({"files_id": file_id, "n": 0, "data": Binary(b"abc")})
-    mongodb["theirs.files"].insert_one({"_id": file_id, "length": 3, "chunkSize": 1024, "filename": "x"})
+    mongodb["theirs.files"].insert_one(
+        {"_id": file_id, "length": 3, "chunkSize": 1024, "filename": "x"}
+    )
 
     with MongoDBStorageConnector(mongodb_uri, bucket="theirs") as connector:
         connector.set_resource("a", FEW)
 
     chunk_indexes = mongodb["theirs.chunks"].index_information().values()
-    assert [index for index in chunk_indexes if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")]
+    assert [
+        index
+        for index in chunk_indexes
+        if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")
+    ]
     file_keys = [index["key"] for index in mongodb["theirs.files"].index_information().values()]
     assert [("filename", 1), ("uploadDate", 1)] in file_keys
     assert mongodb["theirs.chunks"].find_one({"files_id": file_id}) is not None
@@ -345,7 +408,9 @@ DAMAGED_POINTERS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def victim(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> Callable[[], dict[str, Any]]:
+def victim(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> Callable[[], dict[str, Any]]:
     """Stores the resources ``victim`` and ``other``; returns the pointer of the first."""
     connector.set_resource("victim", FEW)
     connector.set_resource("other", FEW[::-1])
@@ -359,7 +424,11 @@ def update(collection: Any, query: dict[str, Any], fields: dict[str, Any] | None
     absent = [name for name, value in fields.items() if value is None]
     given = {name: value for name, value in fields.items() if value is not None}
     collection.update_one(
-        query, {**({"$set": given} if given else {}), **({"$unset": dict.fromkeys(absent, "")} if absent else {})}
+        query,
+        {
+            **({"$set": given} if given else {}),
+            **({"$unset": dict.fromkeys(absent, "")} if absent else {}),
+        },
     )
 
 
@@ -371,17 +440,26 @@ def test_a_damaged_block_is_named_and_never_read(
         chunks.find_one({"files_id": victim()["file_id"], "n": 1}),
         chunks.find_one({"files_id": {"$ne": victim()["file_id"]}, "n": 2}),
     ]
-    misplaced = [{name: chunk[name] for name in ("data", "digest")} for chunk in elsewhere if chunk is not None]
+    misplaced = [
+        {name: chunk[name] for name in ("data", "digest")}
+        for chunk in elsewhere
+        if chunk is not None
+    ]
     tracemalloc.start()
     for damage in [*DAMAGED_CHUNKS, *misplaced]:
         update(chunks, {"files_id": victim()["file_id"], "n": 2}, damage)
 
-        with connector.get_resource("victim") as resource, pytest.raises(DamagedBlockError) as raised:
+        with (
+            connector.get_resource("victim") as resource,
+            pytest.raises(DamagedBlockError) as raised,
+        ):
             resource.read()
         with pytest.raises(DamagedBlockError) as raised_by_ranges:
             connector.read_ranges("victim", [(2 * CHUNK_BYTES + 5, 3)])
 
-        assert {(each.value.identifier, each.value.block) for each in (raised, raised_by_ranges)} == {("victim", 2)}
+        assert {
+            (each.value.identifier, each.value.block) for each in (raised, raised_by_ranges)
+        } == {("victim", 2)}
         connector.set_resource("victim", FEW)
         assert content(connector, "victim") == FEW
     peak = tracemalloc.get_traced_memory()[1]
@@ -395,7 +473,11 @@ def test_a_damaged_pointer_is_an_error_of_ours(
     connector: MongoDBStorageConnector, victim: Callable[[], dict[str, Any]], mongodb: Database[Any]
 ) -> None:
     resources = mongodb["data_stack.resources"]
-    other = {name: value for name, value in (resources.find_one({"_id": "other"}) or {}).items() if name != "_id"}
+    other = {
+        name: value
+        for name, value in (resources.find_one({"_id": "other"}) or {}).items()
+        if name != "_id"
+    }
     for damage in [*DAMAGED_POINTERS, other, {"file_id": other["file_id"]}]:
         update(resources, {"_id": "victim"}, damage)
 
@@ -407,14 +489,19 @@ def test_a_damaged_pointer_is_an_error_of_ours(
     assert content(connector, "other") == FEW[::-1]
 
 
-def test_a_damaged_small_resource_is_an_error_of_ours(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+def test_a_damaged_small_resource_is_an_error_of_ours(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
     damaged: list[dict[str, Any]] = [
         {"data": b"evil!"},
         {"data": "small"},
         {"data": None},
         {"length": 1 << 50},
         {"data": b"evil!", "sha256": hashlib.sha256(b"evil!").hexdigest()},
-        *({"data": bytes([*b"small"[:i], b"small"[i] ^ 1 << i, *b"small"[i + 1 :]])} for i in range(5)),
+        *(
+            {"data": bytes([*b"small"[:i], b"small"[i] ^ 1 << i, *b"small"[i + 1 :]])}
+            for i in range(5)
+        ),
     ]
     for fields in damaged:
         connector.set_resource("victim", b"small")

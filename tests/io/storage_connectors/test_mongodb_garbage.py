@@ -47,7 +47,9 @@ def version(number: int) -> bytes:
 
 @pytest.fixture
 def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
-    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as connector:
+    with MongoDBStorageConnector(
+        mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000
+    ) as connector:
         yield connector
 
 
@@ -69,13 +71,21 @@ def test_the_lease_of_a_dead_process_is_garbage_and_that_of_a_live_one_is_not(
 
     with connector.lease("live") as lease:
         assert lease.acquire()
-        for name, value in (("dead", f"0123 7 {dead}".encode()), ("elsewhere", b"0123 7 0123456789ab-1-1"), ("malformed", 3)):
+        for name, value in (
+            ("dead", f"0123 7 {dead}".encode()),
+            ("elsewhere", b"0123 7 0123456789ab-1-1"),
+            ("malformed", 3),
+        ):
             mongodb["data_stack.leases"].insert_one({"_id": name, "value": value})
         promised = connector.collect_garbage(dry_run=True)
         collected = connector.collect_garbage()
 
         assert promised == collected == [Garbage("lease of dead", None, "its holder is gone")]
-        assert sorted(each["_id"] for each in mongodb["data_stack.leases"].find()) == ["elsewhere", "live", "malformed"]
+        assert sorted(each["_id"] for each in mongodb["data_stack.leases"].find()) == [
+            "elsewhere",
+            "live",
+            "malformed",
+        ]
         assert lease.acquire()
     assert connector.collect_garbage(0) == []
 
@@ -90,7 +100,9 @@ def test_what_is_replaced_while_it_is_moved_is_not_moved(
     connector.set_resource("b", version(1))
 
     with MongoDBStorageConnector(mongodb_uri, inline_bytes=1000) as other:
-        with meanwhile("before", "findAndModify .resources", lambda: other.set_resource("a", version(2))):
+        with meanwhile(
+            "before", "findAndModify .resources", lambda: other.set_resource("a", version(2))
+        ):
             with pytest.raises(StorageConflictError, match="replaced while it was moved"):
                 connector.move_resource("a", "b")
 
@@ -149,9 +161,13 @@ def test_an_upload_of_another_machine_is_left_alone_while_its_heart_beats(
     connector: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
     connector.set_resource("kept", version(0))
-    was_killed = kill_at_command(2, "answered", lambda: connector.set_resource("new", (version(1) for _ in range(60))))
+    was_killed = kill_at_command(
+        2, "answered", lambda: connector.set_resource("new", (version(1) for _ in range(60)))
+    )
     uploads = mongodb["data_stack.uploads"]
-    uploads.update_many({}, {"$set": {"owner": "anothermachine-1-1"}, "$currentDate": {"beat": True}})
+    uploads.update_many(
+        {}, {"$set": {"owner": "anothermachine-1-1"}, "$currentDate": {"beat": True}}
+    )
     n_uploads = uploads.count_documents({})
 
     while_it_beats = connector.collect_garbage(0)
@@ -213,19 +229,25 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     bucket = gridfs.GridFSBucket(mongodb, "data_stack")
     bucket.upload_from_stream("theirs", version(2))
     for file_id in STRANGE_IDS:
-        mongodb["data_stack.files"].insert_one({"_id": file_id, "length": "1", "chunkSize": {}, "metadata": ["x"]})
+        mongodb["data_stack.files"].insert_one(
+            {"_id": file_id, "length": "1", "chunkSize": {}, "metadata": ["x"]}
+        )
         mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 0, "data": b"x"})
     for file_id in (["list"], Regex("a"), {"lonely": 1}, "lonely"):
         mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 0, "data": b"x"})
     n_files = mongodb["data_stack.files"].count_documents({})
     now = datetime.datetime.now(datetime.timezone.utc)
     young, old = ObjectId(), ObjectId.from_datetime(now - datetime.timedelta(days=2))
-    mongodb["data_stack.chunks"].insert_many([{"files_id": each, "n": 0, "data": b"x"} for each in (young, old)])
+    mongodb["data_stack.chunks"].insert_many(
+        [{"files_id": each, "n": 0, "data": b"x"} for each in (young, old)]
+    )
 
     freed = connector.collect_garbage(0)
 
     assert len(freed) == 2  # the replaced version, and the old chunks without a file
-    assert [mongodb["data_stack.chunks"].count_documents({"files_id": each}) for each in (young, old)] == [1, 0]
+    assert [
+        mongodb["data_stack.chunks"].count_documents({"files_id": each}) for each in (young, old)
+    ] == [1, 0]
     assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
     assert bucket.open_download_stream_by_name("theirs").read() == version(2)
     assert content(connector, "a") == version(1)
@@ -240,8 +262,12 @@ LONG = hashlib.shake_128(b"content").digest(40 * CHUNK_BYTES + 1234)
 # ---------------------------------------------------------------------- a server that hangs
 
 
-def test_every_operation_ends_in_time_when_the_server_hangs(mongodb_server: MongoDBServer, mongodb: Database[Any]) -> None:
-    with MongoDBStorageConnector(mongodb_server.uri(mongodb.name), timeout_seconds=1.0, chunk_bytes=CHUNK_BYTES) as connector:
+def test_every_operation_ends_in_time_when_the_server_hangs(
+    mongodb_server: MongoDBServer, mongodb: Database[Any]
+) -> None:
+    with MongoDBStorageConnector(
+        mongodb_server.uri(mongodb.name), timeout_seconds=1.0, chunk_bytes=CHUNK_BYTES
+    ) as connector:
         connector.set_resource("large", LONG)
         resource = connector.get_resource("large")
         lease = connector.lease("lease").__enter__()
@@ -277,18 +303,30 @@ def test_every_operation_ends_in_time_when_the_server_hangs(mongodb_server: Mong
 LOST: list[dict[str, Any]] = [
     {"closeConnection": True},
     {"errorCode": 91},
-    {"writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out", "errInfo": {"wtimeout": True}}},
+    {
+        "writeConcernError": {
+            "code": 64,
+            "errmsg": "waiting for replication timed out",
+            "errInfo": {"wtimeout": True},
+        }
+    },
     {"writeConcernError": {"code": 91, "errmsg": "shutting down"}},
 ]
 
 
-@pytest.mark.parametrize("fault", LOST, ids=["connection closed", "shutting down", "not replicated", "shut down after it"])
+@pytest.mark.parametrize(
+    "fault",
+    LOST,
+    ids=["connection closed", "shutting down", "not replicated", "shut down after it"],
+)
 def test_a_publication_whose_answer_is_lost_is_told_truly(
     mongodb_server: MongoDBServer, mongodb: Database[Any], fault: dict[str, Any]
 ) -> None:
     # the driver asks again how a server is that said it is shutting down; a real one would be away meanwhile
     with MongoDBStorageConnector(
-        mongodb_server.uri(mongodb.name, heartbeatFrequencyMS=500), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
+        mongodb_server.uri(mongodb.name, heartbeatFrequencyMS=500),
+        timeout_seconds=5,
+        chunk_bytes=CHUNK_BYTES,
     ) as connector:
         for data in (b"small", LONG):
             connector.set_resource("a", b"old")
@@ -308,16 +346,25 @@ def test_a_publication_whose_answer_is_lost_is_told_truly(
         assert content(connector, "a") == b"old"
 
 
-def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(mongodb_server: MongoDBServer, mongodb: Database[Any]) -> None:
-    with MongoDBStorageConnector(mongodb_server.uri(mongodb.name), chunk_bytes=CHUNK_BYTES) as connector:
+def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(
+    mongodb_server: MongoDBServer, mongodb: Database[Any]
+) -> None:
+    with MongoDBStorageConnector(
+        mongodb_server.uri(mongodb.name), chunk_bytes=CHUNK_BYTES
+    ) as connector:
         connector.set_resource("a", LONG)
-        mongodb_server.fail(["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack")
+        mongodb_server.fail(
+            ["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack"
+        )
 
         # The server has been asked to publish, and has not begun; the writer dies, and others sweep.
         writer = forked(lambda: connector.set_resource("a", iter([LONG[1:]])))
         with mongodb_server.client() as client:
             assert until(lambda: mongodb["data_stack.files"].count_documents({}) == 2)
-            operations: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": {"command.findAndModify": {"$exists": True}}}]
+            operations: list[dict[str, Any]] = [
+                {"$currentOp": {}},
+                {"$match": {"command.findAndModify": {"$exists": True}}},
+            ]
             assert until(lambda: any(client.admin.aggregate(operations)))
             os.kill(writer, signal.SIGKILL)
             assert exit_status(writer) == -signal.SIGKILL
@@ -332,7 +379,9 @@ def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(mongodb_serve
 def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(
     mongodb_server: MongoDBServer, mongodb: Database[Any]
 ) -> None:
-    with MongoDBStorageConnector(mongodb_server.uri(mongodb.name), chunk_bytes=CHUNK_BYTES) as connector:
+    with MongoDBStorageConnector(
+        mongodb_server.uri(mongodb.name), chunk_bytes=CHUNK_BYTES
+    ) as connector:
         connector.set_resource("a", LONG)
         fail = partial(mongodb_server.fail, ["find"], times=100, errorCode=1, appName="data_stack")
         with meanwhile("answered", "findAndModify .resources", fail):
@@ -357,7 +406,9 @@ def refused(uri: str) -> BaseException:
 
 
 @pytest.mark.parametrize("login", ["owner:wr0ngpass@", ""], ids=["wrong password", "no password"])
-def test_without_the_right_password_there_is_no_entrance(mongodb_with_auth: MongoDBServer, login: str) -> None:
+def test_without_the_right_password_there_is_no_entrance(
+    mongodb_with_auth: MongoDBServer, login: str
+) -> None:
     error = refused(f"mongodb://{login}127.0.0.1:{mongodb_with_auth.port}/x?authSource=admin")
 
     assert isinstance(error, StorageError)
@@ -366,8 +417,14 @@ def test_without_the_right_password_there_is_no_entrance(mongodb_with_auth: Mong
     assert "user" in str(error)
 
 
-def test_a_server_of_an_unknown_authority_or_another_name_is_refused(mongodb_with_tls: MongoDBServer) -> None:
-    for options in ({"tlsCAFile": mongodb_with_tls.other_ca_file}, {"tlsCAFile": None}, {"host": "localhost"}):
+def test_a_server_of_an_unknown_authority_or_another_name_is_refused(
+    mongodb_with_tls: MongoDBServer,
+) -> None:
+    for options in (
+        {"tlsCAFile": mongodb_with_tls.other_ca_file},
+        {"tlsCAFile": None},
+        {"host": "localhost"},
+    ):
         error = refused(mongodb_with_tls.uri("x", **options))
 
         assert isinstance(error, StorageError)

@@ -37,7 +37,16 @@ def test_a_path_or_file_url_names_a_folder(given_url: Any, expected: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "url", ["", "a\0b", "file://", "file:///data?x=1", "file:///a%00b", "memory://shared", "mongodb:/host/db"]
+    "url",
+    [
+        "",
+        "a\0b",
+        "file://",
+        "file:///data?x=1",
+        "file:///a%00b",
+        "memory://shared",
+        "mongodb:/host/db",
+    ],
 )
 def test_what_names_no_store_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
@@ -47,7 +56,8 @@ def test_what_names_no_store_is_refused(url: str) -> None:
 def test_an_unknown_scheme_is_answered_with_those_there_are_and_shows_no_password() -> None:
     with pytest.raises(ConfigError, match=r"mongo://.*memory://, mine://, mongodb://, ") as caught:
         storage_connector_from_url(
-            "mongo://user:secret@host/db?password=hidden", more_schemes=lambda: {"mine": lambda url: InMemoryStorageConnector()}
+            "mongo://user:secret@host/db?password=hidden",
+            more_schemes=lambda: {"mine": lambda url: InMemoryStorageConnector()},
         )
 
     assert "secret" not in str(caught.value)
@@ -132,7 +142,14 @@ def test_a_url_with_a_cache_is_that_store_behind_one(tmp_path: Path) -> None:
 
 
 def test_a_number_of_bytes_has_a_unit_or_none() -> None:
-    right = {"1000": 1000, "50GB": 50 * 10**9, "50 gb": 50 * 10**9, "1.5TiB": 3 << 39, "2k": 2000, "7B": 7}
+    right = {
+        "1000": 1000,
+        "50GB": 50 * 10**9,
+        "50 gb": 50 * 10**9,
+        "1.5TiB": 3 << 39,
+        "2k": 2000,
+        "7B": 7,
+    }
     assert {text: parse_bytes(text) for text in right} == right
     assert [parse_bytes(text) for text in ("0", "-1", "", "GB", "1iB", "1e9", "nan")] == [None] * 7
 
@@ -141,10 +158,16 @@ def test_a_number_of_bytes_has_a_unit_or_none() -> None:
 
 
 def test_a_url_is_taken_apart_as_it_is_written() -> None:
-    url: Any = StorageURL.parse("S3://key:a%2Fb@Bucket/My%20Folder/x?region=eu&endpointUrl=http://h:1/?#there")
+    url: Any = StorageURL.parse(
+        "S3://key:a%2Fb@Bucket/My%20Folder/x?region=eu&endpointUrl=http://h:1/?#there"
+    )
 
     assert (url.scheme, url.authority, url.host) == ("s3", "key:a%2Fb@Bucket", "Bucket")
-    assert (url.path, url.query, url.fragment) == ("/My%20Folder/x", "?region=eu&endpointUrl=http://h:1/?", "#there")
+    assert (url.path, url.query, url.fragment) == (
+        "/My%20Folder/x",
+        "?region=eu&endpointUrl=http://h:1/?",
+        "#there",
+    )
     assert url.parameters() == [("region", "eu"), ("endpointUrl", "http://h:1/?")]
 
 
@@ -156,7 +179,9 @@ def test_no_text_breaks_the_parser(authority: str, path: str, query: str) -> Non
     assert repr(url) == "<StorageURL s3://…>"
 
 
-@pytest.mark.parametrize("text", ["file://host/a", "file:", "file:a", "file:///a?b", "file:///a#b", "file:///a%00b"])
+@pytest.mark.parametrize(
+    "text", ["file://host/a", "file:", "file:a", "file:///a?b", "file:///a#b", "file:///a%00b"]
+)
 def test_a_file_url_of_elsewhere_is_refused(text: str) -> None:
     url: Any = StorageURL.parse(text)
 
@@ -165,12 +190,17 @@ def test_a_file_url_of_elsewhere_is_refused(text: str) -> None:
 
 
 def test_a_url_names_a_store_and_what_in_it_is_meant() -> None:
-    assert split_url("mongodb://u:p@a,b:1/db/sets/train?bucket=x") == ("mongodb://u:p@a,b:1/db?bucket=x", "sets/train")
+    assert split_url("mongodb://u:p@a,b:1/db/sets/train?bucket=x") == (
+        "mongodb://u:p@a,b:1/db?bucket=x",
+        "sets/train",
+    )
     assert split_url("s3://bucket/a/b.tar?region=eu") == ("s3://bucket/a?region=eu", "b.tar")
     assert split_url("file:///a/b%20c.h5") == (None, "/a/b c.h5")
 
 
-@pytest.mark.parametrize("text", ["mongodb://u:canary@host/db", "s3://canary", "://canary", "canary"])
+@pytest.mark.parametrize(
+    "text", ["mongodb://u:canary@host/db", "s3://canary", "://canary", "canary"]
+)
 def test_a_url_that_names_nothing_in_a_store_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_url(text)

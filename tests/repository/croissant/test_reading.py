@@ -48,7 +48,12 @@ def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, s
     rows = data_stack.from_croissant(place, store)
     data_stack.from_croissant(place, store)
 
-    assert rows[1] == {"id": 2, "weight": 1.25, "code": "x8", "day": np.datetime64("2024-03-04", "us")}
+    assert rows[1] == {
+        "id": 2,
+        "weight": 1.25,
+        "code": "x8",
+        "day": np.datetime64("2024-03-04", "us"),
+    }
     assert rows[0]["code"] == "007"
     assert server.paths().count("/sets/a.csv") == 1
     assert "CC-BY-4.0" in str(rows.licences())
@@ -65,9 +70,14 @@ def test_parquet_is_read_as_mlcroissant_reads_it(tmp_path: Path, store: Path) ->
     data = parquet(rows)
     source = {"fileObject": {"@id": "a.parquet"}}
     columns = fields(
-        "rows", {"fileObject": "a.parquet"}, id="cr:Int64", vector={"dataType": "cr:Float64", "isArray": True, "arrayShape": "2"}
+        "rows",
+        {"fileObject": "a.parquet"},
+        id="cr:Int64",
+        vector={"dataType": "cr:Float64", "isArray": True, "arrayShape": "2"},
     )
-    taken = {"source": {**source, "extract": {"column": "path"}, "transform": {"regex": r".*/(\w+)-.*"}}}
+    taken = {
+        "source": {**source, "extract": {"column": "path"}, "transform": {"regex": r".*/(\w+)-.*"}}
+    }
     columns += fields("rows", {"fileObject": "a.parquet"}, kind={"dataType": "sc:Text", **taken})
     described = document([file_object("a.parquet", data, "application/x-parquet")], rows=columns)
     place = publish(tmp_path / "set", described, a__parquet=data)
@@ -79,12 +89,17 @@ def test_parquet_is_read_as_mlcroissant_reads_it(tmp_path: Path, store: Path) ->
     assert samples[0]["vector"].dtype == np.float64
 
 
-def test_pictures_of_an_archive_get_their_labels_from_their_names(tmp_path: Path, store: Path) -> None:
+def test_pictures_of_an_archive_get_their_labels_from_their_names(
+    tmp_path: Path, store: Path
+) -> None:
     archive = zipped(train__cat_0=png(1), train__dog_1=png(2, 5), other=b"no picture")
     picture = from_file("pictures", "content", "sc:ImageObject")
     label = from_file("pictures", "filename", "sc:Text", regex=r"(\w+)_\d+\.png")
     described = document(
-        [file_object("a.zip", archive, "application/zip"), file_set("pictures", "a.zip", "*/*.png", "image/png")],
+        [
+            file_object("a.zip", archive, "application/zip"),
+            file_set("pictures", "a.zip", "*/*.png", "image/png"),
+        ],
         pictures_=fields("pictures_", {"fileSet": "pictures"}, picture=picture, label=label),
     )
     place = publish(tmp_path / "set", described, a__zip=archive)
@@ -96,17 +111,31 @@ def test_pictures_of_an_archive_get_their_labels_from_their_names(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "tsv", "csv"])
-def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Path, kind: str) -> None:
+def test_tables_in_a_tar_are_read_one_behind_the_other(
+    tmp_path: Path, store: Path, kind: str
+) -> None:
     separator = {"tsv": "\t", "csv": ","}.get(kind)
     parts = [[{"n": 1, "on": True}], [{"n": 2, "on": False}, {"n": 3, "on": True}]]
     members = {}
     for number, rows in enumerate(parts):
-        lines = [json.dumps(row) if separator is None else f"{row['n']}{separator}{row['on']}" for row in rows]
-        members[f"part/{number}.{kind}"] = "\n".join([f"n{separator}on"] * (separator is not None) + lines).encode()
+        lines = [
+            json.dumps(row) if separator is None else f"{row['n']}{separator}{row['on']}"
+            for row in rows
+        ]
+        members[f"part/{number}.{kind}"] = "\n".join(
+            [f"n{separator}on"] * (separator is not None) + lines
+        ).encode()
     archive = tar_of(members)
-    media = {"jsonl": "application/jsonlines", "tsv": "text/tab-separated-values", "csv": "text/csv"}[kind]
+    media = {
+        "jsonl": "application/jsonlines",
+        "tsv": "text/tab-separated-values",
+        "csv": "text/csv",
+    }[kind]
     described = document(
-        [file_object("a.tgz", archive, "application/x-tar"), file_set("parts", "a.tgz", "part/*", media)],
+        [
+            file_object("a.tgz", archive, "application/x-tar"),
+            file_set("parts", "a.tgz", "part/*", media),
+        ],
         rows=fields("rows", {"fileSet": "parts"}, n="sc:Integer", on="sc:Boolean"),
     )
 
@@ -115,16 +144,24 @@ def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Pa
     assert list(samples) == [row for rows in parts for row in rows]
 
 
-@pytest.mark.parametrize("digest", [{"sha256": "0" * 64}, {"sha256": None, "md5": "0" * 32}, {"contentSize": "5 B"}])
-def test_a_file_that_is_not_the_described_one_is_refused(tmp_path: Path, store: Path, digest: Any) -> None:
+@pytest.mark.parametrize(
+    "digest", [{"sha256": "0" * 64}, {"sha256": None, "md5": "0" * 32}, {"contentSize": "5 B"}]
+)
+def test_a_file_that_is_not_the_described_one_is_refused(
+    tmp_path: Path, store: Path, digest: Any
+) -> None:
     described = table(**digest)
-    described["distribution"] = [{key: fact for key, fact in described["distribution"][0].items() if fact is not None}]
+    described["distribution"] = [
+        {key: fact for key, fact in described["distribution"][0].items() if fact is not None}
+    ]
 
     with pytest.raises(RetrievalError, match=r"a\.csv"):
         data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
 
 
-@pytest.mark.parametrize("url", ["../secret.csv", "/etc/passwd", "file:///etc/passwd", "package:json/tool.py"])
+@pytest.mark.parametrize(
+    "url", ["../secret.csv", "/etc/passwd", "file:///etc/passwd", "package:json/tool.py"]
+)
 def test_a_document_does_not_name_files_outside_of_its_folder(
     tmp_path: Path, server: ScriptedServer, store: Path, url: str
 ) -> None:
@@ -148,7 +185,9 @@ def test_a_document_leads_to_https_or_to_the_scheme_of_its_own_server(
     with pytest.raises(MaliciousFilePathError, match="not encrypted"):
         data_stack.from_croissant(tmp_path / "croissant.json", store)
     assert server.requests == []
-    assert data_stack.from_croissant(server.serve("/sets/croissant.json", described.encode()), store)
+    assert data_stack.from_croissant(
+        server.serve("/sets/croissant.json", described.encode()), store
+    )
     for url in ("http://[::bad/x", "ftp://localhost/x", "hf://datasets/a/b@0/c"):
         served = server.serve("/sets/croissant.json", json.dumps(table(contentUrl=url)).encode())
         with pytest.raises(MaliciousFilePathError, match="leads to"):
@@ -156,7 +195,9 @@ def test_a_document_leads_to_https_or_to_the_scheme_of_its_own_server(
 
 
 def test_credentials_of_a_url_are_not_shown(server: ScriptedServer, store: Path) -> None:
-    place = server.serve("/croissant.json", json.dumps(table(contentUrl="file:///etc/passwd")).encode())
+    place = server.serve(
+        "/croissant.json", json.dumps(table(contentUrl="file:///etc/passwd")).encode()
+    )
 
     with pytest.raises(MaliciousFilePathError) as caught:
         data_stack.from_croissant(place.replace("://", "://me:hidden@"), store)
@@ -169,7 +210,10 @@ def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Pat
     archive = tar_of({"../evil.png": png(1)}, "w")
     picture = from_file("pictures", "content", "sc:ImageObject")
     described = document(
-        [file_object("a.tar", archive, "application/x-tar"), file_set("pictures", "a.tar", "*", "image/png")],
+        [
+            file_object("a.tar", archive, "application/x-tar"),
+            file_set("pictures", "a.tar", "*", "image/png"),
+        ],
         rows=fields("rows", {"fileSet": "pictures"}, picture=picture),
     )
 
@@ -178,7 +222,10 @@ def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Pat
 
 
 def evil_documents() -> dict[str, Any]:
-    chain = [{"@id": f"n{i}", "a": {"@id": f"n{i + 1}"}, "b": {"x": {"@id": f"n{i + 1}"}}} for i in range(64)]
+    chain = [
+        {"@id": f"n{i}", "a": {"@id": f"n{i + 1}"}, "b": {"x": {"@id": f"n{i + 1}"}}}
+        for i in range(64)
+    ]
     there = table()["@context"]
     deep: dict[str, Any] = {}
     for _ in range(100):
@@ -194,15 +241,23 @@ def evil_documents() -> dict[str, Any]:
             **table(),
             "@context": {**there, "name": {"@id": "name", "@context": "http://localhost:9/"}},
         },
-        "a circle": {**table(), "x": {"@id": "p", "y": {"@id": "q"}}, "z": {"@id": "q", "y": {"@id": "p"}}},
+        "a circle": {
+            **table(),
+            "x": {"@id": "p", "y": {"@id": "q"}},
+            "z": {"@id": "q", "y": {"@id": "p"}},
+        },
         "references that double": {**table(), "x": chain},
-        "two words of one name": json.dumps(table()).replace('"version"', '"name": "x", "version"').encode(),
+        "two words of one name": json.dumps(table())
+        .replace('"version"', '"name": "x", "version"')
+        .encode(),
         "no record set": {key: value for key, value in table().items() if key != "recordSet"},
     }
 
 
 @pytest.mark.parametrize("described", evil_documents().values(), ids=evil_documents())
-def test_a_damaged_or_hostile_document_is_an_error(tmp_path: Path, store: Path, described: Any) -> None:
+def test_a_damaged_or_hostile_document_is_an_error(
+    tmp_path: Path, store: Path, described: Any
+) -> None:
     place = tmp_path / "croissant.json"
     place.write_bytes(described if isinstance(described, bytes) else json.dumps(described).encode())
 
@@ -213,11 +268,16 @@ def test_a_damaged_or_hostile_document_is_an_error(tmp_path: Path, store: Path, 
 OTHER = {"fileObject": {"@id": "b.csv"}, "extract": {"column": "id"}}
 
 
-def test_what_is_not_read_is_an_error_with_record_set_and_field(tmp_path: Path, store: Path) -> None:
+def test_what_is_not_read_is_an_error_with_record_set_and_field(
+    tmp_path: Path, store: Path
+) -> None:
     lines = {"fileObject": {"@id": "a.csv"}, "extract": {"fileProperty": "lines"}}
     nested = {"dataType": "sc:Integer", "parentField": {"source": OTHER, "references": OTHER}}
     for facts, message in (
-        ({"dataType": "sc:Text", "source": lines}, "reads lines of a file, but other fields read the column"),
+        (
+            {"dataType": "sc:Text", "source": lines},
+            "reads lines of a file, but other fields read the column",
+        ),
         (nested, "nests records"),
     ):
         described = table()
@@ -228,7 +288,9 @@ def test_what_is_not_read_is_an_error_with_record_set_and_field(tmp_path: Path, 
             data_stack.from_croissant(publish(tmp_path / message[:5], described, a__csv=CSV), store)
 
 
-def test_a_value_of_another_type_is_an_error_with_file_record_set_and_field(tmp_path: Path, store: Path) -> None:
+def test_a_value_of_another_type_is_an_error_with_file_record_set_and_field(
+    tmp_path: Path, store: Path
+) -> None:
     described = table()
     described["recordSet"][0]["field"][2]["dataType"] = "sc:Integer"
 
@@ -244,31 +306,52 @@ DATA = b"text\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n"
 
 def described(**transform: str) -> dict[str, Any]:
     source = {"fileObject": {"@id": "a.csv"}, "extract": {"column": "text"}, "transform": transform}
-    columns = fields("rows", {"fileObject": "a.csv"}, text={"dataType": "sc:Text", "source": source})
+    columns = fields(
+        "rows", {"fileObject": "a.csv"}, text={"dataType": "sc:Text", "source": source}
+    )
     return document([file_object("a.csv", DATA, "text/csv")], rows=columns)
 
 
-def test_a_regular_expression_that_does_not_end_is_an_error(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_regular_expression_that_does_not_end_is_an_error(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(values, "MAX_SECONDS", 1.0)
     place = publish(tmp_path / "set", described(replace="(a+)+$/b"), a__csv=DATA)
 
-    with pytest.raises(PreparationError, match=r"the regular expression '\(a\+\)\+\$' of field 'rows/text' of record set 'rows'"):
+    with pytest.raises(
+        PreparationError,
+        match=r"the regular expression '\(a\+\)\+\$' of field 'rows/text' of record set 'rows'",
+    ):
         data_stack.from_croissant(place, store)
 
 
-def test_a_very_long_regular_expression_is_refused_before_anything_is_retrieved(tmp_path: Path, store: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'rows/text' of record set 'rows' has a pattern of more than 1000 characters"):
-        data_stack.from_croissant(publish(tmp_path / "set", described(regex="a" * 1001), a__csv=DATA), store)
+def test_a_very_long_regular_expression_is_refused_before_anything_is_retrieved(
+    tmp_path: Path, store: Path
+) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"'rows/text' of record set 'rows' has a pattern of more than 1000 characters",
+    ):
+        data_stack.from_croissant(
+            publish(tmp_path / "set", described(regex="a" * 1001), a__csv=DATA), store
+        )
 
 
-def test_texts_are_rewritten_as_by_re_in_any_number_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_rewritten_as_by_re_in_any_number_of_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(values, "_RUN_LENGTH", 50)
-    texts = [f"{word}-{number}.jpg" for number in range(20) for word in ("cat", "Über", "\ud800")] + ["", "x"]
+    texts = [
+        f"{word}-{number}.jpg" for number in range(20) for word in ("cat", "Über", "\ud800")
+    ] + ["", "x"]
 
     firsts = rewrite_texts(texts, r"(?:(\d+)|(\w+))-.*", None, "here")
     replaced = rewrite_texts(texts, r"(\w+)-", r"<\1>", "here")
 
-    assert firsts == {text: match[1] or match[2] if (match := re.match(r"(?:(\d+)|(\w+))-.*", text)) else text for text in texts}
+    assert firsts == {
+        text: match[1] or match[2] if (match := re.match(r"(?:(\d+)|(\w+))-.*", text)) else text
+        for text in texts
+    }
     assert replaced == {text: re.sub(r"(\w+)-", r"<\1>", text) for text in texts}
 
 

@@ -29,10 +29,19 @@ ROWS = {
 class Weights(Written):
     """Weights of things."""
 
-    card = DatasetCard("weights", "1.2.0", license="MIT", homepage="https://example.org/weights", citation="Me, 2026")
+    card = DatasetCard(
+        "weights",
+        "1.2.0",
+        license="MIT",
+        homepage="https://example.org/weights",
+        citation="Me, 2026",
+    )
     splits = ("train", "test")
     files = {
-        **{f"train/part-{part}.parquet": parquet(rows) for part, rows in enumerate((ROWS["train"][:3], ROWS["train"][3:]))},
+        **{
+            f"train/part-{part}.parquet": parquet(rows)
+            for part, rows in enumerate((ROWS["train"][:3], ROWS["train"][3:]))
+        },
         "test/part-0.parquet": parquet(ROWS["test"]),
     }
 
@@ -45,7 +54,9 @@ def register(factory: type[DatasetFactory]) -> str:
     return factory.card.name
 
 
-def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(tmp_path: Path) -> None:
+def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(
+    tmp_path: Path,
+) -> None:
     data_stack.load("digits", storage=tmp_path)
 
     document = data_stack.to_croissant("digits", tmp_path)
@@ -59,7 +70,10 @@ def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(
     assert files["files/raw/digits.csv.gz"]["contentUrl"].startswith("https://")
     assert files["files/preprocessed/test/images.npy"]["contentSize"] == "23168 B"
     columns = {each["@id"]: each for each in document["recordSet"]}["test/columns"]["data"]
-    assert [list(row.values()) for row in columns[:2]] == [["image", "cr:UInt8", "8,8"], ["label", "cr:Int64", ""]]
+    assert [list(row.values()) for row in columns[:2]] == [
+        ["image", "cr:UInt8", "8,8"],
+        ["label", "cr:Int64", ""],
+    ]
     assert str(tmp_path) not in json.dumps(document)
     assert json.dumps(document) == json.dumps(data_stack.to_croissant("digits", tmp_path))
 
@@ -72,14 +86,18 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path) -> None:
     records = {split: list(mlcroissant.Dataset(jsonld=place).records(split)) for split in ROWS}
     back = data_stack.from_croissant(place, tmp_path / "store")
 
-    assert records["test"] == [{"test/dataset_split": b"test", "test/id": 9, "test/weight": 0.5, "test/name": b"last"}]
+    assert records["test"] == [
+        {"test/dataset_split": b"test", "test/id": 9, "test/weight": 0.5, "test/name": b"last"}
+    ]
     assert [row["train/id"] for row in records["train"]] == [row["id"] for row in ROWS["train"]]
     assert {split: list(back[split]) for split in ROWS} == ROWS
     assert splits["test"][0] == ROWS["test"][0]
 
 
 @pytest.mark.parametrize("names", [("dev", "dev_2", "dev_2_extra"), ("a-b", "a", "b")])
-def test_splits_whose_names_hold_the_names_of_others_keep_their_files(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
     class Parts(Written):
         card = DatasetCard("parts", "1")
         splits = names
@@ -111,7 +129,9 @@ def test_of_files_that_croissant_cannot_read_names_and_columns_are_read(tmp_path
     back = data_stack.from_croissant(place, tmp_path / "store")
     theirs = mlcroissant.Dataset(jsonld=place)
 
-    assert list(back["test"]) == [{"file": f"preprocessed/test/{name}.npy"} for name in ("images", "targets")]
+    assert list(back["test"]) == [
+        {"file": f"preprocessed/test/{name}.npy"} for name in ("images", "targets")
+    ]
     assert back["test/columns"][0] == {"column": "image", "type": "cr:UInt8", "shape": "8,8"}
     for record_set in theirs.metadata.record_sets:
         assert list(theirs.records(record_set.uuid))
@@ -138,7 +158,9 @@ def test_a_source_without_any_digest_has_to_be_prepared_first(tmp_path: Path) ->
     mlcroissant.Dataset(jsonld=document)
 
 
-def test_the_command_writes_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "croissant.json"
 
     assert main(["croissant", "digits", "-o", str(target), "--storage", str(tmp_path)]) == 0

@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, copy_objects, detach
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.contract import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    Sample,
+    as_iterator,
+)
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, blocks_at, check_integer, compose, take
@@ -57,8 +64,12 @@ class GroupedAccess(SampleAccess):
 
     @cached_property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        is_full = self._end is None or not self.n_samples or self._starts[-1] + self._length <= self._end
-        return bool(is_full) and self.below.runs(np.empty(0, dtype=np.intp), self._length) is not None
+        is_full = (
+            self._end is None or not self.n_samples or self._starts[-1] + self._length <= self._end
+        )
+        return (
+            bool(is_full) and self.below.runs(np.empty(0, dtype=np.intp), self._length) is not None
+        )
 
     # ------------------------------------------------------------------ where groups are
 
@@ -82,7 +93,9 @@ class GroupedAccess(SampleAccess):
         """Those below, each with the groups that start in it."""
         return blocks_at(compose(self._starts, self._order), self.below.blocks())
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         self.below.prefetch(self.positions_of(self.starts_at(positions)))
 
     def locate(self, position: int) -> str | None:
@@ -97,7 +110,9 @@ class GroupedAccess(SampleAccess):
         runs = self.below.runs(np.array([start]), length) if self._order is None else None
         if runs is not None:
             return map_columns(_FIRST, runs)
-        return detach(self.below.batch(self.positions_of(np.arange(start, start + length, dtype=np.intp))))
+        return detach(
+            self.below.batch(self.positions_of(np.arange(start, start + length, dtype=np.intp)))
+        )
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self._groups_at(positions) if len(positions) > 1 else None
@@ -111,7 +126,9 @@ class GroupedAccess(SampleAccess):
         batch = self._groups_at(positions)
         return stack_samples(self.samples(positions)) if batch is None else batch
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         at = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
         if len(at) and (all(isinstance(key, str) for key in keys) or not self._groups_are_bare):
             groups = self._groups_at(at, keys)
@@ -119,7 +136,9 @@ class GroupedAccess(SampleAccess):
                 return list(groups)
         return super().columns(keys, at)
 
-    def _groups_at(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None) -> Any:
+    def _groups_at(
+        self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None
+    ) -> Any:
         """Several groups, or columns of them, read in one request; None where the groups one by one may look different."""
         found = self.runs_at(positions)
         if found is None:
@@ -131,14 +150,21 @@ class GroupedAccess(SampleAccess):
         places = starts[:, np.newaxis] + np.arange(length, dtype=np.intp)
         wanted, inverse = distinct(places)
         at = self.positions_of(wanted)
-        batch = detach(self.below.batch(at) if keys is None else tuple(self.below.columns(keys, at)))
-        groups = map_columns(lambda column: _group(repeat_values(column, inverse), places.shape), batch)
+        batch = detach(
+            self.below.batch(at) if keys is None else tuple(self.below.columns(keys, at))
+        )
+        groups = map_columns(
+            lambda column: _group(repeat_values(column, inverse), places.shape), batch
+        )
         return None if any(column is None for column in list_columns(groups)) else groups
 
     @cached_property
     def _groups_are_bare(self) -> bool:
         """Whether a group is one array, so that an int finds a sample in it and no column; found out once, by one sample."""
-        return isinstance(self.below.batch(self.positions_of(self.starts_at(np.zeros(1, dtype=np.intp)))), np.ndarray)
+        return isinstance(
+            self.below.batch(self.positions_of(self.starts_at(np.zeros(1, dtype=np.intp)))),
+            np.ndarray,
+        )
 
 
 _FIRST = itemgetter(0)
@@ -168,8 +194,15 @@ def _group(column: Column, shape: tuple[int, ...]) -> Column | None:
     Objects are such a case: the values of one group may make an array by themselves, as arrays of equal shape do.
     """
     if column.dtype == object and column.ndim == 1:
-        groups, unstacked = column.reshape(shape), (str, bytes, type(None), Mapping)  # with one of these it stays objects
-        return groups if all(any(isinstance(value, unstacked) for value in group) for group in groups) else None
+        groups, unstacked = (
+            column.reshape(shape),
+            (str, bytes, type(None), Mapping),
+        )  # with one of these it stays objects
+        return (
+            groups
+            if all(any(isinstance(value, unstacked) for value in group) for group in groups)
+            else None
+        )
     return column.reshape(shape + column.shape[1:])
 
 
@@ -190,7 +223,9 @@ class BatchedDatasetIterator(GroupedDatasetIterator):
         ConfigError: ``batch_size`` is not a positive integer.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False) -> None:
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False
+    ) -> None:
         size = check_integer("batch_size", batch_size, at_least=1)
         super().__init__(dataset_iterator, batch_size=size, drop_last=drop_last)
         self._n_below = len(as_iterator(dataset_iterator))

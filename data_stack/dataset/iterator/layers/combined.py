@@ -14,12 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    DatasetIteratorIF,
+    Sample,
+    as_iterator,
+)
 from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column, assemble, join_batches, join_columns, list_columns, map_columns, value_of
+from data_stack.values.stacking import (
+    Batch,
+    Column,
+    assemble,
+    join_batches,
+    join_columns,
+    list_columns,
+    map_columns,
+    value_of,
+)
 
 _Positions = npt.NDArray[np.intp]
 
@@ -45,14 +59,20 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
-            raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
+            raise ConfigError(
+                f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]"
+            )
         self._stacked_on = list(iterators)
         self._lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
         if sum(self._lengths) > sys.maxsize:
-            raise ConfigError(f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count")
+            raise ConfigError(
+                f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count"
+            )
 
     def make_access(self) -> SampleAccess:
-        return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._lengths)
+        return CombinedAccess(
+            [access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._lengths
+        )
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return share_meta(meta, self._stacked_on)
@@ -73,14 +93,22 @@ class CombinedAccess(SampleAccess):
         self.parts: list[tuple[SampleAccess, int]] = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()
-            is_combined = positions is None and isinstance(source, CombinedAccess) and source.n_samples == length
+            is_combined = (
+                positions is None
+                and isinstance(source, CombinedAccess)
+                and source.n_samples == length
+            )
             self.parts += source.parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
         if len(self.parts) > _MAX_PARTS:
-            raise ConfigError(f"iterators are combined from {_MAX_PARTS:,} parts at most, these are {len(self.parts):,}")
+            raise ConfigError(
+                f"iterators are combined from {_MAX_PARTS:,} parts at most, these are {len(self.parts):,}"
+            )
         self._starts = list(accumulate([length for _, length in self.parts], initial=0))
         self._reads = [part.sample for part, _ in self.parts]
 
-    n_at_once = property(lambda self: min((part.n_at_once for part, _ in self.parts), default=sys.maxsize))
+    n_at_once = property(
+        lambda self: min((part.n_at_once for part, _ in self.parts), default=sys.maxsize)
+    )
 
     # ------------------------------------------------------------------ samples
 
@@ -101,7 +129,10 @@ class CombinedAccess(SampleAccess):
             return self.empty_batch()
         requests = self._requests(positions)
         slots = [each for _, _, each in requests]
-        return join_batches([source.batch(wanted) for source, wanted, _ in requests], functools.partial(assemble, slots=slots))
+        return join_batches(
+            [source.batch(wanted) for source, wanted, _ in requests],
+            functools.partial(assemble, slots=slots),
+        )
 
     def empty_batch(self) -> Batch:
         if self.n_samples:
@@ -109,12 +140,18 @@ class CombinedAccess(SampleAccess):
         empty = (part.batch(np.empty(0, dtype=np.intp)) for part, _ in self.parts)
         return next((batch for batch in empty if len(batch)), ())
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         if not self.n_samples:
             batch: Any = self.empty_batch()
             return [value_of(batch, key) if len(batch) else np.empty(0) for key in keys]
         if positions is None:
-            pieces = [[column[:length] for column in part.columns(keys)] for part, length in self.parts if length]
+            pieces = [
+                [column[:length] for column in part.columns(keys)]
+                for part, length in self.parts
+                if length
+            ]
             return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
         requests = self._requests(positions if len(positions) else np.zeros(1, dtype=np.intp))
         pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
@@ -125,10 +162,20 @@ class CombinedAccess(SampleAccess):
         requests, number_of = self._requests(positions), np.empty(len(positions), dtype=np.intp)
         for number, (_, _, slots) in enumerate(requests):
             number_of[slots] = number
-        values = [each for part, at, slots in requests if (each := part.each(key, at[np.argsort(slots)])) is not None]
-        return (next(values[number]) for number in number_of.tolist()) if len(values) == len(requests) else None
+        values = [
+            each
+            for part, at, slots in requests
+            if (each := part.each(key, at[np.argsort(slots)])) is not None
+        ]
+        return (
+            (next(values[number]) for number in number_of.tolist())
+            if len(values) == len(requests)
+            else None
+        )
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
+    ) -> Batch | None:
         """Those within a part are runs of it. None of no runs: to know more, all parts would be opened."""
         bounds = np.asarray(self._starts, dtype=np.intp)
         part_of = bounds.searchsorted(starts, side="right") - 1
@@ -145,10 +192,22 @@ class CombinedAccess(SampleAccess):
             pieces.append(found)
         if pieces and bool(crosses.any()):
             slots.append(np.flatnonzero(crosses))
-            positions = (starts[crosses][:, np.newaxis] + np.arange(length, dtype=np.intp)).reshape(-1)
+            positions = (starts[crosses][:, np.newaxis] + np.arange(length, dtype=np.intp)).reshape(
+                -1
+            )
             read = self.batch(positions) if keys is None else tuple(self.columns(keys, positions))
-            pieces.append(map_columns(lambda column: column.reshape(-1, length, *column.shape[1:]), read))
-        if len({tuple((column.dtype, column.shape[1:]) for column in list_columns(piece)) for piece in pieces}) != 1:
+            pieces.append(
+                map_columns(lambda column: column.reshape(-1, length, *column.shape[1:]), read)
+            )
+        if (
+            len(
+                {
+                    tuple((column.dtype, column.shape[1:]) for column in list_columns(piece))
+                    for piece in pieces
+                }
+            )
+            != 1
+        ):
             return None
         return join_batches(pieces, functools.partial(assemble, slots=slots))
 
@@ -166,7 +225,9 @@ class CombinedAccess(SampleAccess):
         known = [blocks for blocks in found if blocks is not None]
         return np.concatenate(known) if known and len(known) == len(found) else None
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         for source, wanted, _ in self._requests(positions):
             source.prefetch(wanted, keys)
 
@@ -176,7 +237,9 @@ class CombinedAccess(SampleAccess):
 
     # ------------------------------------------------------------------ requests
 
-    def _requests(self, positions: IndexArrayOfInts) -> list[tuple[SampleAccess, IndexArrayOfInts, _Positions]]:
+    def _requests(
+        self, positions: IndexArrayOfInts
+    ) -> list[tuple[SampleAccess, IndexArrayOfInts, _Positions]]:
         """What to read from where: (source, positions in it, their places in the batch), each source once."""
         if len(positions) == 0:
             return []
@@ -195,15 +258,26 @@ class CombinedAccess(SampleAccess):
             all_wanted, all_slots = requests.setdefault(source, ([], []))
             all_wanted.append(wanted)
             all_slots.append(slots)
-        return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, (wanted, slots) in requests.items()]
+        return [
+            (source, np.concatenate(wanted), np.concatenate(slots))
+            for source, (wanted, slots) in requests.items()
+        ]
 
 
 def share_meta(meta: DatasetMeta, iterators: Sequence[Any]) -> DatasetMeta:
     """``meta``, of the first of the iterators, without what those of the others contradict."""
     # copies, which have what a client's own meta lacks
-    others = [MetaFactory.copy_dataset_meta(each.dataset_meta) for each in iterators if hasattr(each, "dataset_meta")]
+    others = [
+        MetaFactory.copy_dataset_meta(each.dataset_meta)
+        for each in iterators
+        if hasattr(each, "dataset_meta")
+    ]
     names = ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
-    contradicted = [name for name in names if any(getattr(other, name) != getattr(meta, name) for other in others)]
+    contradicted = [
+        name
+        for name in names
+        if any(getattr(other, name) != getattr(meta, name) for other in others)
+    ]
     return replace(meta, **dict.fromkeys(contradicted))  # type: ignore[arg-type]  # each of them may be None
 
 
@@ -245,7 +319,12 @@ class InterleavedDatasetIterator(ViewOfSeveral):
         ConfigError: ``stop`` is neither, or all together have more than ``sys.maxsize`` samples.
     """
 
-    def __init__(self, iterators: Sequence[DatasetIteratorIF], *, stop: Literal["longest", "shortest"] = "longest") -> None:
+    def __init__(
+        self,
+        iterators: Sequence[DatasetIteratorIF],
+        *,
+        stop: Literal["longest", "shortest"] = "longest",
+    ) -> None:
         if stop not in ("longest", "shortest"):
             raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
         combined = CombinedDatasetIterator(iterators)
@@ -253,7 +332,9 @@ class InterleavedDatasetIterator(ViewOfSeveral):
         starts = np.cumsum([0, *lengths[:-1]])
         if stop == "shortest" and lengths:
             lengths = [min(lengths)] * len(lengths)
-        rounds = np.concatenate([np.arange(length) for length in lengths] or [np.empty(0, dtype=np.intp)])
+        rounds = np.concatenate(
+            [np.arange(length) for length in lengths] or [np.empty(0, dtype=np.intp)]
+        )
         positions = np.repeat(starts, lengths) + rounds if lengths else rounds
         super().__init__(combined, positions[np.argsort(rounds, kind="stable")])
         self._made_with = {"stop": stop}

@@ -17,14 +17,27 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, parts_of
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.contract import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    Sample,
+    as_iterator,
+)
 from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 from data_stack.values.stacked_values import objects, stack_values
-from data_stack.values.stacking import SampleForm, join_batches, join_columns, replace_values, value_of
+from data_stack.values.stacking import (
+    SampleForm,
+    join_batches,
+    join_columns,
+    replace_values,
+    value_of,
+)
 
 
 @layer("encoded")
@@ -45,18 +58,28 @@ class EncodedDatasetIterator(LayerDatasetIterator):
         EncodingError: (when read) a value is unknown to its encoder; it names the column, the value and its position.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]
+    ) -> None:
         self._encoders = column_keys(dataset_iterator, check_encoders(encoders))
         super().__init__(dataset_iterator, encoders=self._encoders)
-        unfitted = ", ".join(f"column {key!r} ({encoder!r})" for key, encoder in self._encoders.items() if not encoder.is_fitted)
+        unfitted = ", ".join(
+            f"column {key!r} ({encoder!r})"
+            for key, encoder in self._encoders.items()
+            if not encoder.is_fitted
+        )
         if unfitted:
-            raise ModelNotTrainedError(f"encoders are not fitted: {unfitted}; fit them by encode(…, fit_on=train) or fit(column)")
+            raise ModelNotTrainedError(
+                f"encoders are not fitted: {unfitted}; fit them by encode(…, fit_on=train) or fit(column)"
+            )
 
     def make_access(self) -> SampleAccess:
         return EncodedAccess(self._below(), self._encoders)
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
-        encoders, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, self._encoders)
+        encoders, sample_pos, target_pos = follow_columns(
+            self._dataset_iterator, meta, self._encoders
+        )
         if sample_pos in encoders:
             meta = replace(meta, feature_names=encoders[sample_pos].names_after(meta.feature_names))
         if target_pos in encoders:
@@ -79,12 +102,19 @@ class MappedClassesView(DatasetIteratorView):
         columns: where the labels are; a sample stays if all of them do.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, mapping: ClassMapping, columns: Sequence[ColumnKey]) -> None:
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        mapping: ClassMapping,
+        columns: Sequence[ColumnKey],
+    ) -> None:
         below = access_to(as_iterator(dataset_iterator))
         stays = np.ones(below.n_samples, dtype=bool)
         for key, labels in zip(columns, below.columns(list(columns)), strict=True):
             if labels.ndim != 1:
-                raise ConfigError(f"column {key!r}: a label is a single value, not one of shape {labels.shape[1:]}")
+                raise ConfigError(
+                    f"column {key!r}: a label is a single value, not one of shape {labels.shape[1:]}"
+                )
             with _naming(f"column {key!r}"):
                 stays &= mapping.is_mapped(labels)
         super().__init__(dataset_iterator, np.flatnonzero(stays))
@@ -118,23 +148,39 @@ class EncodedAccess(OneToOneAccess):
         self._know(samples[0])
         columns = {}
         for key, encoder in self._by_column.items():
-            columns[key] = self._transform(key, encoder, stack_values([value_of(each, key) for each in samples]), positions)
-        return [replace_values(each, {key: column[row] for key, column in columns.items()}) for row, each in enumerate(samples)]
+            columns[key] = self._transform(
+                key, encoder, stack_values([value_of(each, key) for each in samples]), positions
+            )
+        return [
+            replace_values(each, {key: column[row] for key, column in columns.items()})
+            for row, each in enumerate(samples)
+        ]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return join_batches([self._encode_batch(part) for part in parts_of(positions, self._n_at_once)])
+        return join_batches(
+            [self._encode_batch(part) for part in parts_of(positions, self._n_at_once)]
+        )
 
     def _encode_batch(self, positions: IndexArrayOfInts) -> Any:
         batch: Any = self.below.batch(positions)
         if self.n_samples == 0 and not len(batch):
             return batch
         form = self._know(batch)
-        encoded = {key: self._encode(key, each, value_of(batch, key), positions) for key, each in self._by_column.items()}
+        encoded = {
+            key: self._encode(key, each, value_of(batch, key), positions)
+            for key, each in self._by_column.items()
+        }
         return form.make([encoded.get(key, batch[key]) for key in form.keys])
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         # only where a position counts from the end, a sample is read to find out where that is
-        if self._form is None and self.n_samples and any(not isinstance(key, str) and key < 0 for key in (*self.encoders, *keys)):
+        if (
+            self._form is None
+            and self.n_samples
+            and any(not isinstance(key, str) and key < 0 for key in (*self.encoders, *keys))
+        ):
             self._know(self.below.sample(0))
         if positions is None and self.n_samples <= self._n_at_once:
             return self._encode_columns(keys, None)
@@ -142,15 +188,23 @@ class EncodedAccess(OneToOneAccess):
         pieces = [self._encode_columns(keys, part) for part in parts_of(wanted, self._n_at_once)]
         return list(map(join_columns, zip(*pieces, strict=True)))
 
-    def _encode_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None) -> list[Column]:
+    def _encode_columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None
+    ) -> list[Column]:
         found = []
         for key, column in zip(keys, self.below.columns(keys, positions), strict=True):
             encoder = self._by_column.get(key if self._form is None else self._form.normal(key))
-            found.append(column if encoder is None else self._encode(key, encoder, column, positions))
+            found.append(
+                column if encoder is None else self._encode(key, encoder, column, positions)
+            )
         return found
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        return self.below.each(key, positions) if isinstance(key, str) and key not in self.encoders else None
+        return (
+            self.below.each(key, positions)
+            if isinstance(key, str) and key not in self.encoders
+            else None
+        )
 
     def _know(self, sample: Any) -> SampleForm:
         """The form of samples, found with the first sample or batch."""
@@ -159,7 +213,9 @@ class EncodedAccess(OneToOneAccess):
             self._by_column, self._form = _by_column(form, self.encoders), form
         return self._form
 
-    def _encode(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+    def _encode(
+        self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None
+    ) -> Column:
         """An encoded column, stacked as ``read_batch`` stacks samples."""
         encoded = self._transform(key, encoder, column, positions)
         if encoded.dtype.kind != "O" or (len(encoded) == 0 and self.n_samples == 0):
@@ -169,13 +225,17 @@ class EncodedAccess(OneToOneAccess):
             return self._encode(key, encoder, self.below.columns([key], first)[0], first)[:0]
         return _stack(encoded)
 
-    def _transform(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+    def _transform(
+        self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None
+    ) -> Column:
         try:
             encoded = encoder.transform(column)
         except ConfigError as error:
             raise _placed(error, f"column {key!r}", positions) from error
         if len(encoded) != len(column):
-            raise ConfigError(f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}")
+            raise ConfigError(
+                f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}"
+            )
         return encoded
 
 
@@ -188,11 +248,17 @@ def stack_in_turn(values: Iterator[Any], n_rows: int) -> Column:
     """
     whole, others = np.empty(0), list[Any]()
     for row, value in enumerate(values):
-        is_array = type(value) is np.ndarray and value.dtype.isnative and value.dtype.kind in "biufc"
+        is_array = (
+            type(value) is np.ndarray and value.dtype.isnative and value.dtype.kind in "biufc"
+        )
         found = value if is_array else _stack(objects([value]))[0]
         if row == 0 and isinstance(found, np.ndarray):
             whole = np.empty((n_rows, *found.shape), found.dtype)
-        is_alike = isinstance(found, np.ndarray) and found.ndim and (found.shape, found.dtype) == (whole.shape[1:], whole.dtype)
+        is_alike = (
+            isinstance(found, np.ndarray)
+            and found.ndim
+            and (found.shape, found.dtype) == (whole.shape[1:], whole.dtype)
+        )
         if is_alike and not others:
             whole[row] = found
         else:
@@ -212,8 +278,12 @@ def follow_columns(
 ) -> tuple[Mapping[ColumnKey, Any], ColumnKey, ColumnKey]:
     """``by_column``, and where a meta has sample and target, as columns are written in a sample: positions from 0 on, or keys."""
     sample_pos, target_pos = meta.sample_pos, meta.target_pos
-    if any(isinstance(key, int) and key < 0 for key in (*by_column, sample_pos, target_pos)) and len(iterator):
-        form = SampleForm.of(as_iterator(iterator)[0])  # only with a sample is it known where the end is
+    if any(
+        isinstance(key, int) and key < 0 for key in (*by_column, sample_pos, target_pos)
+    ) and len(iterator):
+        form = SampleForm.of(
+            as_iterator(iterator)[0]
+        )  # only with a sample is it known where the end is
         return _by_column(form, by_column), form.normal(sample_pos), form.normal(target_pos)
     return by_column, sample_pos, target_pos
 
@@ -229,7 +299,9 @@ def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
         ConfigError: ``encoders`` is empty, an object is not an encoder, or a column is named neither by an int nor by a string.
     """
     if not isinstance(encoders, Mapping) or not encoders:
-        raise ConfigError(f"encoders are a dict with an encoder for each column to encode, got {encoders!r:.80}")
+        raise ConfigError(
+            f"encoders are a dict with an encoder for each column to encode, got {encoders!r:.80}"
+        )
     checked: dict[ColumnKey, Encoder] = {}
     for key, encoder in encoders.items():
         is_position = hasattr(key, "__index__") and not isinstance(key, bool)
@@ -240,7 +312,9 @@ def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
 
 
 def encode(
-    iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, fit_on: DatasetIteratorIF | None = None
+    iterator: DatasetIteratorIF,
+    encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
+    fit_on: DatasetIteratorIF | None = None,
 ) -> DatasetIteratorIF:
     """``iterator.encode``: columns encoded.
 
@@ -249,7 +323,10 @@ def encode(
         ConfigError: an object is not an encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
     """
     sample_pos = getattr(getattr(iterator, "dataset_meta", None), "sample_pos", 0)
-    by_column = column_keys(iterator, check_encoders(encoders if isinstance(encoders, Mapping) else {sample_pos: encoders}))
+    by_column = column_keys(
+        iterator,
+        check_encoders(encoders if isinstance(encoders, Mapping) else {sample_pos: encoders}),
+    )
     unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
     if unfitted and fit_on is not None:
         fit_encoders(unfitted, fit_on)
@@ -264,10 +341,14 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
     """
     iterator = as_iterator(fit_on)
     if len(iterator) == 0:
-        raise ConfigError(f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})")
+        raise ConfigError(
+            f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})"
+        )
     fitted = [getattr(encoder, "transformer", encoder) for encoder in encoders.values()]
     if len(set(map(id, fitted))) < len(fitted):
-        raise ConfigError(f"two of the columns {', '.join(map(repr, encoders))} share one encoder that is not fitted")
+        raise ConfigError(
+            f"two of the columns {', '.join(map(repr, encoders))} share one encoder that is not fitted"
+        )
     fittings = {key: Fitting(encoder) for key, encoder in encoders.items()}
     for _, columns in _blocks(iterator, list(encoders)):
         for (key, fitting), column in zip(fittings.items(), columns, strict=True):
@@ -281,7 +362,9 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
             fitting.finish(known)
 
 
-def _placed(error: ConfigError, where: str, positions: IndexArrayOfInts | None = None) -> ConfigError:
+def _placed(
+    error: ConfigError, where: str, positions: IndexArrayOfInts | None = None
+) -> ConfigError:
     """The error of an encoder, saying where it was; ``positions`` are those of what it encodes."""
     if isinstance(error, EncodingError):
         return error.within(where, None if positions is None else int(positions[error.position]))
@@ -297,7 +380,9 @@ def _naming(where: str) -> Iterator[None]:
 
 
 def map_classes(
-    iterator: DatasetIteratorIF, mapping: ClassMapping | Mapping[Any, Any], columns: Sequence[ColumnKey] | None = None
+    iterator: DatasetIteratorIF,
+    mapping: ClassMapping | Mapping[Any, Any],
+    columns: Sequence[ColumnKey] | None = None,
 ) -> DatasetIteratorIF:
     """``iterator.map_classes``: classes replaced by others; reads the labels now if the mapping drops some.
 
@@ -315,7 +400,9 @@ def map_classes(
 
 
 def one_hot(
-    iterator: DatasetIteratorIF, classes: Sequence[Any] | ClassMapping | None = None, column: ColumnKey | None = None
+    iterator: DatasetIteratorIF,
+    classes: Sequence[Any] | ClassMapping | None = None,
+    column: ColumnKey | None = None,
 ) -> DatasetIteratorIF:
     """``iterator.one_hot``: labels as float32 vectors; reads them now if the classes are unknown.
 
@@ -331,10 +418,14 @@ def one_hot(
     if isinstance(classes, (str, int, np.integer)):
         raise ConfigError(f"classes must be a list, such as range(10), got {classes!r:.80}")
     if classes is None:
-        source, _ = access_to(stacked).unwrap()  # directly below or below layers that only choose samples
+        source, _ = access_to(
+            stacked
+        ).unwrap()  # directly below or below layers that only choose samples
         encoder = source.encoders.get(key) if isinstance(source, EncodedAccess) else None
         is_mapping = isinstance(encoder, ClassMapping) and encoder.unmapped != "keep"
-        classes = encoder if is_mapping else getattr(meta, "class_names", None) if is_target else None
+        classes = (
+            encoder if is_mapping else getattr(meta, "class_names", None) if is_target else None
+        )
         classes = _classes_of(stacked, key) if classes is None else classes
     return stacked._stack_layer(EncodedDatasetIterator, encoders={key: OneHotEncoder(classes)})
 

@@ -10,10 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, access_to
+from data_stack.dataset.iterator.access import (
+    DeclaredColumn,
+    OneToOneAccess,
+    SampleAccess,
+    access_to,
+)
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
-from data_stack.dataset.meta import LOST_NAMES, DatasetMeta, IteratorMeta, column_key, column_names, declared_names
+from data_stack.dataset.meta import (
+    LOST_NAMES,
+    DatasetMeta,
+    IteratorMeta,
+    column_key,
+    column_names,
+    declared_names,
+)
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import SampleForm, value_of
@@ -53,7 +65,11 @@ class _ColumnsLayer(LayerDatasetIterator):
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, planner: _Planner, called: Iterable[ColumnKey] = (), **made_with: Any
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        planner: _Planner,
+        called: Iterable[ColumnKey] = (),
+        **made_with: Any,
     ) -> None:
         super().__init__(dataset_iterator, **made_with)
         self._planner = planner
@@ -66,7 +82,11 @@ class _ColumnsLayer(LayerDatasetIterator):
     def _plan_now(self) -> _Plan | None:
         """The plan for the columns below; None for an empty iterator."""
         names, below = column_names(self._dataset_iterator), self._below()
-        return self._planner(SampleForm.tuples(len(names)) if names else _form_of(below)) if below.n_samples else None
+        return (
+            self._planner(SampleForm.tuples(len(names)) if names else _form_of(below))
+            if below.n_samples
+            else None
+        )
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         derived, plan = meta, self._plan_now()
@@ -74,22 +94,43 @@ class _ColumnsLayer(LayerDatasetIterator):
             return replace(meta, column_names=None)
         moved: dict[ColumnKey, ColumnKey] = dict(zip(plan.keys, plan.here.keys, strict=True))
         positions: list[ColumnKey] = []
-        for role, position in (("sample", meta.sample_pos), ("target", meta.target_pos), ("tag", meta.tag_pos)):
+        for role, position in (
+            ("sample", meta.sample_pos),
+            ("target", meta.target_pos),
+            ("tag", meta.tag_pos),
+        ):
             key = plan.below.normal(position)
             is_lost = key in plan.below.keys and key not in moved
             # the position of a column that is left out would name another one
-            positions.append(moved.get(key, role if is_lost and not isinstance(position, str) else position))
+            positions.append(
+                moved.get(key, role if is_lost and not isinstance(position, str) else position)
+            )
             if is_lost and role == "sample":
                 derived = replace(derived, feature_names=None)
             elif is_lost and role == "target":
                 derived = replace(derived, target_kind=None, class_names=None)
-        below: tuple[Any, ...] = column_names(self._dataset_iterator) if plan.below.kind == "tuple" else plan.below.keys
+        below: tuple[Any, ...] = (
+            column_names(self._dataset_iterator) if plan.below.kind == "tuple" else plan.below.keys
+        )
         names: list[Any] = [below[plan.below.keys.index(key)] for key in plan.keys] if below else []
         is_tuple = plan.here.kind == "tuple"
-        called = dict(zip(names or plan.keys, names if is_tuple and names else plan.here.keys, strict=True))
-        kinds = tuple((called[key], kind) for key, kind in derived.column_kinds or () if key in called)
-        named = tuple(names) if is_tuple and names and all(isinstance(name, str) for name in names) else None
-        return replace(derived, iterator_meta=IteratorMeta(*positions), column_names=named, column_kinds=kinds or None)
+        called = dict(
+            zip(names or plan.keys, names if is_tuple and names else plan.here.keys, strict=True)
+        )
+        kinds = tuple(
+            (called[key], kind) for key, kind in derived.column_kinds or () if key in called
+        )
+        named = (
+            tuple(names)
+            if is_tuple and names and all(isinstance(name, str) for name in names)
+            else None
+        )
+        return replace(
+            derived,
+            iterator_meta=IteratorMeta(*positions),
+            column_names=named,
+            column_kinds=kinds or None,
+        )
 
 
 @layer("fields")
@@ -156,11 +197,15 @@ class DictsDatasetIterator(_ColumnsLayer):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str] = ()) -> None:
         if isinstance(names, str):
-            raise ConfigError(f"as_dict() takes a list of names, one for each column, got {names!r}")
+            raise ConfigError(
+                f"as_dict() takes a list of names, one for each column, got {names!r}"
+            )
         names = list(names or column_names(dataset_iterator))
         if not names:
             lost = declared_names(getattr(dataset_iterator, "dataset_meta", None)) == ()
-            raise ConfigError(f"the columns have no names{f': {LOST_NAMES}' if lost else ''}; pass them: as_dict(…)")
+            raise ConfigError(
+                f"the columns have no names{f': {LOST_NAMES}' if lost else ''}; pass them: as_dict(…)"
+            )
         _check_names(names)
         super().__init__(dataset_iterator, partial(_name, names), names=names)
 
@@ -180,7 +225,9 @@ class TuplesDatasetIterator(_ColumnsLayer):
         ConfigError: a column twice. When reading: the samples have no such column, or are neither tuples nor dicts.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()
+    ) -> None:
         keys = _check_columns(dataset_iterator, columns)
         super().__init__(dataset_iterator, partial(_choose, keys, True), keys, columns=list(keys))
 
@@ -195,7 +242,9 @@ def _form_of(samples: SampleAccess) -> SampleForm:
     declared = samples.declare_columns()
     if declared is not None:
         return SampleForm("dict", tuple(declared))
-    return SampleForm.of(samples.sample(0) if samples.n_samples else samples.batch(np.empty(0, dtype=np.intp)))
+    return SampleForm.of(
+        samples.sample(0) if samples.n_samples else samples.batch(np.empty(0, dtype=np.intp))
+    )
 
 
 def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: SampleForm) -> _Plan:
@@ -206,20 +255,30 @@ def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: SampleForm) -
 
 def _rename(names: Mapping[str, str], form: SampleForm) -> _Plan:
     if form.kind == "tuple":
-        raise ConfigError(f"samples are tuples of {len(form.keys)} columns without names to change; name them by as_dict() first")
+        raise ConfigError(
+            f"samples are tuples of {len(form.keys)} columns without names to change; name them by as_dict() first"
+        )
     form.find_all(list(names))
     kept = set(form.keys) - set(names)
     for old, new in names.items():
         if new in kept:
-            raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
-    return _Plan(form, form.keys, SampleForm("dict", tuple([names.get(key, key) for key in form.keys])))
+            raise ConfigError(
+                f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too"
+            )
+    return _Plan(
+        form, form.keys, SampleForm("dict", tuple([names.get(key, key) for key in form.keys]))
+    )
 
 
 def _name(names: Sequence[str], form: SampleForm) -> _Plan:
     if form.kind == "dict":
-        raise ConfigError(f"samples are dicts already: {form.describe()}; rename() gives them other names")
+        raise ConfigError(
+            f"samples are dicts already: {form.describe()}; rename() gives them other names"
+        )
     if len(form.keys) != len(names):
-        raise ConfigError(f"samples of {len(form.keys)} columns were given {len(names)} names: {_list(names)}")
+        raise ConfigError(
+            f"samples of {len(form.keys)} columns were given {len(names)} names: {_list(names)}"
+        )
     return _Plan(form, form.keys, SampleForm("dict", tuple(names)))
 
 
@@ -250,7 +309,9 @@ class _ColumnsAccess(OneToOneAccess):
             return plan.here.make(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
         return self._rearrange(self.below.batch(positions))  # type: ignore[no-any-return]  # a batch
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         plan = self._find_plan()
         if plan is None:
             return [np.empty(0) for _ in keys]
@@ -261,13 +322,21 @@ class _ColumnsAccess(OneToOneAccess):
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         plan = self._find_plan()
-        return None if plan is None or key not in plan.here.keys else self.below.each(plan.find_below([key])[0], positions)
+        return (
+            None
+            if plan is None or key not in plan.here.keys
+            else self.below.each(plan.find_below([key])[0], positions)
+        )
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
+    ) -> Batch | None:
         plan = self._find_plan()
         if plan is None:
             return None
-        found: Any = self.below.runs(starts, length, plan.keys if keys is None else plan.find_below(keys))
+        found: Any = self.below.runs(
+            starts, length, plan.keys if keys is None else plan.find_below(keys)
+        )
         return found if found is None or keys is not None else plan.here.make(found)  # type: ignore[no-any-return]  # a batch
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
@@ -277,14 +346,19 @@ class _ColumnsAccess(OneToOneAccess):
         declared, plan = self.below.declare_columns(), self._find_plan()
         if declared is None or plan is None or plan.here.kind == "tuple":
             return None
-        return {str(name): declared[str(key)] for name, key in zip(plan.here.keys, plan.keys, strict=True)}
+        return {
+            str(name): declared[str(key)]
+            for name, key in zip(plan.here.keys, plan.keys, strict=True)
+        }
 
     def _find_plan(self) -> _Plan | None:
         """None where there are no samples, and their columns are unknown."""
         if self._plan is None:
             form = _form_of(self.below)
             if form.kind == "bare" and self.n_samples:
-                raise ConfigError("samples have no columns to choose from or to name: they are bare values")
+                raise ConfigError(
+                    "samples have no columns to choose from or to name: they are bare values"
+                )
             self._plan = self._planner(form) if form.keys or self.n_samples else None
         return self._plan
 
@@ -296,7 +370,9 @@ class _ColumnsAccess(OneToOneAccess):
                 return plan.here.make([sample[key] for key in plan.keys])
         except (LookupError, TypeError):
             pass
-        raise ConfigError(f"samples differ in their columns: {plan.below.describe()}, and {SampleForm.of(sample).describe()}")
+        raise ConfigError(
+            f"samples differ in their columns: {plan.below.describe()}, and {SampleForm.of(sample).describe()}"
+        )
 
 
 def _list(names: Sequence[ColumnKey]) -> str:
@@ -306,10 +382,19 @@ def _list(names: Sequence[ColumnKey]) -> str:
 def _check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
     """Columns with positions for the names that a meta has."""
     if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
-        raise ConfigError(f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]")
+        raise ConfigError(
+            f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]"
+        )
     if not all(isinstance(column, str) or hasattr(column, "__index__") for column in columns):
-        raise ConfigError(f"each column is named by its position or key, one argument each, not by {_list(columns)}")
-    keys = tuple([column_key(iterator, column if isinstance(column, str) else operator.index(column)) for column in columns])
+        raise ConfigError(
+            f"each column is named by its position or key, one argument each, not by {_list(columns)}"
+        )
+    keys = tuple(
+        [
+            column_key(iterator, column if isinstance(column, str) else operator.index(column))
+            for column in columns
+        ]
+    )
     if len(set(keys)) < len(keys):
         raise ConfigError(f"a column is selected twice, among {_list(columns)}")
     return keys

@@ -52,14 +52,29 @@ class FilteredDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, predicate: _Predicate, *, column: _Columns = None, batched: bool = False
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        predicate: _Predicate,
+        *,
+        column: _Columns = None,
+        batched: bool = False,
     ) -> None:
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
-        receives = ["a batch" if batched else "a sample"] if column is None else [f"column {key!r}" for key in keys_of(column)]
-        check_takes(predicate, receives, 'Name the columns that it looks at: filter(predicate, column=["height", "width"])')
+        receives = (
+            ["a batch" if batched else "a sample"]
+            if column is None
+            else [f"column {key!r}" for key in keys_of(column)]
+        )
+        check_takes(
+            predicate,
+            receives,
+            'Name the columns that it looks at: filter(predicate, column=["height", "width"])',
+        )
         found = list(_find(access_to(as_iterator(dataset_iterator)), predicate, column, batched))
-        super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
+        super().__init__(
+            dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp)
+        )
         self._made_with = {"predicate": predicate, "column": column, "batched": batched}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -72,15 +87,21 @@ class FilteredDatasetIterator(DatasetIteratorView):
         return state
 
 
-def _find(source: SampleAccess, predicate: _Predicate, column: _Columns, batched: bool) -> Iterator[IndexArrayOfInts]:
+def _find(
+    source: SampleAccess, predicate: _Predicate, column: _Columns, batched: bool
+) -> Iterator[IndexArrayOfInts]:
     """The positions of the samples that stay, block by block."""
     keys = [] if column is None else keys_of(column)
     if column is not None and not keys:
-        raise ConfigError("a filter reads at least one column; for whole samples leave `column` out")
+        raise ConfigError(
+            "a filter reads at least one column; for whole samples leave `column` out"
+        )
 
     def read(positions: npt.NDArray[np.intp]) -> tuple[Any, int]:
         if column is None:
-            return (source.batch(positions) if batched else source.samples(positions)), len(positions)
+            return (source.batch(positions) if batched else source.samples(positions)), len(
+                positions
+            )
         return source.columns(keys, positions), len(positions)
 
     for start, (block, length) in in_blocks(source.n_samples, read):
@@ -89,8 +110,12 @@ def _find(source: SampleAccess, predicate: _Predicate, column: _Columns, batched
             if batched:
                 stays = _mask(predicate, [block] if column is None else block, start, length)
             else:
-                arguments = zip(block) if column is None else zip(*map(list_values, block), strict=True)
-                stays.extend(bool(predicate(*values)) for values in arguments)  # up to the one that fails
+                arguments = (
+                    zip(block) if column is None else zip(*map(list_values, block), strict=True)
+                )
+                stays.extend(
+                    bool(predicate(*values)) for values in arguments
+                )  # up to the one that fails
         except Exception as error:
             if hasattr(error, "add_note"):  # from Python 3.11 on
                 error.add_note(f"while the predicate looked at position {start + len(stays)}")
@@ -98,11 +123,15 @@ def _find(source: SampleAccess, predicate: _Predicate, column: _Columns, batched
         yield narrow(start + np.flatnonzero(stays), source.n_samples)
 
 
-def _mask(predicate: _Predicate, arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
+def _mask(
+    predicate: _Predicate, arguments: Sequence[Any], start: int, length: int
+) -> npt.NDArray[np.bool_]:
     mask = as_array(predicate(*arguments))
     if mask.dtype != bool or mask.shape != (length,):
         returned = f"it returned shape {mask.shape} and dtype {mask.dtype}"
-        raise ConfigError(f"a batched predicate of the samples {start} to {start + length - 1} returns as many bools; {returned}")
+        raise ConfigError(
+            f"a batched predicate of the samples {start} to {start + length - 1} returns as many bools; {returned}"
+        )
     return mask
 
 
@@ -136,7 +165,9 @@ def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Colu
     return stacked._stack_layer(DeduplicatedDatasetIterator, by=key).read_column(key)
 
 
-def iterator_digests(dataset_iterator: DatasetIteratorIF, columns: _Columns = None) -> npt.NDArray[np.uint8]:
+def iterator_digests(
+    dataset_iterator: DatasetIteratorIF, columns: _Columns = None
+) -> npt.NDArray[np.uint8]:
     """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
 
     Raises:
@@ -145,7 +176,9 @@ def iterator_digests(dataset_iterator: DatasetIteratorIF, columns: _Columns = No
     source = access_to(as_iterator(dataset_iterator))
     keys = None if columns is None else keys_of(columns)
     if keys == []:
-        raise ConfigError("samples are compared by at least one column; for whole samples leave the columns out")
+        raise ConfigError(
+            "samples are compared by at least one column; for whole samples leave the columns out"
+        )
 
     def read(positions: npt.NDArray[np.intp]) -> Any:
         return source.batch(positions) if keys is None else tuple(source.columns(keys, positions))
@@ -157,7 +190,9 @@ def iterator_digests(dataset_iterator: DatasetIteratorIF, columns: _Columns = No
     return digests
 
 
-def equal_groups(digests: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def equal_groups(
+    digests: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Which digests are equal: the position of the first of each, ascending, and for each its number among these.
 
     Args:

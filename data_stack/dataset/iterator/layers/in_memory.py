@@ -24,7 +24,14 @@ from data_stack.dataset.iterator.access import (
     stack_columns,
 )
 from data_stack.dataset.iterator.blocks import estimate_bytes, in_blocks
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    Sample,
+)
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
@@ -63,24 +70,36 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     _known_fingerprint: str | None = None
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF | Iterable[Sample], *, progress: bool | None = False, keep_source: bool = True
+        self,
+        dataset_iterator: DatasetIteratorIF | Iterable[Sample],
+        *,
+        progress: bool | None = False,
+        keep_source: bool = True,
     ) -> None:
         self._stacked_on: list[Any] = [dataset_iterator] if keep_source else []
         self._columns: tuple[Any, ...] | None = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
             self._columns = _read_columns(access_to(dataset_iterator), progress)
         if self._columns is None:
-            sized: Any = dataset_iterator if hasattr(dataset_iterator, "__len__") else list(dataset_iterator)
-            self._samples = list(itertools.islice(with_bar(sized, progress, desc=_DESCRIPTION), len(sized)))
+            sized: Any = (
+                dataset_iterator if hasattr(dataset_iterator, "__len__") else list(dataset_iterator)
+            )
+            self._samples = list(
+                itertools.islice(with_bar(sized, progress, desc=_DESCRIPTION), len(sized))
+            )
 
     def make_access(self) -> SampleAccess:
-        return _ListAccess(self._samples) if self._columns is None else _ColumnsAccess(*self._columns)
+        return (
+            _ListAccess(self._samples) if self._columns is None else _ColumnsAccess(*self._columns)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         known = self._known_fingerprint  # the source is not pickled; its fingerprint is
         if known is None and self._stack_on():
             with suppress(DataStackError):  # it can be pickled without
-                known = FluentIterator.fingerprint(self)  # a client's class may have another method of that name
+                known = FluentIterator.fingerprint(
+                    self
+                )  # a client's class may have another method of that name
         return {**super().__getstate__(), "_stacked_on": [], "_known_fingerprint": known}
 
     def attach_source(self, source: Sequence[Any]) -> None:
@@ -99,10 +118,17 @@ def _read_columns(source: SampleAccess, progress: bool | None) -> tuple[Any, ...
     if not source.fixed_columns:
         return None
     first = source.sample(0)
-    if not all(isinstance(value, (np.ndarray, np.generic, *_NUMBERS)) for value in _values_of(first)):
+    if not all(
+        isinstance(value, (np.ndarray, np.generic, *_NUMBERS)) for value in _values_of(first)
+    ):
         return None
-    kept: Any = map_columns(lambda column: np.empty((source.n_samples, *column.shape[1:]), column.dtype), source.empty_batch())
-    for start, batch in with_bar(in_blocks(source.n_samples, source.batch), progress, desc=_DESCRIPTION):
+    kept: Any = map_columns(
+        lambda column: np.empty((source.n_samples, *column.shape[1:]), column.dtype),
+        source.empty_batch(),
+    )
+    for start, batch in with_bar(
+        in_blocks(source.n_samples, source.batch), progress, desc=_DESCRIPTION
+    ):
         for column, values in zip(list_columns(kept), list_columns(batch), strict=True):
             column[start : start + len(values)] = values
     return first, kept
@@ -119,12 +145,16 @@ class _ColumnsAccess(SampleAccess):
 
     fixed_columns = True
 
-    def __init__(self, first: Any, batch: Any, declared: Mapping[str, DeclaredColumn] | None = None) -> None:
+    def __init__(
+        self, first: Any, batch: Any, declared: Mapping[str, DeclaredColumn] | None = None
+    ) -> None:
         self._batch, self._declared, columns = batch, declared, list_columns(batch)
         self.n_samples = len(columns[0])
         for column in columns:
             column.flags.writeable = False
-        self._reads = [_reader(column, value) for column, value in zip(columns, _values_of(first), strict=True)]
+        self._reads = [
+            _reader(column, value) for column, value in zip(columns, _values_of(first), strict=True)
+        ]
 
     def sample(self, position: int) -> Sample:
         values = [read(position) for read in self._reads]
@@ -142,24 +172,38 @@ class _ColumnsAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return map_columns(lambda column: column.take(positions, axis=0), self._batch)  # type: ignore[no-any-return]  # a batch
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
+    ) -> Batch | None:
         is_bare = isinstance(self._batch, np.ndarray)
-        if any(column.dtype.hasobject for column in list_columns(self._batch)) or (is_bare and keys is not None):
+        if any(column.dtype.hasobject for column in list_columns(self._batch)) or (
+            is_bare and keys is not None
+        ):
             return None
         if keys is None:
             runs: Batch = map_columns(lambda column: take_runs(column, starts, length), self._batch)
             return runs
         return tuple([take_runs(value_of(self._batch, key), starts, length) for key in keys])
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         if isinstance(self._batch, np.ndarray):  # bare values have no columns of ours
             return super().columns(keys, positions)
         columns = [value_of(self._batch, key) for key in keys]
-        return columns if positions is None else [column.take(positions, axis=0) for column in columns]
+        return (
+            columns if positions is None else [column.take(positions, axis=0) for column in columns]
+        )
 
 
 def _values_of(sample: Any) -> Sequence[Any]:
-    return list(sample.values()) if type(sample) is dict else sample if type(sample) is tuple else [sample]
+    return (
+        list(sample.values())
+        if type(sample) is dict
+        else sample
+        if type(sample) is tuple
+        else [sample]
+    )
 
 
 def _reader(column: Column, first: Any) -> Callable[[int], Any]:
@@ -167,7 +211,11 @@ def _reader(column: Column, first: Any) -> Callable[[int], Any]:
     kind = type(first)
     if kind in _NUMBERS:
         return lambda position: kind(column[position])
-    return (lambda position: column[position, ...].copy()) if isinstance(first, np.ndarray) else column.__getitem__
+    return (
+        (lambda position: column[position, ...].copy())
+        if isinstance(first, np.ndarray)
+        else column.__getitem__
+    )
 
 
 class _KeptAccess(SampleAccess):
@@ -184,9 +232,15 @@ class _KeptAccess(SampleAccess):
         return list(map(copy_value, self.kept(positions.tolist())))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return copy_objects(stack_samples(self.kept(positions.tolist()))) if len(positions) else self.empty_batch()
+        return (
+            copy_objects(stack_samples(self.kept(positions.tolist())))
+            if len(positions)
+            else self.empty_batch()
+        )
 
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         samples = self.kept(range(self.n_samples) if positions is None else positions.tolist())
         return [copy_objects(column) for column in stack_columns(samples, keys, self)]
 
@@ -233,7 +287,11 @@ class CachedDatasetIterator(LayerDatasetIterator):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: int | None = None) -> None:
-        most = None if max_bytes is None else check_integer("max_bytes of a cache", max_bytes, at_least=0)
+        most = (
+            None
+            if max_bytes is None
+            else check_integer("max_bytes of a cache", max_bytes, at_least=0)
+        )
         super().__init__(dataset_iterator, max_bytes=most)
         own_access(self)  # now: this is where samples are kept
 
@@ -259,11 +317,19 @@ class _CachedAccess(_KeptAccess, KeepingAccess):
         KeepingAccess.__init__(self, below)
         self._max_bytes, self.n_samples = max_bytes, below.n_samples
         # position -> (sample, its bytes)
-        self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(sys.maxsize if max_bytes is None else max_bytes, itemgetter(1))
+        self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(
+            sys.maxsize if max_bytes is None else max_bytes, itemgetter(1)
+        )
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         wanted: Sequence[int] = range(self.n_samples) if positions is None else positions.tolist()
-        found = self._kept.get_many(wanted) if len(self._kept) >= (self.n_samples if positions is None else 1) else {}
+        found = (
+            self._kept.get_many(wanted)
+            if len(self._kept) >= (self.n_samples if positions is None else 1)
+            else {}
+        )
         if wanted and all(position in found for position in wanted):
             return super().columns(keys, positions)
         columns = self.below.columns(keys, positions)

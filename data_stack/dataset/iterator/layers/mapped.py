@@ -20,7 +20,14 @@ from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
-from data_stack.values.stacking import SampleForm, join_columns, list_samples, list_values, replace_values, value_of
+from data_stack.values.stacking import (
+    SampleForm,
+    join_columns,
+    list_samples,
+    list_values,
+    replace_values,
+    value_of,
+)
 
 # Samples to read and map at once for a column: enough for efficient batches, few enough to keep in memory.
 _SAMPLES_AT_ONCE = 1024
@@ -92,10 +99,20 @@ class MappedDatasetIterator(LayerDatasetIterator):
             raise ConfigError(
                 f"column= names one column, got {column!r:.80}; a function of several takes the sample, with columns="
             )
-        what = ("a batch" if batched else "a sample") if column is None else ("a column" if batched else "a value")
-        hint = "" if column is not None else "Take the sample apart inside: image, label = sample. Or map one column: column=…. "
+        what = (
+            ("a batch" if batched else "a sample")
+            if column is None
+            else ("a column" if batched else "a value")
+        )
+        hint = (
+            ""
+            if column is not None
+            else "Take the sample apart inside: image, label = sample. Or map one column: column=…. "
+        )
         hint += "" if seed is not None else "A random function needs a seed: map(function, seed=7)"
-        check_takes(function, [what] if seed is None else [what, "a random generator"], hint.rstrip(". "))
+        check_takes(
+            function, [what] if seed is None else [what, "a random generator"], hint.rstrip(". ")
+        )
         arguments: dict[str, Any] = {"function": function, "batched": bool(batched)}
         if column is not None:
             arguments["column"] = column_key(dataset_iterator, column)
@@ -114,19 +131,36 @@ class MappedDatasetIterator(LayerDatasetIterator):
             return _ColumnMapAccess(self._below(), column, function, batched, self._mixed_seed)
         if (names := self._made_with.get("names")) is not None:
             function = partial(_call_named, function, names)
-        return (_BatchMapAccess if batched else _MapAccess)(self._below(), function, self._mixed_seed)
+        return (_BatchMapAccess if batched else _MapAccess)(
+            self._below(), function, self._mixed_seed
+        )
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         derived, names = meta, self._made_with.get("names")
         if (column := self._made_with.get("column")) is not None:
-            columns, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, {column: None})
+            columns, sample_pos, target_pos = follow_columns(
+                self._dataset_iterator, meta, {column: None}
+            )
             if sample_pos in columns:
                 derived = replace(derived, feature_names=None)
-            return replace(derived, target_kind=None, class_names=None) if target_pos in columns else derived
+            return (
+                replace(derived, target_kind=None, class_names=None)
+                if target_pos in columns
+                else derived
+            )
         before = derived.column_names or ()
-        kinds = tuple(pair for pair in derived.column_kinds or () if pair[0] not in before or pair[0] in (names or ()))
+        kinds = tuple(
+            pair
+            for pair in derived.column_kinds or ()
+            if pair[0] not in before or pair[0] in (names or ())
+        )
         lost = () if before or derived.column_names == () else None
-        derived = replace(derived, feature_names=None, column_names=lost if names is None else names, column_kinds=kinds or None)
+        derived = replace(
+            derived,
+            feature_names=None,
+            column_names=lost if names is None else names,
+            column_kinds=kinds or None,
+        )
         if names is None:
             return derived
         roles = {"sample": meta.sample_pos, "target": meta.target_pos, "tag": meta.tag_pos}
@@ -136,7 +170,9 @@ class MappedDatasetIterator(LayerDatasetIterator):
         return replace(derived, iterator_meta=positions)
 
 
-def _follow(role: str, position: ColumnKey, before: Sequence[str], names: Sequence[str]) -> ColumnKey:
+def _follow(
+    role: str, position: ColumnKey, before: Sequence[str], names: Sequence[str]
+) -> ColumnKey:
     """Where the sample, the target or the tag is after a map that returns columns of these ``names``."""
     if isinstance(position, str):
         return names.index(position) if position in names else role  # of dicts before
@@ -150,20 +186,32 @@ def _follow(role: str, position: ColumnKey, before: Sequence[str], names: Sequen
 
 def _check_names(names: Any, column: ColumnKey | None) -> tuple[str, ...]:
     if column is not None:
-        raise ConfigError("a map of one column keeps the names of all; columns= declares those after a map of whole samples")
-    are_names = not isinstance(names, str) and bool(names) and all(isinstance(name, str) and name for name in names)
+        raise ConfigError(
+            "a map of one column keeps the names of all; columns= declares those after a map of whole samples"
+        )
+    are_names = (
+        not isinstance(names, str)
+        and bool(names)
+        and all(isinstance(name, str) and name for name in names)
+    )
     if not are_names or len(set(names)) < len(names):
-        raise ConfigError(f"columns= takes distinct names of the mapped columns, such as ['image', 'label'], got {names!r:.80}")
+        raise ConfigError(
+            f"columns= takes distinct names of the mapped columns, such as ['image', 'label'], got {names!r:.80}"
+        )
     return tuple(names)
 
 
-def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any, *random: Any) -> Any:
+def _call_named(
+    function: Callable[..., Any], names: Sequence[str], sample: Any, *random: Any
+) -> Any:
     """What ``function`` returns, after checking its number of columns."""
     mapped = function(sample, *random)
     form = SampleForm.of(mapped)
     if form.kind != "tuple" or len(form.keys) != len(names):
         what = f"{len(form.keys)} columns" if form.kind == "tuple" else f"a {type(mapped).__name__}"
-        raise ConfigError(f"a map to columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}")
+        raise ConfigError(
+            f"a map to columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}"
+        )
     return mapped
 
 
@@ -176,31 +224,49 @@ class _MapAccess(OneToOneAccess):
         mixed_seed: of the draws; None for a function without.
     """
 
-    def __init__(self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None) -> None:
+    def __init__(
+        self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None
+    ) -> None:
         super().__init__(below)
         self._function, self._mixed_seed = function, mixed_seed
 
     def sample(self, position: int) -> Sample:
         if self._mixed_seed is None:
             return self._function(self.below.sample(position))
-        return self._function(self.below.sample(position), derive_generator(self._mixed_seed, position))
+        return self._function(
+            self.below.sample(position), derive_generator(self._mixed_seed, position)
+        )
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         parts = parts_of(positions, self.below.n_at_once)
-        return [sample for part in parts for sample in self._map(self.below.samples(part), part.tolist())]
+        return [
+            sample
+            for part in parts
+            for sample in self._map(self.below.samples(part), part.tolist())
+        ]
 
     def _map(self, samples: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
         if self._mixed_seed is None:
             return map(self._function, samples)
-        return map(self._function, samples, map(partial(derive_generator, self._mixed_seed), positions))
+        return map(
+            self._function, samples, map(partial(derive_generator, self._mixed_seed), positions)
+        )
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         wanted = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
         if not len(wanted):
             at_first = np.zeros(1, dtype=np.intp)
-            return [column[:0] for column in self.columns(keys, at_first)] if self.n_samples else [np.empty(0) for _ in keys]
+            return (
+                [column[:0] for column in self.columns(keys, at_first)]
+                if self.n_samples
+                else [np.empty(0) for _ in keys]
+            )
         starts = range(0, len(wanted), _SAMPLES_AT_ONCE)
-        blocks = [self._some_columns(keys, wanted[start : start + _SAMPLES_AT_ONCE]) for start in starts]
+        blocks = [
+            self._some_columns(keys, wanted[start : start + _SAMPLES_AT_ONCE]) for start in starts
+        ]
         return [join_columns(pieces) for pieces in zip(*blocks, strict=True)]
 
     def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
@@ -222,11 +288,16 @@ class _BatchMapAccess(_MapAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if not len(positions):
             return self.empty_batch()
-        mapped = _call_batched(self._function, self.below.batch(positions), self._mixed_seed, positions.tolist())
+        mapped = _call_batched(
+            self._function, self.below.batch(positions), self._mixed_seed, positions.tolist()
+        )
         form = SampleForm("bare") if isinstance(mapped, list) else SampleForm.of(mapped)
         if not form.keys:
             return _check_column(mapped, len(positions), "", self._function)
-        columns = [_check_column(mapped[key], len(positions), f" in column {key!r}", self._function) for key in form.keys]
+        columns = [
+            _check_column(mapped[key], len(positions), f" in column {key!r}", self._function)
+            for key in form.keys
+        ]
         return form.make(columns)  # type: ignore[no-any-return]  # a batch
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
@@ -234,7 +305,11 @@ class _BatchMapAccess(_MapAccess):
 
     def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
         batch = self.batch(positions)
-        return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [value_of(batch, key) for key in keys]
+        return (
+            stack_columns(batch, keys, self)
+            if isinstance(batch, np.ndarray)
+            else [value_of(batch, key) for key in keys]
+        )
 
 
 class _ColumnMapAccess(EncodedAccess):
@@ -249,38 +324,66 @@ class _ColumnMapAccess(EncodedAccess):
     """
 
     def __init__(
-        self, below: SampleAccess, key: ColumnKey, function: Callable[..., Any], batched: bool, mixed_seed: int | None
+        self,
+        below: SampleAccess,
+        key: ColumnKey,
+        function: Callable[..., Any],
+        batched: bool,
+        mixed_seed: int | None,
     ) -> None:
         super().__init__(below, {key: function})
-        self._key, self._function, self._batched, self._mixed_seed = key, function, batched, mixed_seed
+        self._key, self._function, self._batched, self._mixed_seed = (
+            key,
+            function,
+            batched,
+            mixed_seed,
+        )
 
     _n_at_once = property(lambda self: sys.maxsize if self._batched else self.below.n_at_once)
 
     def sample(self, position: int) -> Sample:
-        return super().sample(position) if self._batched else self._map(self.below.sample(position), position)
+        return (
+            super().sample(position)
+            if self._batched
+            else self._map(self.below.sample(position), position)
+        )
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         if self._batched:
             return super().samples(positions)
         parts = parts_of(positions, self._n_at_once)
-        return [sample for part in parts for sample in map(self._map, self.below.samples(part), part.tolist())]
+        return [
+            sample
+            for part in parts
+            for sample in map(self._map, self.below.samples(part), part.tolist())
+        ]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         values = self.each(self._key, positions) if len(positions) > 1 else None
         if values is None:
             return super().batch(positions)
         declared = self.below.declare_columns()
-        form: Any = self._form or self._know(dict.fromkeys(declared) if declared else self.below.batch(positions[:1]))
+        form: Any = self._form or self._know(
+            dict.fromkeys(declared) if declared else self.below.batch(positions[:1])
+        )
         mapped = stack_in_turn(values, len(positions))
         others = [key for key in form.keys if key != self._key]
-        found = dict(zip(others, self.below.columns(others, positions) if others else (), strict=True))
+        found = dict(
+            zip(others, self.below.columns(others, positions) if others else (), strict=True)
+        )
         return form.make([found.get(key, mapped) for key in form.keys])  # type: ignore[no-any-return]  # a batch
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        if self._batched or not (isinstance(self._key, str) or self._key >= 0):  # where the end is, only a sample says
+        if self._batched or not (
+            isinstance(self._key, str) or self._key >= 0
+        ):  # where the end is, only a sample says
             return None
         values = self.below.each(key, positions)
-        return values if values is None or key != self._key else map(self._call, map(_natural, values), positions.tolist())
+        return (
+            values
+            if values is None or key != self._key
+            else map(self._call, map(_natural, values), positions.tolist())
+        )
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         if self._batched:
@@ -296,7 +399,9 @@ class _ColumnMapAccess(EncodedAccess):
             return self._function(value)
         return self._function(value, derive_generator(self._mixed_seed, position))
 
-    def _transform(self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts | None) -> Column:
+    def _transform(
+        self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts | None
+    ) -> Column:
         if not len(column):
             return np.empty(0, object)
         places = range(len(column)) if positions is None else positions.tolist()
@@ -314,7 +419,9 @@ def _natural(value: Any) -> Any:
     return array if array.ndim else array.item()
 
 
-def _call_batched(function: Callable[..., Any], batch: Any, seed: int | None, positions: Iterable[int]) -> Any:
+def _call_batched(
+    function: Callable[..., Any], batch: Any, seed: int | None, positions: Iterable[int]
+) -> Any:
     random = () if seed is None else ([derive_generator(seed, position) for position in positions],)
     return function(batch, *random)
 
@@ -328,17 +435,27 @@ def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., 
         except TypeError:  # a tensor of a dtype that numpy lacks
             array = stack_values(list(values))
         # of these kinds single values are Python objects, and objects may be numbers
-        column = stack_values(array.tolist()) if array.ndim == 1 and array.dtype.kind in "OSU" else array
+        column = (
+            stack_values(array.tolist()) if array.ndim == 1 and array.dtype.kind in "OSU" else array
+        )
     elif isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
         column = stack_values(list(values))
     if column is None or not column.ndim or len(column) != n_rows:
-        what = f"{len(column)} values" if column is not None and column.ndim else f"a {type(values).__name__}"
+        what = (
+            f"{len(column)} values"
+            if column is not None and column.ndim
+            else f"a {type(values).__name__}"
+        )
         expected = f"an array, tensor or list of {n_rows} values (a list is one column, several columns are a tuple)"
-        raise ConfigError(f"a batched map returned {what}{where}; expected {expected}: its function is {function!r}")
+        raise ConfigError(
+            f"a batched map returned {what}{where}; expected {expected}: its function is {function!r}"
+        )
     return column
 
 
-def _grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int) -> Iterator[Sample]:
+def _grow_reads(
+    read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int
+) -> Iterator[Sample]:
     """Samples one after the other, read in batches that grow from 1, so that the first one comes soon."""
     n_ahead = 1
     while start < stop:

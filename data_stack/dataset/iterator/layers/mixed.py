@@ -16,7 +16,13 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, ViewOfSeveral
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness import check_draw, hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.randomness import (
+    check_draw,
+    hash_array,
+    hash_of,
+    high_product_array,
+    permute_array,
+)
 from data_stack.exception import ConfigError
 
 _MAX_BLOCK = 1 << 20
@@ -66,10 +72,17 @@ class MixedDatasetIterator(ViewOfSeveral):
         numbers, parts = _exact_parts(proportions, len(lengths))
         for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if part and not length:
-                raise ConfigError(f"iterator {place} is empty; leave it out, or set its proportion to 0")
+                raise ConfigError(
+                    f"iterator {place} is empty; leave it out, or set its proportion to 0"
+                )
         self._block_size = math.ceil(1 / min(part for part in parts if part))
         super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, key))
-        self._made_with = {"proportions": numbers, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
+        self._made_with = {
+            "proportions": numbers,
+            "seed": checked_seed,
+            "n_samples": n_wanted,
+            "epoch": checked_epoch,
+        }
 
     @property
     def block_size(self) -> int:
@@ -82,14 +95,24 @@ def _exact_parts(given: Any, n_wanted: int) -> tuple[list[int | float], list[Fra
     try:
         numbers = [_number(each) for each in given]
     except (TypeError, ValueError):
-        raise ConfigError(f"proportions are a list of numbers, one for each iterator, got {given!r:.80}") from None
-    if len(numbers) != n_wanted or not all(0 <= number < math.inf for number in numbers) or not any(numbers):
-        raise ConfigError(f"proportions must be {n_wanted} finite numbers, none negative and one of them positive, got {numbers}")
+        raise ConfigError(
+            f"proportions are a list of numbers, one for each iterator, got {given!r:.80}"
+        ) from None
+    if (
+        len(numbers) != n_wanted
+        or not all(0 <= number < math.inf for number in numbers)
+        or not any(numbers)
+    ):
+        raise ConfigError(
+            f"proportions must be {n_wanted} finite numbers, none negative and one of them positive, got {numbers}"
+        )
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     parts = [number / total for number in exact]
     if min(part for part in parts if part) < Fraction(1, _MAX_BLOCK):
-        raise ConfigError(f"the smallest proportion is less than a {_MAX_BLOCK:,}th of the sum of all, {numbers}; increase it")
+        raise ConfigError(
+            f"the smallest proportion is less than a {_MAX_BLOCK:,}th of the sum of all, {numbers}; increase it"
+        )
     return numbers, parts
 
 
@@ -97,10 +120,14 @@ def _number(value: Any) -> int | float:
     try:
         return operator.index(value)
     except TypeError:  # tensors and arrays of floats have an __index__, but it refuses
-        return float(str(value) if isinstance(value, np.floating) else value)  # the decimal number that numpy shows
+        return float(
+            str(value) if isinstance(value, np.floating) else value
+        )  # the decimal number that numpy shows
 
 
-def _mix(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | None, key: int) -> IndexArrayOfInts:
+def _mix(
+    lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | None, key: int
+) -> IndexArrayOfInts:
     """Positions in runs of ``lengths``, one run after the other, each run's in its part of all.
 
     Args:
@@ -114,7 +141,14 @@ def _mix(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | 
     run_keys = hash_array(key, 1 + np.arange(len(lengths)))
     n_most = n_wanted
     if n_most is None:  # a block or two more than there can be
-        n_most = min(math.ceil(length / part) for length, part in zip(lengths, parts, strict=True) if part) + 2 * block
+        n_most = (
+            min(
+                math.ceil(length / part)
+                for length, part in zip(lengths, parts, strict=True)
+                if part
+            )
+            + 2 * block
+        )
     n_blocks = -(-n_most // block)
     order = np.empty(n_blocks * block, dtype=np.int32 if ends[-1] <= 2**31 else np.int64)
     blocks_at_once = max(1, _POSITIONS_AT_ONCE // block)
@@ -147,13 +181,23 @@ def draw_turns(
         n_blocks: how many.
     """
     # in units of 2**-64, rounded; those of a sum of 1 are not held by 64 bits
-    sums = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
-    shares, is_whole = np.array([each % 2**64 for each in sums], dtype=np.uint64), np.array([each == 2**64 for each in sums])
+    sums = [
+        math.floor(share * 2**64 + Fraction(1, 2))
+        for share in accumulate(parts, initial=Fraction(0))
+    ]
+    shares, is_whole = (
+        np.array([each % 2**64 for each in sums], dtype=np.uint64),
+        np.array([each == 2**64 for each in sums]),
+    )
     times = (np.arange(first, first + n_blocks + 1) * block).astype(np.uint64)[:, np.newaxis]
-    bounds = np.where(is_whole, times, high_product_array(times, shares) + ((times * shares) >> np.uint64(63))).astype(np.int64)
+    bounds = np.where(
+        is_whole, times, high_product_array(times, shares) + ((times * shares) >> np.uint64(63))
+    ).astype(np.int64)
     ends = bounds[:, 1:] - bounds[:, :-1]  # how many turns each run had before each block
     counts = ends[1:] - ends[:-1]
-    in_order = np.repeat(np.tile(np.arange(len(parts)), n_blocks), counts.reshape(-1)).reshape(n_blocks, block)
+    in_order = np.repeat(np.tile(np.arange(len(parts)), n_blocks), counts.reshape(-1)).reshape(
+        n_blocks, block
+    )
     keys = hash_array(hash_of(key, 0), np.repeat(np.arange(first, first + n_blocks), block))
     drawn = permute_array(block, keys, np.tile(np.arange(block), n_blocks)).astype(np.intp)
     runs = np.take_along_axis(in_order, drawn.reshape(n_blocks, block), axis=1)
@@ -161,5 +205,7 @@ def draw_turns(
     by_run = np.argsort(runs, axis=1, kind="stable")
     starts = np.cumsum(counts, axis=1) - counts - ends[:-1]
     numbers = np.empty((n_blocks, block), dtype=np.int64)
-    np.put_along_axis(numbers, by_run, np.arange(block) - np.take_along_axis(starts, in_order, axis=1), axis=1)
+    np.put_along_axis(
+        numbers, by_run, np.arange(block) - np.take_along_axis(starts, in_order, axis=1), axis=1
+    )
     return runs.reshape(-1), numbers.reshape(-1)

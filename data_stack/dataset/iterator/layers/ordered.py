@@ -33,14 +33,18 @@ class SortedDatasetIterator(DatasetIteratorView):
         ConfigError: a column does not exist, a value is None (the message names its position), or two values cannot be compared.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False
+    ) -> None:
         source = access_to(as_iterator(dataset_iterator))
         column = source.columns([by])[0] if source.n_samples else np.empty(0)
         super().__init__(dataset_iterator, stable_order(column, by, descending=descending))
         self._made_with = {"by": by, "descending": descending}
 
 
-def stable_order(column: Column, key: ColumnKey, *, descending: bool = False) -> npt.NDArray[np.intp]:
+def stable_order(
+    column: Column, key: ColumnKey, *, descending: bool = False
+) -> npt.NDArray[np.intp]:
     """The positions of a column's values from the smallest to the largest, equal ones in their old order, missing ones last.
 
     Args:
@@ -53,12 +57,16 @@ def stable_order(column: Column, key: ColumnKey, *, descending: bool = False) ->
     """
     if column.dtype.kind in "cV" or column.ndim > 2:
         kind = f"of shape {column.shape[1:]}" if column.ndim > 2 else f"of dtype {column.dtype}"
-        raise ConfigError(f"values {kind} have no order; samples cannot be sorted by column {key!r}")
+        raise ConfigError(
+            f"values {kind} have no order; samples cannot be sorted by column {key!r}"
+        )
     missing = missing_values(column, key)
     if not bool(missing.any()):
         return _order(column, key, descending)
     present = np.flatnonzero(~missing)
-    return np.concatenate([present[_order(column[present], key, descending)], np.flatnonzero(missing)])
+    return np.concatenate(
+        [present[_order(column[present], key, descending)], np.flatnonzero(missing)]
+    )
 
 
 def missing_values(column: Column, key: ColumnKey) -> npt.NDArray[np.bool_]:
@@ -72,7 +80,9 @@ def missing_values(column: Column, key: ColumnKey) -> npt.NDArray[np.bool_]:
     else:
         for position, value in enumerate(column):
             if value is None or (column.ndim > 1 and any(item is None for item in value.ravel())):
-                raise ConfigError(f"column {key!r} has no value (None) at position {position}; filter such samples out first")
+                raise ConfigError(
+                    f"column {key!r} has no value (None) at position {position}; filter such samples out first"
+                )
         missing = np.array([_is_missing(value) for value in column], dtype=bool)
     return np.asarray(missing.reshape(len(column), -1).any(axis=1)) if missing.ndim > 1 else missing
 
@@ -91,12 +101,19 @@ def _is_missing(value: Any) -> bool:
 def _order(column: Column, key: ColumnKey, descending: bool) -> npt.NDArray[np.intp]:
     """As :func:`stable_order` for values none of which is missing."""
     if column.dtype.kind == "O":
-        values = [list(value) if isinstance(value, np.ndarray) and value.ndim == 1 else value for value in column.tolist()]
+        values = [
+            list(value) if isinstance(value, np.ndarray) and value.ndim == 1 else value
+            for value in column.tolist()
+        ]
         exact = comparable(values)
         try:
-            return np.array(sorted(range(len(values)), key=exact.__getitem__, reverse=descending), dtype=np.intp)
+            return np.array(
+                sorted(range(len(values)), key=exact.__getitem__, reverse=descending), dtype=np.intp
+            )
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"column {key!r} cannot be sorted, for two of its values cannot be compared: {error}") from error
+            raise ConfigError(
+                f"column {key!r} cannot be sorted, for two of its values cannot be compared: {error}"
+            ) from error
     # From behind, so that the reversal of all puts equal ones back into their old order
     ascending = column[::-1] if descending else column
     if column.ndim == 2 and column.shape[1] == 0:

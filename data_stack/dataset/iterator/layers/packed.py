@@ -78,7 +78,9 @@ class PackedDatasetIterator(LayerDatasetIterator):
         end_token: int | None = None,
         drop_last: bool = True,
     ) -> None:
-        made_with: dict[str, Any] = {"length": check_integer("length", length, at_least=1, at_most=_MAX_TOKENS)}
+        made_with: dict[str, Any] = {
+            "length": check_integer("length", length, at_least=1, at_most=_MAX_TOKENS)
+        }
         if end_token is not None:
             made_with["end_token"] = check_integer("end_token", end_token)
         if seed is not None:  # without a seed each epoch is the same
@@ -101,7 +103,9 @@ class PackedDatasetIterator(LayerDatasetIterator):
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         # the positions of target and tag would name other columns now
-        known: dict[str, Any] = dict.fromkeys(["target_kind", "class_names", "feature_names", "column_names", "column_kinds"])
+        known: dict[str, Any] = dict.fromkeys(
+            ["target_kind", "class_names", "feature_names", "column_names", "column_kinds"]
+        )
         return replace(meta, iterator_meta=IteratorMeta("tokens", "target", "tag"), **known)
 
 
@@ -117,14 +121,20 @@ class _PackedAccess(SampleAccess):
 
     fixed_columns = True
 
-    def __init__(self, below: SampleAccess, bounds: _Bounds, dtype: np.dtype[Any], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, below: SampleAccess, bounds: _Bounds, dtype: np.dtype[Any], options: Mapping[str, Any]
+    ) -> None:
         self._below, self._bounds_below, self._dtype = below, bounds, dtype
         self._length, self._column, seed = options["length"], options["column"], options.get("seed")
         key = None if seed is None else check_draw("packed", seed, options["epoch"])[-1]
         self._order = None if key is None else KeyedPermutation(len(bounds) - 1, key)
         self._end = np.array([options["end_token"]] if "end_token" in options else [], dtype)
         self._n_tokens = int(bounds[-1])
-        self.n_samples = self._n_tokens // self._length if options["drop_last"] else -(-self._n_tokens // self._length)
+        self.n_samples = (
+            self._n_tokens // self._length
+            if options["drop_last"]
+            else -(-self._n_tokens // self._length)
+        )
         self.releases_gil, self.prefers_blocks = below.releases_gil, below.prefers_blocks
 
     @cached_property
@@ -151,9 +161,13 @@ class _PackedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Any:
         return _FORM.make(self.columns(_FORM.keys, positions)) if self.n_samples else ()
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         wanted = [_FORM.find(key) for key in keys]
-        starts = (np.arange(self.n_samples) if positions is None else positions).astype(np.int64) * self._length
+        starts = (np.arange(self.n_samples) if positions is None else positions).astype(
+            np.int64
+        ) * self._length
         stops = np.minimum(starts + self._length, self._n_tokens)
         # a piece for each document in each sequence
         firsts = self._document_of(starts)
@@ -166,7 +180,10 @@ class _PackedAccess(SampleAccess):
         offsets = begins - self._bounds[documents]  # in the document
         segment_ids = np.repeat(_count_in_row(rows).astype(np.int32) + np.int32(1), sizes)
         places = np.arange(len(segment_ids)) - np.repeat(np.cumsum(sizes) - sizes - offsets, sizes)
-        found: dict[Any, Column] = {"segment_ids": segment_ids, "positions": places.astype(np.int32)}
+        found: dict[Any, Column] = {
+            "segment_ids": segment_ids,
+            "positions": places.astype(np.int32),
+        }
         if "tokens" in wanted:
             found["tokens"] = self._read(documents, offsets, sizes)
         return [self._as_rows(found[key], stops - starts) for key in wanted]
@@ -184,9 +201,13 @@ class _PackedAccess(SampleAccess):
         for place, value, length in zip(places.tolist(), values, lengths, strict=True):
             if len(value) + len(self._end) != length:
                 was = f"{_name(self._below, place)} had {length - len(self._end)} tokens when it was packed, and {len(value)} now"
-                raise ConfigError(f"{was}: pack what is the same at each reading, and pack again what has changed")
+                raise ConfigError(
+                    f"{was}: pack what is the same at each reading, and pack again what has changed"
+                )
         pieces = [self._end[:0]]  # of a request for nothing, too
-        for number, start, stop in zip(inverse.tolist(), offsets.tolist(), (offsets + sizes).tolist(), strict=True):
+        for number, start, stop in zip(
+            inverse.tolist(), offsets.tolist(), (offsets + sizes).tolist(), strict=True
+        ):
             pieces.append(values[number][start:stop])
             if stop == lengths[number]:
                 pieces.append(self._end)
@@ -210,12 +231,18 @@ class _PackedAccess(SampleAccess):
         below = self._below.blocks() if self._order is None else None
         if below is None:
             return None
-        n_before: npt.NDArray[np.int64] = np.minimum(-(-self._bounds[np.cumsum(below)] // self._length), self.n_samples)
+        n_before: npt.NDArray[np.int64] = np.minimum(
+            -(-self._bounds[np.cumsum(below)] // self._length), self.n_samples
+        )
         return np.diff(n_before, prepend=0)
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         firsts = self._document_of(positions.astype(np.int64) * self._length)
-        self._below.prefetch(self._places_of(firsts), None if self._column is None else [self._column])
+        self._below.prefetch(
+            self._places_of(firsts), None if self._column is None else [self._column]
+        )
 
     def locate(self, position: int) -> str | None:
         first = self._document_of(np.array([position * self._length], dtype=np.int64))
@@ -229,7 +256,9 @@ class _PackedAccess(SampleAccess):
 # ---------------------------------------------------------------------- documents
 
 
-def _find_column(iterator: DatasetIteratorIF, below: SampleAccess, column: ColumnKey | None) -> ColumnKey | None:
+def _find_column(
+    iterator: DatasetIteratorIF, below: SampleAccess, column: ColumnKey | None
+) -> ColumnKey | None:
     """The column of tokens; None where samples are documents."""
     if column is not None or not below.n_samples:
         return column_key(iterator, column)  # type: ignore[no-any-return]  # of one key one
@@ -241,40 +270,69 @@ def _find_column(iterator: DatasetIteratorIF, below: SampleAccess, column: Colum
     key: ColumnKey = form.keys[0] if len(form.keys) == 1 else form.normal(proper)
     if key in form.keys:
         return key
-    raise ConfigError(f'name the column of the tokens, pack(length, column="tokens"): {form.describe()}')
+    raise ConfigError(
+        f'name the column of the tokens, pack(length, column="tokens"): {form.describe()}'
+    )
 
 
-def _measure(below: SampleAccess, column: ColumnKey | None, end_token: int | None) -> tuple[_Bounds, np.dtype[Any]]:
+def _measure(
+    below: SampleAccess, column: ColumnKey | None, end_token: int | None
+) -> tuple[_Bounds, np.dtype[Any]]:
     """Where each document starts and ends if all are concatenated, shape ``(n + 1,)``, and the dtype of tokens; reads all."""
     lengths = np.zeros(below.n_samples, dtype=np.int64)
     dtypes: set[np.dtype[Any]] = set()
-    for start, block in in_blocks(below.n_samples, lambda positions: _read_documents(below, column, positions)):
+    for start, block in in_blocks(
+        below.n_samples, lambda positions: _read_documents(below, column, positions)
+    ):
         lengths[start : start + len(block)] = [len(document) for document in block]
         dtypes.update(document.dtype for document in block if len(document))
     dtype = np.result_type(*dtypes) if dtypes else np.dtype(np.int64)
     if dtype.kind not in "iu":
         names = " and ".join(sorted(map(str, dtypes)))
-        raise ConfigError(f"documents of {names} have no common integer dtype; map them to one of these before pack()")
+        raise ConfigError(
+            f"documents of {names} have no common integer dtype; map them to one of these before pack()"
+        )
     if int(lengths.max(initial=0)) >= _MAX_TOKENS:
-        raise ConfigError(f"{_name(below, int(lengths.argmax()))} has {lengths.max()} tokens, more than int32 counts; divide it")
+        raise ConfigError(
+            f"{_name(below, int(lengths.argmax()))} has {lengths.max()} tokens, more than int32 counts; divide it"
+        )
     if end_token is not None:
         limits = np.iinfo(dtype)
-        check_integer(f"end_token, of {dtype} as the documents,", end_token, at_least=limits.min, at_most=limits.max)
+        check_integer(
+            f"end_token, of {dtype} as the documents,",
+            end_token,
+            at_least=limits.min,
+            at_most=limits.max,
+        )
         lengths[lengths > 0] += 1
     return _bounds_of(lengths), dtype
 
 
-def _read_documents(below: SampleAccess, column: ColumnKey | None, positions: IndexArrayOfInts) -> list[_Tokens]:
-    values: Any = below.samples(positions) if column is None else below.columns([column], positions)[0]
+def _read_documents(
+    below: SampleAccess, column: ColumnKey | None, positions: IndexArrayOfInts
+) -> list[_Tokens]:
+    values: Any = (
+        below.samples(positions) if column is None else below.columns([column], positions)[0]
+    )
     documents: list[_Tokens] = []
     for place, value in zip(positions.tolist(), values, strict=True):
         document = value if type(value) is np.ndarray else exact_array(value)
-        if document is None or document.ndim != 1 or (document.dtype.kind not in "iu" and len(document)):
+        if (
+            document is None
+            or document.ndim != 1
+            or (document.dtype.kind not in "iu" and len(document))
+        ):
             if len(positions) > 1:  # the values may be floats only because another one is
                 for one in positions:
                     _read_documents(below, column, np.array([one]))
-            array = f"{document.ndim}-dimensional, of {document.dtype}" if document is not None else f"{value!r:.60}"
-            raise ConfigError(f"{_name(below, place)} must be a one-dimensional array or list of integers; it is {array}")
+            array = (
+                f"{document.ndim}-dimensional, of {document.dtype}"
+                if document is not None
+                else f"{value!r:.60}"
+            )
+            raise ConfigError(
+                f"{_name(below, place)} must be a one-dimensional array or list of integers; it is {array}"
+            )
         documents.append(document)
     return documents
 

@@ -13,7 +13,14 @@ from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.positions import Formula, IndexArrayOfInts, Positions, check_integer
-from data_stack.dataset.randomness import Uint64Array, check_draw, hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.randomness import (
+    Uint64Array,
+    check_draw,
+    hash_array,
+    hash_of,
+    high_product_array,
+    permute_array,
+)
 from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array
@@ -42,23 +49,40 @@ class ResampledDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, n_samples: int, seed: int, *, weights: ArrayLike | None = None, epoch: int = 0
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        n_samples: int,
+        seed: int,
+        *,
+        weights: ArrayLike | None = None,
+        epoch: int = 0,
     ) -> None:
-        n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        n_drawn = check_integer(
+            "the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize
+        )
         checked_seed, checked_epoch, _, key = check_draw("resampled", seed, epoch)
         n_below = len(as_iterator(dataset_iterator))
         checked_weights = None if weights is None else _check_weights(weights, n_below)
         if n_drawn and n_below == 0:
             raise ConfigError(f"{n_drawn} samples cannot be drawn from an empty iterator")
         if n_drawn and checked_weights is not None and not checked_weights.any():
-            raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
+            raise ConfigError(
+                f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn"
+            )
         drawn = Formula(n_drawn, _draw, key, n_below)
         if n_drawn and checked_weights is not None:
             # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
             _, exponent = math.frexp(float(checked_weights.max()))
-            drawn = Formula(n_drawn, _draw_by_weight, key, np.cumsum(np.ldexp(checked_weights, -exponent)))
+            drawn = Formula(
+                n_drawn, _draw_by_weight, key, np.cumsum(np.ldexp(checked_weights, -exponent))
+            )
         super().__init__(dataset_iterator, drawn if n_drawn else range(0))
-        self._made_with = {"n_samples": n_drawn, "seed": checked_seed, "weights": checked_weights, "epoch": checked_epoch}
+        self._made_with = {
+            "n_samples": n_drawn,
+            "seed": checked_seed,
+            "weights": checked_weights,
+            "epoch": checked_epoch,
+        }
 
 
 def _check_weights(weights: ArrayLike, n_samples: int) -> NDArray[Any]:
@@ -67,10 +91,14 @@ def _check_weights(weights: ArrayLike, n_samples: int) -> NDArray[Any]:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"weights must be numbers, one for each sample: {error}") from error
     if array.shape != (n_samples,):
-        raise ConfigError(f"weights must be one number for each of {n_samples} samples, shape ({n_samples},), not {array.shape}")
+        raise ConfigError(
+            f"weights must be one number for each of {n_samples} samples, shape ({n_samples},), not {array.shape}"
+        )
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
     if len(wrong):
-        raise ConfigError(f"weights must be finite and not negative; that of sample {wrong[0]} is {array[wrong[0]]}")
+        raise ConfigError(
+            f"weights must be finite and not negative; that of sample {wrong[0]} is {array[wrong[0]]}"
+        )
     array.setflags(write=False)
     return array
 
@@ -79,7 +107,9 @@ def _draw(key: int, n_below: int, indices: IndexArrayOfInts) -> IndexArrayOfInts
     return high_product_array(hash_array(key, indices), np.uint64(n_below)).astype(np.intp)
 
 
-def _draw_by_weight(key: int, sums: NDArray[np.float64], indices: IndexArrayOfInts) -> IndexArrayOfInts:
+def _draw_by_weight(
+    key: int, sums: NDArray[np.float64], indices: IndexArrayOfInts
+) -> IndexArrayOfInts:
     """Draws by the inverse of the cumulative sum of the weights.
 
     Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
@@ -118,23 +148,41 @@ class BalancedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, seed: int, *, n_samples: int | None = None, epoch: int = 0
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        by: ColumnKey,
+        seed: int,
+        *,
+        n_samples: int | None = None,
+        epoch: int = 0,
     ) -> None:
-        key: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
+        key: ColumnKey = (
+            str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
+        )
         checked_seed, checked_epoch, n_wanted, draw = check_draw("balanced", seed, epoch, n_samples)
         source = access_to(as_iterator(dataset_iterator))
         length = source.n_samples if n_wanted is None else n_wanted
         if length and not source.n_samples:
             raise ConfigError(f"{length} samples cannot be drawn from an empty iterator")
-        super().__init__(dataset_iterator, _balance(source, key, length, draw) if length else range(0))
-        self._made_with = {"by": key, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
+        super().__init__(
+            dataset_iterator, _balance(source, key, length, draw) if length else range(0)
+        )
+        self._made_with = {
+            "by": key,
+            "seed": checked_seed,
+            "n_samples": n_wanted,
+            "epoch": checked_epoch,
+        }
 
 
 def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> Positions:
     classes = class_numbers(source.columns([by])[0], f"samples cannot be balanced by column {by!r}")
     members, counts = group_positions(classes.numbers), classes.counts.astype(np.uint64)
     members.setflags(write=False)
-    starts, keys = np.cumsum(classes.counts) - classes.counts, hash_array(seed, 1 + np.arange(len(counts)))
+    starts, keys = (
+        np.cumsum(classes.counts) - classes.counts,
+        hash_array(seed, 1 + np.arange(len(counts))),
+    )
     return Formula(n_samples, _take_turns, hash_of(seed, 0), keys, counts, starts, members)
 
 
@@ -159,7 +207,9 @@ def _take_turns(
     rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
     numbers = permute_array(len(counts), hash_array(round_key, rounds), turns).astype(np.intp)
     passes, nths = np.divmod(rounds, counts[numbers])
-    nths_drawn = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(np.intp)
+    nths_drawn = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(
+        np.intp
+    )
     return members.take(starts[numbers] + nths_drawn)
 
 
@@ -181,9 +231,14 @@ class RepeatedDatasetIterator(DatasetIteratorView):
         n_passes = check_integer("the times of a repeated iterator", times, at_least=0)
         n_samples = len(as_iterator(dataset_iterator))
         if n_samples * n_passes > sys.maxsize:
-            raise ConfigError(f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often")
+            raise ConfigError(
+                f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often"
+            )
         length = n_samples * n_passes
-        super().__init__(dataset_iterator, range(length) if length <= n_samples else Formula(length, _start_again, n_samples))
+        super().__init__(
+            dataset_iterator,
+            range(length) if length <= n_samples else Formula(length, _start_again, n_samples),
+        )
         self._made_with = {"times": n_passes}
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Column, ColumnKey, IndexArray, Sample
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    Column,
+    ColumnKey,
+    IndexArray,
+    Sample,
+)
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
@@ -30,7 +36,9 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
     """
 
     def __init__(self, dataset_sequences: Sequence[Any]) -> None:
-        is_list = not isinstance(dataset_sequences, (str, Mapping)) and hasattr(dataset_sequences, "__iter__")
+        is_list = not isinstance(dataset_sequences, (str, Mapping)) and hasattr(
+            dataset_sequences, "__iter__"
+        )
         columns = tuple(map(_by_position, dataset_sequences)) if is_list else ()
         if not columns or not all(hasattr(column, "__len__") for column in columns):
             raise ConfigError(
@@ -38,7 +46,9 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
             )
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
-            raise ConfigError(f"the sequences of a SequenceDatasetIterator must be of one length; theirs are {lengths}")
+            raise ConfigError(
+                f"the sequences of a SequenceDatasetIterator must be of one length; theirs are {lengths}"
+            )
         self._columns, self._made_with = columns, {"dataset_sequences": list(dataset_sequences)}
 
     if TYPE_CHECKING:  # samples are tuples
@@ -74,10 +84,14 @@ class SequenceAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> tuple[Column, ...]:
         return tuple([_read(column, positions) for column in self.arrays])
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         return [_read(array, positions) for array in self._arrays_of(keys)]
 
-    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> tuple[Column, ...] | None:
+    def runs(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
+    ) -> tuple[Column, ...] | None:
         arrays = self.arrays if keys is None else self._arrays_of(keys)
         return all_columns(_read_runs(array, starts, length) for array in arrays)
 
@@ -91,7 +105,9 @@ def _by_position(sequence: Any) -> Any:
     if not hasattr(sequence, "iloc"):
         return sequence
     if sequence.ndim != 1:
-        raise ConfigError("a table is not a sequence of values; pass its columns, or table.to_numpy() for its rows")
+        raise ConfigError(
+            "a table is not a sequence of values; pass its columns, or table.to_numpy() for its rows"
+        )
     return sequence.array
 
 
@@ -109,7 +125,11 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
     is_run = len(positions) > 0 and bool((np.diff(positions) == 1).all())
     if is_run and hasattr(column, "dtype") and hasattr(column, "shape"):
         values = column[int(positions[0]) : int(positions[-1]) + 1]  # h5py and its like: one read
-        return values if isinstance(values, np.ndarray) and values.dtype != object else stack_values(list(values))
+        return (
+            values
+            if isinstance(values, np.ndarray) and values.dtype != object
+            else stack_values(list(values))
+        )
     return _stack(column, positions)
 
 

@@ -39,14 +39,32 @@ class ShardedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self, dataset_iterator: DatasetIteratorIF, rank: int, world: int, *, contiguous: bool = False, uneven: _Uneven = "keep"
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        rank: int,
+        world: int,
+        *,
+        contiguous: bool = False,
+        uneven: _Uneven = "keep",
     ) -> None:
-        n_ranks = check_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
-        own = check_integer(f"the rank in a world of {n_ranks}", rank, at_least=0, at_most=n_ranks - 1)
+        n_ranks = check_integer(
+            "the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize
+        )
+        own = check_integer(
+            f"the rank in a world of {n_ranks}", rank, at_least=0, at_most=n_ranks - 1
+        )
         if uneven not in ("keep", "pad", "drop"):
             raise ConfigError(f"uneven must be 'keep', 'pad' or 'drop', got {uneven!r}")
-        super().__init__(dataset_iterator, _part_of(len(as_iterator(dataset_iterator)), own, n_ranks, contiguous, uneven))
-        self._made_with = {"rank": own, "world": n_ranks, "contiguous": bool(contiguous), "uneven": uneven}
+        super().__init__(
+            dataset_iterator,
+            _part_of(len(as_iterator(dataset_iterator)), own, n_ranks, contiguous, uneven),
+        )
+        self._made_with = {
+            "rank": own,
+            "world": n_ranks,
+            "contiguous": bool(contiguous),
+            "uneven": uneven,
+        }
 
 
 def _part_of(n_samples: int, rank: int, world: int, contiguous: bool, uneven: _Uneven) -> Positions:
@@ -63,5 +81,7 @@ def _part_of(n_samples: int, rank: int, world: int, contiguous: bool, uneven: _U
     if last < n_samples:
         return range(start, last + 1, step)
     # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
-    positions = (np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)) % np.uint64(n_samples)
+    positions = (
+        np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)
+    ) % np.uint64(n_samples)
     return narrow(positions, n_samples)

@@ -15,7 +15,12 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, copy_value, detach, stack_columns
 from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
-from data_stack.dataset.iterator.layers.batched import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
+from data_stack.dataset.iterator.layers.batched import (
+    GroupedAccess,
+    GroupedDatasetIterator,
+    distinct,
+    repeat_values,
+)
 from data_stack.dataset.iterator.layers.filtered import equal_groups
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
 from data_stack.dataset.meta import DatasetMeta, column_key
@@ -95,10 +100,19 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         if max_gap is not None and order_by is None:
             raise ConfigError("max_gap requires order_by, the column whose values are compared")
         self._max_gap = None if max_gap is None else check_gap(max_gap)
-        self._offsets = None if offsets is None else _check_offsets(dataset_iterator, offsets, self._length)
+        self._offsets = (
+            None if offsets is None else _check_offsets(dataset_iterator, offsets, self._length)
+        )
         step = check_integer("stride", stride, at_least=1)
-        whence = {"order_by": order_by, "max_gap": self._max_gap, "overlap": overlap, "group_by": group_by}
-        super().__init__(dataset_iterator, length=self._length, stride=step, **whence, offsets=self._offsets)
+        whence = {
+            "order_by": order_by,
+            "max_gap": self._max_gap,
+            "overlap": overlap,
+            "group_by": group_by,
+        }
+        super().__init__(
+            dataset_iterator, length=self._length, stride=step, **whence, offsets=self._offsets
+        )
         self._order: IndexArrayOfInts | None = None
         self._starts: _Starts = self._find_starts(order_by, group_by, overlap)
 
@@ -109,16 +123,24 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     # ------------------------------------------------------------------ where windows are
 
-    def _find_starts(self, order_by: ColumnKey | None, group_by: ColumnKey | None, overlap: bool) -> _Starts:
+    def _find_starts(
+        self, order_by: ColumnKey | None, group_by: ColumnKey | None, overlap: bool
+    ) -> _Starts:
         """Where in the order windows start; sets the order, if it is another one than that of the iterator."""
         below = self._below()
         n_below = below.n_samples
-        step = self._made_with["stride"] if overlap else max(self._made_with["stride"], self._length)
+        step = (
+            self._made_with["stride"] if overlap else max(self._made_with["stride"], self._length)
+        )
         if n_below < self._length or (order_by is None and group_by is None):
             return range(0, max(0, n_below - self._length + 1), step)
         keys = [key for key in (order_by, group_by) if key is not None]
         columns = dict(zip(keys, below.columns(keys), strict=True))
-        order = np.arange(n_below, dtype=np.intp) if order_by is None else _order(columns[order_by], order_by)
+        order = (
+            np.arange(n_below, dtype=np.intp)
+            if order_by is None
+            else _order(columns[order_by], order_by)
+        )
         starts_run = np.arange(n_below) == 0
         if group_by is not None:
             groups = group_numbers(columns[group_by])[order]
@@ -129,7 +151,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         if order_by is not None:
             values = columns[order_by][order]
             if self._max_gap is not None:
-                starts_run[1:] |= exceeds_gap(values, self._max_gap, ~starts_run[1:], order_by, order)
+                starts_run[1:] |= exceeds_gap(
+                    values, self._max_gap, ~starts_run[1:], order_by, order
+                )
             if not overlap:
                 follows_equal = ~starts_run
                 follows_equal[1:] &= equals_last(values)
@@ -137,7 +161,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             self._order = narrow(order, n_below)
         runs = np.flatnonzero(starts_run)
         if follows_equal is not None and bool(follows_equal.any()):
-            starts = starts_after_larger(np.append(runs, n_below), self._length, step, np.flatnonzero(~follows_equal))
+            starts = starts_after_larger(
+                np.append(runs, n_below), self._length, step, np.flatnonzero(~follows_equal)
+            )
         elif len(runs) == 1:
             return range(0, n_below - self._length + 1, step)
         else:
@@ -148,7 +174,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         if self._offsets is not None:
-            meta = replace(meta, class_names=None, feature_names=None, column_names=None, column_kinds=None)
+            meta = replace(
+                meta, class_names=None, feature_names=None, column_names=None, column_kinds=None
+            )
         return super()._derive_meta(meta)
 
 
@@ -158,7 +186,12 @@ class OffsetsAccess(GroupedAccess):
     fixed_columns = False
 
     def __init__(
-        self, below: SampleAccess, starts: _Starts, length: int, order: IndexArrayOfInts | None, offsets: _Offsets
+        self,
+        below: SampleAccess,
+        starts: _Starts,
+        length: int,
+        order: IndexArrayOfInts | None,
+        offsets: _Offsets,
     ) -> None:
         super().__init__(below, starts, length, order)
         self._offsets = offsets
@@ -171,10 +204,16 @@ class OffsetsAccess(GroupedAccess):
 
     batch = SampleAccess.batch
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         at = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
         offsets = {key: columns for key, columns in self._offsets.items() if key in keys}
-        samples = self.samples_at(at, offsets if len(offsets) == len(set(keys)) else self._offsets) if len(at) else []
+        samples = (
+            self.samples_at(at, offsets if len(offsets) == len(set(keys)) else self._offsets)
+            if len(at)
+            else []
+        )
         return stack_columns(samples, keys, self)
 
     def samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
@@ -187,7 +226,9 @@ class OffsetsAccess(GroupedAccess):
             if inverse is not None:
                 samples = [samples[place] for place in inverse.tolist()]
             samples = list(map(copy_value, samples))
-            samples_of.update({offset: samples[number :: len(whole)] for number, offset in enumerate(whole)})
+            samples_of.update(
+                {offset: samples[number :: len(whole)] for number, offset in enumerate(whole)}
+            )
         columns = self.columns_of_offsets(positions, offsets)
         for offset, keys in offsets.items():
             if keys == []:
@@ -195,11 +236,17 @@ class OffsetsAccess(GroupedAccess):
             elif keys is not None:
                 rows = zip(*[columns[offset, key] for key in keys], strict=True)
                 samples_of[offset] = (
-                    [dict(zip(keys, row, strict=True)) for row in rows] if isinstance(keys[0], str) else list(rows)
+                    [dict(zip(keys, row, strict=True)) for row in rows]
+                    if isinstance(keys[0], str)
+                    else list(rows)
                 )
-        return [{offset: samples_of[offset][row] for offset in offsets} for row in range(len(positions))]
+        return [
+            {offset: samples_of[offset][row] for offset in offsets} for row in range(len(positions))
+        ]
 
-    def columns_of_offsets(self, positions: IndexArrayOfInts, offsets: _Offsets) -> dict[tuple[int, ColumnKey], Column]:
+    def columns_of_offsets(
+        self, positions: IndexArrayOfInts, offsets: _Offsets
+    ) -> dict[tuple[int, ColumnKey], Column]:
         """The columns named at each offset; columns wanted at the same offsets are read together."""
         offsets_of: dict[ColumnKey, list[int]] = {}
         for offset, keys in offsets.items():
@@ -220,7 +267,11 @@ class OffsetsAccess(GroupedAccess):
             for key, column in zip(keys, read, strict=True):
                 for number, offset in enumerate(at):
                     its_own = slice(number * n_windows, (number + 1) * n_windows)
-                    found[offset, key] = column[its_own] if inverse is None else repeat_values(column, inverse[its_own])
+                    found[offset, key] = (
+                        column[its_own]
+                        if inverse is None
+                        else repeat_values(column, inverse[its_own])
+                    )
         return found
 
 
@@ -231,22 +282,30 @@ def check_gap(max_gap: Any, what: str = "max_gap") -> Any:
     """A number, or a span of numpy's, of at least 0."""
     if isinstance(max_gap, timedelta):
         max_gap = np.timedelta64(max_gap)  # plain data for the recipe
-    is_gap = isinstance(max_gap, (np.timedelta64, numbers.Real, Decimal)) and not isinstance(max_gap, bool)
+    is_gap = isinstance(max_gap, (np.timedelta64, numbers.Real, Decimal)) and not isinstance(
+        max_gap, bool
+    )
     if not is_gap or not max_gap >= type(max_gap)(0):  # also where it is NaN or NaT
-        raise ConfigError(f"{what} must be a number or timedelta of at least 0, got {max_gap!r:.80}")
+        raise ConfigError(
+            f"{what} must be a number or timedelta of at least 0, got {max_gap!r:.80}"
+        )
     return max_gap
 
 
 def _check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
     if not isinstance(offsets, Mapping) or not offsets:
-        raise ConfigError(f"offsets must be a mapping such as {{-1: ['speed'], 0: None}}, got {offsets!r:.80}")
+        raise ConfigError(
+            f"offsets must be a mapping such as {{-1: ['speed'], 0: None}}, got {offsets!r:.80}"
+        )
     checked: dict[int, list[ColumnKey] | None] = {}
     for offset, columns in offsets.items():
         number = check_integer("an offset", offset)
         checked[number] = None if columns is None else column_key(iterator, keys_of(columns))
     spanned = max(checked) - min(checked) + 1
     if spanned != length:
-        raise ConfigError(f"offsets from {min(checked)} to {max(checked)} need windows of length={spanned}, got length={length}")
+        raise ConfigError(
+            f"offsets from {min(checked)} to {max(checked)} need windows of length={spanned}, got length={length}"
+        )
     return checked
 
 
@@ -256,40 +315,61 @@ def _check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[C
 def _order(column: Column, key: ColumnKey) -> _Positions:
     missing = np.flatnonzero(missing_values(column, key))
     if len(missing):
-        raise ConfigError(f"column {key!r} is {column[missing[0]]!s:.60} at position {missing[0]}; filter such samples out first")
+        raise ConfigError(
+            f"column {key!r} is {column[missing[0]]!s:.60} at position {missing[0]}; filter such samples out first"
+        )
     return stable_order(column, key)
 
 
 def group_numbers(column: Column) -> _Positions:
     """A number for each value, equal for equal ones: 0 for the first one's, 1 for the next other one's, and so on."""
-    if column.ndim == 1 and (column.dtype.kind in "biu" or all(type(value) is str for value in column)):
-        return class_numbers(column, f"samples cannot be grouped by {column.dtype}").numbers.astype(np.intp)
+    if column.ndim == 1 and (
+        column.dtype.kind in "biu" or all(type(value) is str for value in column)
+    ):
+        return class_numbers(column, f"samples cannot be grouped by {column.dtype}").numbers.astype(
+            np.intp
+        )
     return equal_groups(column_digests(column))[1]
 
 
 def equals_last(values: Column) -> npt.NDArray[np.bool_]:
     """Which values equal the one before, shape ``(n - 1,)``."""
     if values.dtype == object and values.ndim == 1:
-        return np.array([bool(one == other) for one, other in zip(values[1:], values[:-1], strict=True)], dtype=bool)
+        return np.array(
+            [bool(one == other) for one, other in zip(values[1:], values[:-1], strict=True)],
+            dtype=bool,
+        )
     equals: npt.NDArray[np.bool_] = np.asarray(values[1:] == values[:-1], dtype=bool)
     return np.asarray(equals.reshape(len(equals), -1).all(axis=1)) if values.ndim > 1 else equals
 
 
 def exceeds_gap(
-    values: Column, max_gap: Any, same_group: npt.NDArray[np.bool_], key: ColumnKey, order: _Positions
+    values: Column,
+    max_gap: Any,
+    same_group: npt.NDArray[np.bool_],
+    key: ColumnKey,
+    order: _Positions,
 ) -> npt.NDArray[np.bool_]:
     """Between which of the ordered values there is a gap, shape ``(n - 1,)``; between groups the answer means nothing."""
     kind, is_span = values.dtype.kind, isinstance(max_gap, np.timedelta64)
     if values.ndim > 1 or kind in "OSUV":
-        if is_span and any(isinstance(value, (np.datetime64, np.timedelta64)) for value in values):  # of several units
+        if is_span and any(
+            isinstance(value, (np.datetime64, np.timedelta64)) for value in values
+        ):  # of several units
             values = np.fromiter(comparable(values.tolist()), object, len(values))
             max_gap = ticks_of(max_gap)[1]
         return _objects_exceed(values, max_gap, same_group, key, order)
     if is_span:
         gap = ticks_of(max_gap)
-        unit = ticks_of(np.array(1, values.dtype.str.replace("M8", "m8"))[()]) if kind in "mM" else (None, 0)
+        unit = (
+            ticks_of(np.array(1, values.dtype.str.replace("M8", "m8"))[()])
+            if kind in "mM"
+            else (None, 0)
+        )
         if unit[0] != gap[0]:  # numbers, or months and days
-            raise ConfigError(f"differences in column {key!r}, of dtype {values.dtype}, cannot be compared to {max_gap!r}")
+            raise ConfigError(
+                f"differences in column {key!r}, of dtype {values.dtype}, cannot be compared to {max_gap!r}"
+            )
         max_gap = gap[1] // unit[1]
     if kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):  # between infinities
@@ -300,7 +380,11 @@ def exceeds_gap(
 
 
 def _objects_exceed(
-    values: Column, max_gap: Any, same_group: npt.NDArray[np.bool_], key: ColumnKey, order: _Positions
+    values: Column,
+    max_gap: Any,
+    same_group: npt.NDArray[np.bool_],
+    key: ColumnKey,
+    order: _Positions,
 ) -> npt.NDArray[np.bool_]:
     exceeds = np.zeros(len(values) - 1, dtype=bool)
     for number in np.flatnonzero(same_group).tolist():
@@ -308,9 +392,12 @@ def _objects_exceed(
             exceeds[number] = not values[number + 1] - values[number] <= max_gap
         except (TypeError, ValueError) as error:
             difference = (
-                f"{values[number + 1]!r:.60} - {values[number]!r:.60}, at positions {order[number + 1]} and {order[number]},"
+                f"{values[number + 1]!r:.60} - {values[number]!r:.60}, "
+                f"at positions {order[number + 1]} and {order[number]},"
             )
-            raise ConfigError(f"column {key!r}: cannot compare {difference} to a gap of {max_gap!r}") from error
+            raise ConfigError(
+                f"column {key!r}: cannot compare {difference} to a gap of {max_gap!r}"
+            ) from error
     return exceeds
 
 
@@ -321,11 +408,15 @@ def starts_in_runs(runs: _Positions, lengths: _Positions, length: int, step: int
     """Starts every ``step`` samples in each run; ``runs`` are where the runs start."""
     counts = np.maximum(0, (lengths - length) // step + 1)
     before = np.cumsum(counts) - counts
-    starts: _Positions = np.repeat(runs - before * step, counts) + np.arange(int(counts.sum()), dtype=np.intp) * step
+    starts: _Positions = (
+        np.repeat(runs - before * step, counts) + np.arange(int(counts.sum()), dtype=np.intp) * step
+    )
     return starts
 
 
-def starts_after_larger(run_ends: _Positions, length: int, step: int, changes: _Positions) -> _Positions:
+def starts_after_larger(
+    run_ends: _Positions, length: int, step: int, changes: _Positions
+) -> _Positions:
     """As :func:`starts_in_runs`, but each after the last value equal to the one that the window before ended with.
 
     Args:

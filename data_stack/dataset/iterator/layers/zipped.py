@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    DatasetIteratorIF,
+    Sample,
+    as_iterator,
+)
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -53,17 +58,28 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         self._n_samples = lengths[0]
 
     def make_access(self) -> SampleAccess:
-        return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._n_samples)
+        return _ZippedAccess(
+            [access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._n_samples
+        )
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
-        if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
+        if self._n_samples and any(
+            not isinstance(position, str) and position < 0 for position in positions
+        ):
             form = SampleForm.of(access_to(as_iterator(self._stacked_on[0])).sample(0))
-            positions = [(form if form.keys else SampleForm.tuples(1)).normal(position) for position in positions]
+            positions = [
+                (form if form.keys else SampleForm.tuples(1)).normal(position)
+                for position in positions
+            ]
         names = [column_names(iterator) for iterator in self._stacked_on]
         all_names = tuple(name for each in names for name in each)
         is_named = all(names) and len(set(all_names)) == len(all_names)
-        return replace(meta, iterator_meta=IteratorMeta(*positions), column_names=all_names if is_named else None)
+        return replace(
+            meta,
+            iterator_meta=IteratorMeta(*positions),
+            column_names=all_names if is_named else None,
+        )
 
 
 class _ZippedAccess(SampleAccess):
@@ -75,17 +91,26 @@ class _ZippedAccess(SampleAccess):
         self.prefers_blocks = any(part.prefers_blocks for part in parts)
         self._places: tuple[SampleForm, list[_Place]] | None = None
 
-    n_at_once = property(lambda self: min((part.n_at_once for part in self._parts), default=sys.maxsize))
+    n_at_once = property(
+        lambda self: min((part.n_at_once for part in self._parts), default=sys.maxsize)
+    )
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return next((blocks for part in self._parts if (blocks := part.blocks()) is not None), None)
 
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
+    ) -> None:
         for part in self._parts:
             part.prefetch(positions)
 
     def locate(self, position: int) -> str | None:
-        return " and ".join(place for part in self._parts if (place := part.locate(position)) is not None) or None
+        return (
+            " and ".join(
+                place for part in self._parts if (place := part.locate(position)) is not None
+            )
+            or None
+        )
 
     def sample(self, position: int) -> Sample:
         return _side_by_side([part.sample(position) for part in self._parts])
@@ -93,10 +118,15 @@ class _ZippedAccess(SampleAccess):
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         if not len(positions):
             return []
-        return [_side_by_side(samples) for samples in zip(*[part.samples(positions) for part in self._parts], strict=True)]
+        return [
+            _side_by_side(samples)
+            for samples in zip(*[part.samples(positions) for part in self._parts], strict=True)
+        ]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return map(_side_by_side, zip(*[part.iterate(start, stop) for part in self._parts], strict=True))
+        return map(
+            _side_by_side, zip(*[part.iterate(start, stop) for part in self._parts], strict=True)
+        )
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batches = [part.batch(positions) for part in self._parts]
@@ -104,11 +134,17 @@ class _ZippedAccess(SampleAccess):
             batches = [batch for batch in batches if not (isinstance(batch, tuple) and not batch)]
         return _side_by_side(batches) if batches else ()
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Column]:
         if self.n_samples == 0:
             batch: Any = self.batch(np.empty(0, dtype=np.intp))
             # the columns of () are unknown
-            return [value_of(batch, key) for key in keys] if len(batch) else [np.empty(0) for _ in keys]
+            return (
+                [value_of(batch, key) for key in keys]
+                if len(batch)
+                else [np.empty(0) for _ in keys]
+            )
         if self._places is None:
             self._places = _places_of([part.sample(0) for part in self._parts])
         form, places = self._places
@@ -116,17 +152,27 @@ class _ZippedAccess(SampleAccess):
         found: dict[_Place, Column] = {}
         for number in {number for number, _ in wanted}:
             own = [place for place in wanted if place[0] == number]
-            found.update(zip(own, self._read_from(number, [key for _, key in own], positions), strict=True))
+            found.update(
+                zip(own, self._read_from(number, [key for _, key in own], positions), strict=True)
+            )
         return [found[place] for place in wanted]
 
-    def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
+    def _read_from(
+        self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None
+    ) -> list[Column]:
         part, named = self._parts[number], [key for key in keys if key is not None]
         if named:
             columns = part.columns(named, positions)
-            return [column[: self.n_samples] for column in columns] if positions is None else columns
-        batch = part.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
+            return (
+                [column[: self.n_samples] for column in columns] if positions is None else columns
+            )
+        batch = part.batch(
+            np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+        )
         if not isinstance(batch, np.ndarray):
-            raise ConfigError(f"iterator {number} returned bare values first and other samples later; they cannot be zipped")
+            raise ConfigError(
+                f"iterator {number} returned bare values first and other samples later; they cannot be zipped"
+            )
         return [batch] * len(keys)
 
 
@@ -156,11 +202,17 @@ def _places_of(samples: Sequence[Any]) -> tuple[SampleForm, list[_Place]]:
         raise ConfigError(
             f"dicts are zipped with dicts: name the columns of iterator {are_dicts.index(False)} by as_dict() first"
         )
-    places = [(number, key) for number, form in enumerate(forms) for key in (form.keys if form.kind != "bare" else [None])]
+    places = [
+        (number, key)
+        for number, form in enumerate(forms)
+        for key in (form.keys if form.kind != "bare" else [None])
+    ]
     if not all(are_dicts):
         return SampleForm.tuples(len(places)), places
     first: dict[Any, int] = {}
     for number, key in places:
         if first.setdefault(key, number) != number:
-            raise ConfigError(f"iterators {first[key]} and {number} both have a column {key!r}; rename or drop one first")
+            raise ConfigError(
+                f"iterators {first[key]} and {number} both have a column {key!r}; rename or drop one first"
+            )
     return SampleForm("dict", tuple(first)), places

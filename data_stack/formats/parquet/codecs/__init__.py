@@ -35,7 +35,9 @@ FieldCodec: TypeAlias = ArrowCodec | Codec
 
 _ArrowCodecClass = TypeVar("_ArrowCodecClass", bound=type[ArrowCodec])
 
-_arrow_codecs: dict[str, type[ArrowCodec]] = {codec.kind: codec for codec in (ScalarCodec, ListCodec, NestedCodec)}
+_arrow_codecs: dict[str, type[ArrowCodec]] = {
+    codec.kind: codec for codec in (ScalarCodec, ListCodec, NestedCodec)
+}
 
 
 def register_arrow_codec(codec_class: _ArrowCodecClass) -> _ArrowCodecClass:
@@ -48,7 +50,9 @@ def register_arrow_codec(codec_class: _ArrowCodecClass) -> _ArrowCodecClass:
     """
     known = _arrow_codecs.setdefault(codec_class.kind, codec_class)
     if (known.__module__, known.__qualname__) != (codec_class.__module__, codec_class.__qualname__):
-        raise ConfigError(f"the codec {codec_class.kind!r} is already registered by {known.__module__}.{known.__qualname__}")
+        raise ConfigError(
+            f"the codec {codec_class.kind!r} is already registered by {known.__module__}.{known.__qualname__}"
+        )
     _arrow_codecs[codec_class.kind] = codec_class
     return codec_class
 
@@ -60,12 +64,18 @@ def read_codec(content: Mapping[str, Any]) -> FieldCodec:
         ConfigError: the codec is unknown.
     """
     kind = content.get("codec")
-    options = {key: value for key, value in content.items() if key not in ("name", "dtype", "shape", "nullable", "codec")}
+    options = {
+        key: value
+        for key, value in content.items()
+        if key not in ("name", "dtype", "shape", "nullable", "codec")
+    }
     native = _arrow_codecs.get(kind) if isinstance(kind, str) else None
     try:
         return codec_from_json({"codec": kind, **options}) if native is None else native(**options)
     except (ConfigError, TypeError) as error:
-        raise ConfigError(f"field {content.get('name')!r:.60} has the unknown codec {kind!r:.60}: {error!s:.400}") from error
+        raise ConfigError(
+            f"field {content.get('name')!r:.60} has the unknown codec {kind!r:.60}: {error!s:.400}"
+        ) from error
 
 
 def choose_codec(field: FieldLike, codec: Any) -> FieldCodec:
@@ -75,15 +85,27 @@ def choose_codec(field: FieldLike, codec: Any) -> FieldCodec:
         ConfigError: it is not a codec, or is not registered, so that readers could not find it; or a codec is needed.
     """
     if codec is None and field.dtype == object:
-        raise ConfigError(f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'list': 'string'}})")
+        raise ConfigError(
+            f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'list': 'string'}})"
+        )
     if codec is None:
-        return NdarrayCodec() if len(field.shape) > 1 else ListCodec() if field.shape else ScalarCodec()
+        return (
+            NdarrayCodec()
+            if len(field.shape) > 1
+            else ListCodec()
+            if field.shape
+            else ScalarCodec()
+        )
     found = codec_of(codec) if isinstance(codec, str) else codec
     if isinstance(found, ArrowCodec):
         return found
     if not isinstance(found, Codec):
         what = f"the codec of field {field.name!r}"
-        raise ConfigError(f"{what} must be a codec such as NdarrayCodec(), or its type, got {codec!r:.80}")
+        raise ConfigError(
+            f"{what} must be a codec such as NdarrayCodec(), or its type, got {codec!r:.80}"
+        )
     if codec_from_json(found.to_json()) != found:
-        raise ConfigError(f"the codec {found!r:.80} of field {field.name!r} is not registered under its name: register it")
+        raise ConfigError(
+            f"the codec {found!r:.80} of field {field.name!r} is not registered under its name: register it"
+        )
     return found

@@ -88,7 +88,10 @@ class ArrowCodec(ABC):
             ValueError: the type of the column does not fit the field.
         """
         if not (has_nulls and field.nullable):
-            _refuse_nulls(cells, "the footer counts no nulls" if field.nullable else "the field is not nullable")
+            _refuse_nulls(
+                cells,
+                "the footer counts no nulls" if field.nullable else "the field is not nullable",
+            )
         return self._column(field, cells, has_nulls)
 
     @abstractmethod
@@ -125,7 +128,11 @@ class ArrowCodec(ABC):
         return hash((type(self), repr(sorted(self.to_json().items()))))
 
     def __repr__(self) -> str:
-        arguments = {name: value for name, value in self.to_json().items() if name != "codec" and value is not None}
+        arguments = {
+            name: value
+            for name, value in self.to_json().items()
+            if name != "codec" and value is not None
+        }
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
 
@@ -163,7 +170,9 @@ def check_scalar(field: FieldLike, value: Any) -> Any:
         return _check_time(value, dtype)
     if field.dtype is Decimal and isinstance(value, Decimal) and not value.is_finite():
         raise ValueError(f"Parquet cannot store {value}; pass None for a missing value")
-    types: Any = (Decimal, int, np.integer) if field.dtype is Decimal else _TYPES.get(dtype.kind, object)
+    types: Any = (
+        (Decimal, int, np.integer) if field.dtype is Decimal else _TYPES.get(dtype.kind, object)
+    )
     if not isinstance(value, types) or (isinstance(value, bool) and dtype.kind in "iuf"):
         raise TypeError(f"expected a value of dtype {dtype_name(field.dtype)}, got {_show(value)}")
     if field.dtype is Decimal:
@@ -181,7 +190,11 @@ def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
         TypeError, ValueError: the value does not fit.
     """
     dtype = numpy_dtype(field.dtype)
-    has_dtype = hasattr(value, "__array__") or hasattr(value, "__array_interface__") or hasattr(value, "detach")
+    has_dtype = (
+        hasattr(value, "__array__")
+        or hasattr(value, "__array_interface__")
+        or hasattr(value, "detach")
+    )
     if dtype.kind in "US":
         array = _check_text(as_array(value) if has_dtype else np.asarray(value, object), dtype.kind)
         check_shape(array.shape, field.shape)
@@ -205,7 +218,9 @@ def _check_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
     flat = array.reshape(-1).tolist()
     for element in flat:
         if not isinstance(element, wanted):
-            raise TypeError(f"expected an array of {wanted.__name__}, got {type(element).__name__} {element!r:.60}")
+            raise TypeError(
+                f"expected an array of {wanted.__name__}, got {type(element).__name__} {element!r:.60}"
+            )
         if element[-1:] in ("\0", b"\0"):
             raise ValueError(f"numpy would drop the zeros at the end of {element!r:.60}")
     return np.array(flat, np.dtype(kind)).reshape(array.shape)
@@ -233,7 +248,10 @@ def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _check_time(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, datetime.time):
-        value = datetime.datetime.combine(datetime.date.min, value.replace(tzinfo=None)) - datetime.datetime.min
+        value = (
+            datetime.datetime.combine(datetime.date.min, value.replace(tzinfo=None))
+            - datetime.datetime.min
+        )
     elif isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
     if hasattr(value, "to_numpy"):  # of pandas: in nanoseconds

@@ -14,7 +14,13 @@ from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
-from data_stack.formats.parquet.types import FieldLike, dtype_of_numbers, is_bytes, is_text, numpy_dtype
+from data_stack.formats.parquet.types import (
+    FieldLike,
+    dtype_of_numbers,
+    is_bytes,
+    is_text,
+    numpy_dtype,
+)
 
 
 class BinaryCells(ArrowCodec):
@@ -31,12 +37,21 @@ class BinaryCells(ArrowCodec):
     kind = "binary"
 
     def __init__(self, codec: Codec, field: FieldLike) -> None:
-        self._codec, declared = codec, Column(codec.type_name, numpy_dtype(field.dtype), field.shape)
+        self._codec, declared = (
+            codec,
+            Column(codec.type_name, numpy_dtype(field.dtype), field.shape),
+        )
         if field.dtype != object or field.shape:
             if not isinstance(field.dtype, np.dtype) or field.dtype == object:
-                raise ConfigError(f"{codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
+                raise ConfigError(
+                    f"{codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}"
+                )
             self._codec = codec.adapt(declared)
-        layout = self._codec.derive_layout(declared) if field.shape and isinstance(field.dtype, np.dtype) else None
+        layout = (
+            self._codec.derive_layout(declared)
+            if field.shape and isinstance(field.dtype, np.dtype)
+            else None
+        )
         self.is_fixed = layout is not None and layout.shape == field.shape
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
@@ -47,15 +62,21 @@ class BinaryCells(ArrowCodec):
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         codec = self._codec
-        column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
+        column = (
+            None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
+        )
         if column is not None:
             return column
         decode = functools.partial(_decode, codec, _dtype_of(field), field.shape)
         records = as_binary(cells).to_numpy(zero_copy_only=False)
-        return CellColumn(records, decode, cells.nbytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
+        return CellColumn(
+            records, decode, cells.nbytes, as_objects=has_nulls, is_compressed=codec.is_compressed
+        )
 
 
-def _decode(codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...], cell: bytes) -> Any:
+def _decode(
+    codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...], cell: bytes
+) -> Any:
     """Decode a cell, and check its dtype and shape."""
     value = codec.decode(cell)
     if dtype is None or (type(value) is not np.ndarray and not shape):
@@ -89,11 +110,21 @@ def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> A
     """The values of cells with the same header and size; None if they differ, or do not fit the field."""
     dtype, (data, offsets) = _dtype_of(field), _cell_bytes(cells)
     sizes = np.diff(offsets)
-    if dtype is None or cells.null_count or not len(sizes) or not sizes[0] or not (sizes == sizes[0]).all():
+    if (
+        dtype is None
+        or cells.null_count
+        or not len(sizes)
+        or not sizes[0]
+        or not (sizes == sizes[0]).all()
+    ):
         return None
     rows = data[offsets[0] : offsets[-1]].reshape(len(sizes), -1)
     layout = codec.layout_of(rows[0].tobytes())
-    if layout is None or layout.record_bytes != rows.shape[1] or not fits_shape(layout.shape, field.shape):
+    if (
+        layout is None
+        or layout.record_bytes != rows.shape[1]
+        or not fits_shape(layout.shape, field.shape)
+    ):
         return None
     is_text = layout.dtype.kind == dtype.kind in "US" and layout.dtype.isnative
     header_bytes = len(layout.header)
@@ -101,7 +132,10 @@ def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> A
     if is_other or not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
         return None
     strides = (rows.strides[0], *np.empty(layout.shape, layout.dtype).strides)
-    return ArrayColumn(np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides), rows.nbytes)
+    return ArrayColumn(
+        np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides),
+        rows.nbytes,
+    )
 
 
 # ---------------------------------------------------------------------- cells of bytes
@@ -126,7 +160,9 @@ def as_binary(cells: pa.Array) -> pa.Array:
         raise ValueError(f"expected bytes, the column has type {type_}")
     if type_ == pa.string_view():  # pyarrow converts it to text only
         cells = cells.cast(pa.large_string())
-    return cells.cast(pa.binary() if type_ in (pa.binary(), pa.string(), pa.null()) else pa.large_binary())
+    return cells.cast(
+        pa.binary() if type_ in (pa.binary(), pa.string(), pa.null()) else pa.large_binary()
+    )
 
 
 def _cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -140,8 +176,12 @@ def _cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
     offset_dtype: Any = np.int64 if pa.types.is_large_binary(cells.type) else np.int32
     _, offsets, data = cells.buffers()
-    starts = np.frombuffer(offsets, offset_dtype, count=cells.offset + len(cells) + 1)[cells.offset :]
-    return (np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)), starts.astype(np.int64)
+    starts = np.frombuffer(offsets, offset_dtype, count=cells.offset + len(cells) + 1)[
+        cells.offset :
+    ]
+    return (
+        np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    ), starts.astype(np.int64)
 
 
 def numbers(cells: pa.Array) -> npt.NDArray[Any]:

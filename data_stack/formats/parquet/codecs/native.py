@@ -14,9 +14,23 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import types
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, Values, check_array, check_scalar, is_missing, same_time
+from data_stack.formats.parquet.codecs.arrow_codec import (
+    ArrowCodec,
+    Values,
+    check_array,
+    check_scalar,
+    is_missing,
+    same_time,
+)
 from data_stack.formats.parquet.codecs.binary import as_binary, null_mask, numbers, plain_cells
-from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn, Mask
+from data_stack.formats.parquet.columns import (
+    ArrayColumn,
+    CellError,
+    GroupColumn,
+    ListColumn,
+    MadeColumn,
+    Mask,
+)
 from data_stack.formats.parquet.types import FieldLike
 from data_stack.values.stacked_values import objects
 
@@ -45,18 +59,25 @@ class _TypedCodec(ArrowCodec):
     def to_json(self) -> dict[str, Any]:
         # defaults are omitted, as in older files
         options = {"type": self.type, "nulls": None if self.nulls == "none" else self.nulls}
-        return {"codec": self.kind, **{name: value for name, value in options.items() if value is not None}}
+        return {
+            "codec": self.kind,
+            **{name: value for name, value in options.items() if value is not None},
+        }
 
     def _element_type(self, field: FieldLike) -> pa.DataType:
         kinds = {"none": "", "nan": "fmM", "zero": "biufmM"}[self.nulls]
         if kinds and types.numpy_dtype(field.dtype).kind not in kinds:
             what = "floats and times" if self.nulls == "nan" else "numbers and times"
-            raise ConfigError(f"nulls={self.nulls!r} is for {what}, not for values of dtype {types.dtype_name(field.dtype)}")
+            raise ConfigError(
+                f"nulls={self.nulls!r} is for {what}, not for values of dtype {types.dtype_name(field.dtype)}"
+            )
         if self.type is None:
             return types.arrow_type_of_dtype(field.dtype)
         type_ = types.arrow_type_named(self.type)
         if types.kind_of(field.dtype) not in (types.kind_of(types.dtype_of_arrow(type_)), "O"):
-            raise ConfigError(f"a column of type {type_} cannot hold values of dtype {types.dtype_name(field.dtype)}")
+            raise ConfigError(
+                f"a column of type {type_} cannot hold values of dtype {types.dtype_name(field.dtype)}"
+            )
         return type_
 
     def _fill(self, field: FieldLike) -> Any:
@@ -64,14 +85,20 @@ class _TypedCodec(ArrowCodec):
         if self.nulls == "none":
             return None
         dtype = types.numpy_dtype(field.dtype)
-        return np.array(0 if self.nulls == "zero" else np.nan if dtype.kind == "f" else "NaT").astype(dtype)[()]
+        return np.array(
+            0 if self.nulls == "zero" else np.nan if dtype.kind == "f" else "NaT"
+        ).astype(dtype)[()]
 
     def _read(self, field: FieldLike, cells: pa.Array) -> _ValuesAndNulls:
         """Scalars of the dtype of a field, with nulls filled."""
         try:
             array, is_null = _read_scalars(cells, field.dtype)
         except CellError as error:
-            remedy = "; read it exactly with nulls='mask'" if self.nulls == "nan" and field.dtype == np.float64 else ""
+            remedy = (
+                "; read it exactly with nulls='mask'"
+                if self.nulls == "nan" and field.dtype == np.float64
+                else ""
+            )
             raise CellError(error.row, error.why + remedy) from error
         if self.nulls == "none" or is_null is None:
             return array, is_null
@@ -98,7 +125,9 @@ class ScalarCodec(_TypedCodec):
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
         if field.shape:
-            raise ConfigError(f"ScalarCodec holds scalars, not values of shape {field.shape}; omit the codec, or use another")
+            raise ConfigError(
+                f"ScalarCodec holds scalars, not values of shape {field.shape}; omit the codec, or use another"
+            )
         return self._element_type(field)
 
     def fill(self, field: FieldLike) -> Any:
@@ -109,11 +138,17 @@ class ScalarCodec(_TypedCodec):
 
     def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         dtype, type_ = field.dtype, self.arrow_type(field)
-        is_plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind not in "OUST"
+        is_plain = (
+            type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind not in "OUST"
+        )
         if is_plain and isinstance(dtype, np.dtype) and dtype.kind != "O":
-            with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):  # retried row by row
+            with contextlib.suppress(
+                pa.ArrowException, TypeError, ValueError, OverflowError
+            ):  # retried row by row
                 array = as_dtype(np.asarray(values), dtype)
-                return _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
+                return (
+                    _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
+                )
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
@@ -134,31 +169,59 @@ class ListCodec(_TypedCodec):
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
         if len(field.shape) != 1:
-            raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; use NdarrayCodec()")
+            raise ConfigError(
+                f"ListCodec holds arrays of one dimension, not of shape {field.shape}; use NdarrayCodec()"
+            )
         return pa.list_(self._element_type(field))
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = self._element_type(field)
-        may_have_nulls = value.dtype == object if isinstance(value, np.ndarray) else isinstance(value, (list, tuple))
+        may_have_nulls = (
+            value.dtype == object
+            if isinstance(value, np.ndarray)
+            else isinstance(value, (list, tuple))
+        )
         has_nulls = may_have_nulls and any(each is None for each in value)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not has_nulls:
-            array = check_array(field, value)  # pyarrow checks only Python numbers when the type differs
+            array = check_array(
+                field, value
+            )  # pyarrow checks only Python numbers when the type differs
             if array.dtype == np.float16:
                 return [_to_scalar(each, type_) for each in array]
             return array if pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
-            raise ValueError(f"expected a list of shape {field.shape}, got {type(value).__name__} of length {len(elements)}")
-        return [None if element is None else _to_scalar(check_scalar(field, element), type_) for element in elements]
+            raise ValueError(
+                f"expected a list of shape {field.shape}, got {type(value).__name__} of length {len(elements)}"
+            )
+        return [
+            None if element is None else _to_scalar(check_scalar(field, element), type_)
+            for element in elements
+        ]
 
     def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
-        is_plain = type(values) is np.ndarray and values.dtype == field.dtype and values.dtype.kind in "biuf"
-        if is_plain and isinstance(values, np.ndarray) and fits_shape(values.shape[1:], field.shape) and values.size < 1 << 31:
-            offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
+        is_plain = (
+            type(values) is np.ndarray
+            and values.dtype == field.dtype
+            and values.dtype.kind in "biuf"
+        )
+        if (
+            is_plain
+            and isinstance(values, np.ndarray)
+            and fits_shape(values.shape[1:], field.shape)
+            and values.size < 1 << 31
+        ):
+            offsets = pa.array(
+                np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1])
+            )
             type_ = self.arrow_type(field)
-            with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):  # retried row by row
-                return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)).cast(type_.value_type), type=type_)
+            with contextlib.suppress(
+                pa.ArrowException, ValueError, OverflowError
+            ):  # retried row by row
+                return pa.ListArray.from_arrays(
+                    offsets, pa.array(values.reshape(-1)).cast(type_.value_type), type=type_
+                )
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
@@ -169,13 +232,20 @@ class ListCodec(_TypedCodec):
             wrong = (sizes != field.shape[0]) & (True if is_null is None else ~is_null)
             if wrong.any():
                 row = int(np.flatnonzero(wrong)[0])
-                raise CellError(row, f"expected a list of shape {field.shape}, got {sizes[row]} elements")
+                raise CellError(
+                    row, f"expected a list of shape {field.shape}, got {sizes[row]} elements"
+                )
         try:
             array, no_elements = self._read(field, elements)
         except CellError as error:
-            raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
+            raise CellError(
+                int(np.searchsorted(offsets, error.row, "right")) - 1, error.why
+            ) from error
         if not has_nulls and no_elements is None and len(sizes) and (sizes == sizes[0]).all():
-            return ArrayColumn(array.reshape(len(sizes), sizes[0]), _object_bytes(elements) if array.dtype == object else None)
+            return ArrayColumn(
+                array.reshape(len(sizes), sizes[0]),
+                _object_bytes(elements) if array.dtype == object else None,
+            )
         return ListColumn(array, offsets, is_null, no_elements, as_objects=has_nulls)
 
 
@@ -221,7 +291,9 @@ class _NestedColumn(MadeColumn):
         self._cells, self.n_bytes = cells, cells.nbytes
 
     def make(self, rows: list[int]) -> list[Any]:
-        return _plain_objects(self._cells.slice(rows[0], 1) if len(rows) == 1 else self._cells.take(pa.array(rows)))
+        return _plain_objects(
+            self._cells.slice(rows[0], 1) if len(rows) == 1 else self._cells.take(pa.array(rows))
+        )
 
 
 # ---------------------------------------------------------------------- writing
@@ -248,7 +320,9 @@ def _to_scalar(value: Any, type_: pa.DataType) -> Any:
     """
     if not isinstance(value, (np.datetime64, np.timedelta64)):
         return np.float16(value) if pa.types.is_float16(type_) and value is not None else value
-    return None if is_missing(value) else same_time(value, _time_dtype(type_)).astype(np.int64).item()
+    return (
+        None if is_missing(value) else same_time(value, _time_dtype(type_)).astype(np.int64).item()
+    )
 
 
 def _to_nested(value: Any, type_: pa.DataType) -> Any:
@@ -256,14 +330,21 @@ def _to_nested(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_temporal(type_):
         return _to_scalar(value, type_)
     if pa.types.is_struct(type_) and isinstance(value, Mapping):
-        kinds = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
+        kinds = {
+            type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)
+        }
         unknown = [name for name in value if name not in kinds]
         if unknown:  # pyarrow would drop it
-            raise ValueError(f"expected a struct of {', '.join(kinds)}, got the key {unknown[0]!r:.60}")
+            raise ValueError(
+                f"expected a struct of {', '.join(kinds)}, got the key {unknown[0]!r:.60}"
+            )
         return {name: _to_nested(each, kinds[name]) for name, each in value.items()}
     if pa.types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
         pairs = value.items() if isinstance(value, Mapping) else value
-        return [(_to_nested(key, type_.key_type), _to_nested(item, type_.item_type)) for key, item in pairs]
+        return [
+            (_to_nested(key, type_.key_type), _to_nested(item, type_.item_type))
+            for key, item in pairs
+        ]
     if types.is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
         return [_to_nested(each, type_.value_type) for each in value]
     return value
@@ -304,11 +385,15 @@ def _read_scalars(cells: pa.Array, dtype: types.FieldDtype) -> _ValuesAndNulls:
     cells = plain_cells(cells)
     wanted = types.numpy_dtype(dtype)
     is_null = null_mask(cells) if cells.null_count else None
-    if pa.types.is_null(cells.type) or (wanted.kind not in "USO" and is_null is not None and is_null.all()):
+    if pa.types.is_null(cells.type) or (
+        wanted.kind not in "USO" and is_null is not None and is_null.all()
+    ):
         return np.empty(len(cells), object if wanted.kind in "US" else wanted), is_null
     found = types.dtype_of_arrow(cells.type)
     if types.kind_of(found) == "O" or types.kind_of(dtype) not in (types.kind_of(found), "O"):
-        raise ValueError(f"expected values of dtype {types.dtype_name(dtype)}, the column has type {cells.type}")
+        raise ValueError(
+            f"expected values of dtype {types.dtype_name(dtype)}, the column has type {cells.type}"
+        )
     if found is Decimal:
         if wanted.kind != "O":
             return numbers(cells.cast(pa.from_numpy_dtype(wanted))), is_null
@@ -319,7 +404,9 @@ def _read_scalars(cells: pa.Array, dtype: types.FieldDtype) -> _ValuesAndNulls:
     array = _times(cells) if kind in "mM" else numbers(cells)
     if dtype is Decimal and kind in "iu":
         return objects(list(map(Decimal, array.tolist()))), is_null
-    return array if array.dtype == wanted or types.kind_of(dtype) == "O" else _cast(array, is_null, wanted), is_null
+    return array if array.dtype == wanted or types.kind_of(dtype) == "O" else _cast(
+        array, is_null, wanted
+    ), is_null
 
 
 def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
@@ -331,7 +418,9 @@ def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
     """
     if kind == "U" and types.is_bytes(cells.type):
         cells = as_binary(cells)
-        cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
+        cells = cells.cast(
+            pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string()
+        )
     elif kind == "S" and types.is_text(cells.type):
         cells = as_binary(cells)
     try:
@@ -352,9 +441,14 @@ def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.N
         raise ValueError(f"expected decimals, the column has values of dtype {array.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
-        if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):  # also of integers that float64 rounds
+        if dtype.kind not in "mM" and np.can_cast(
+            array.dtype, dtype, "safe"
+        ):  # also of integers that float64 rounds
             is_large = array.dtype.kind in "iu" and array.itemsize == 8 and len(array) > 0
-            if not is_large or (array.max() <= _MAX_EXACT and (array.dtype.kind == "u" or array.min() >= -_MAX_EXACT)):
+            if not is_large or (
+                array.max() <= _MAX_EXACT
+                and (array.dtype.kind == "u" or array.min() >= -_MAX_EXACT)
+            ):
                 return cast
         is_same = cast.astype(array.dtype) == array
         if dtype.kind not in "mM":  # a number that is too large may wrap around twice
@@ -389,15 +483,23 @@ def _plain_objects(cells: pa.Array) -> list[Any]:
         # field() would ignore the offset of a slice
         columns = [_plain_objects(child) for child in cells.flatten()]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(cells))
-        return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
+        return [
+            None if null else dict(zip(names, row, strict=True))
+            for null, row in zip(is_null, rows, strict=True)
+        ]
     if pa.types.is_map(type_) or types.is_list(type_):
         children, offsets = _list_parts(cells)
         plain = [_plain_objects(child) for child in children]
         elements = plain[0] if types.is_list(type_) else list(zip(*plain, strict=True))
         ends = offsets.tolist()
-        return [None if null else elements[ends[row] : ends[row + 1]] for row, null in enumerate(is_null)]
+        return [
+            None if null else elements[ends[row] : ends[row + 1]]
+            for row, null in enumerate(is_null)
+        ]
     is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
-    found: list[Any] = _as_objects(_times(cells), null_mask(cells)).tolist() if is_time else cells.to_pylist()
+    found: list[Any] = (
+        _as_objects(_times(cells), null_mask(cells)).tolist() if is_time else cells.to_pylist()
+    )
     return found
 
 
@@ -416,7 +518,9 @@ def _list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]
         raise ValueError(f"expected lists, the column has type {type_}")
     offsets = numbers(cells.offsets).astype(np.int64) if len(cells) else np.zeros(1, np.int64)
     children = [cells.keys, cells.items] if pa.types.is_map(type_) else [cells.values]
-    return [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children], offsets - offsets[0]
+    return [
+        child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children
+    ], offsets - offsets[0]
 
 
 def _times(cells: pa.Array) -> npt.NDArray[Any]:
@@ -424,5 +528,7 @@ def _times(cells: pa.Array) -> npt.NDArray[Any]:
     type_ = cells.type
     is_narrow = pa.types.is_date32(type_) or pa.types.is_time32(type_)
     integers = cells.view(pa.int32() if is_narrow else pa.int64())
-    array: npt.NDArray[Any] = numbers(integers).astype(np.int64, copy=False).view(_time_dtype(type_))
+    array: npt.NDArray[Any] = (
+        numbers(integers).astype(np.int64, copy=False).view(_time_dtype(type_))
+    )
     return array.astype("M8[D]") if pa.types.is_date64(type_) else array

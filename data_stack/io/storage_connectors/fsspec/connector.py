@@ -30,15 +30,30 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError, StorageUnavailableError
+from data_stack.exception import (
+    ConfigError,
+    ResourceNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
 from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.integrity import Digest, digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
-from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.connector import (
+    BINARY,
+    Garbage,
+    Lease,
+    ResourceInfo,
+    StorageConnector,
+)
 from data_stack.io.storage_connectors.fsspec import objects
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
-from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
+from data_stack.io.storage_connectors.heartbeat import (
+    MAX_SILENCE_SECONDS,
+    HeartbeatLease,
+    is_left_by_the_dead,
+)
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces
 from data_stack.io.url import parse_option
@@ -53,7 +68,12 @@ _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
 _INLINE_BYTES: Final = 65_536
 #: Types of the options of a URL that are not texts.
-_KINDS: Final[dict[str, type]] = {"readOnly": bool, "anonymous": bool, "requesterPays": bool, "timeoutSeconds": float}
+_KINDS: Final[dict[str, type]] = {
+    "readOnly": bool,
+    "anonymous": bool,
+    "requesterPays": bool,
+    "timeoutSeconds": float,
+}
 _S3: Final = {
     "endpointUrl": "endpoint_url", "region": "region_name", "anonymous": "anon", "profile": "profile",
     "requesterPays": "requester_pays",
@@ -93,7 +113,14 @@ class FsspecStorageConnector(StorageConnector):
     knows_digests = True
     checks_reads = True
 
-    def __init__(self, url: str, *, read_only: bool = False, timeout_seconds: float = 30.0, **storage_options: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        timeout_seconds: float = 30.0,
+        **storage_options: Any,
+    ) -> None:
         if not 0 < timeout_seconds < float("inf"):
             raise ConfigError("timeout_seconds must be a positive number")
         self._configuration = (url, read_only, timeout_seconds, storage_options)
@@ -118,19 +145,27 @@ class FsspecStorageConnector(StorageConnector):
 
     def __reduce__(self) -> tuple[Any, ...]:
         url, read_only, timeout_seconds, options = self._configuration
-        return functools.partial(type(self), read_only=read_only, timeout_seconds=timeout_seconds, **options), (url,)
+        return functools.partial(
+            type(self), read_only=read_only, timeout_seconds=timeout_seconds, **options
+        ), (url,)
 
     # ------------------------------------------------------------------ contract
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        blocks = objects.ObjectBlocks(self._files, self._look_up(identifier), lambda: self._pointer(identifier))
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
+        blocks = objects.ObjectBlocks(
+            self._files, self._look_up(identifier), lambda: self._pointer(identifier)
+        )
         return self._make_resource(identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         check_identifier(identifier)
         size = _size_of(resource)
         if size is None:
-            with self.create(identifier) as writer:  # in a temporary file, as a retry could not read the source again
+            with self.create(
+                identifier
+            ) as writer:  # in a temporary file, as a retry could not read the source again
                 writer.writelines(binary_chunks(resource))
             return
         self._publish(self._upload(identifier, resource, size))
@@ -162,20 +197,33 @@ class FsspecStorageConnector(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         folder = check_prefix(prefix).rpartition("/")[0]
         if prefix and self._files.lists_by_prefix:
-            pointers, plain = waiting.map(self._files.beginning_with, (f"{_RESOURCES}/{prefix}", prefix), at_once=2)
+            pointers, plain = waiting.map(
+                self._files.beginning_with, (f"{_RESOURCES}/{prefix}", prefix), at_once=2
+            )
         else:
             pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
             plain, folders = self._files.entries(folder)  # of other tools
             for each in folders:
                 if each != ".data_stack" and f"{each}/".startswith(prefix):
                     plain += self._files.files(each)
-        identifiers = {_identifier_of(file.path) for file in pointers} | {file.path for file in plain if is_identifier(file.path)}
-        return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
+        identifiers = {_identifier_of(file.path) for file in pointers} | {
+            file.path for file in plain if is_identifier(file.path)
+        }
+        return sorted(
+            identifier
+            for identifier in identifiers
+            if identifier is not None and identifier.startswith(prefix)
+        )
 
     def stat(self, identifier: str) -> ResourceInfo:
         pointer = self._look_up(identifier)
         file = pointer.file or self._files.info(_pointer_path(identifier))
-        return ResourceInfo(identifier, pointer.size, pointer.sha256 or None, None if file is None else file.modified)
+        return ResourceInfo(
+            identifier,
+            pointer.size,
+            pointer.sha256 or None,
+            None if file is None else file.modified,
+        )
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         pointer = self._look_up(identifier)
@@ -192,7 +240,9 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ upkeep
 
-    def collect_garbage(self, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
+    def collect_garbage(
+        self, grace_seconds: float = 86_400.0, *, dry_run: bool = False
+    ) -> list[Garbage]:
         """Remove parts without a pointer that are older than ``grace_seconds`` by the store's clock, and abandoned leases.
 
         The grace period must be longer than the upload of a resource, and than the reading of a replaced one.
@@ -200,10 +250,14 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             DatasetFileCorruptError: a pointer cannot be read, so its parts are unknown; nothing was removed.
         """
-        parts, leases, temporaries = (self._files.files(folder) for folder in (objects.OBJECTS, _LEASES, TEMPORARIES))
+        parts, leases, temporaries = (
+            self._files.files(folder) for folder in (objects.OBJECTS, _LEASES, TEMPORARIES)
+        )
         if not parts and not leases and not temporaries:
             return []
-        now = time.time() if dry_run and self._files.read_only else self._files.now()  # without writing there is no other clock
+        now = (
+            time.time() if dry_run and self._files.read_only else self._files.now()
+        )  # without writing there is no other clock
 
         def is_old(file: RemoteFile) -> bool:
             # Rounded down, as some answers of some stores are.
@@ -222,7 +276,9 @@ class FsspecStorageConnector(StorageConnector):
             if is_silent or is_left_by_the_dead(self._files.read(file.path, _MAX_NOTE_BYTES)):
                 found.append(Garbage(file.path, file.size, "its holder is gone"))
         for file in temporaries:
-            is_abandoned = file.modified is not None and now - file.modified > 3600.0  # writing one file takes seconds
+            is_abandoned = (
+                file.modified is not None and now - file.modified > 3600.0
+            )  # writing one file takes seconds
             if is_abandoned or is_dead(os.path.basename(file.path).partition(".")[0]):
                 found.append(Garbage(file.path, file.size, "left by a writer that died"))
         for garbage in found if not dry_run else ():
@@ -232,8 +288,14 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ pointers
 
     def _pointer(self, identifier: str) -> objects.Pointer | None:
-        document = self._files.read(_pointer_path(check_identifier(identifier)), objects.MAX_POINTER_BYTES + 1)
-        return None if document is None else objects.Pointer.from_bytes(document, identifier, repr(self))
+        document = self._files.read(
+            _pointer_path(check_identifier(identifier)), objects.MAX_POINTER_BYTES + 1
+        )
+        return (
+            None
+            if document is None
+            else objects.Pointer.from_bytes(document, identifier, repr(self))
+        )
 
     def _look_up(self, identifier: str) -> objects.Pointer:
         """The pointer of a resource, or a description of the plain file of another tool."""
@@ -247,10 +309,14 @@ class FsspecStorageConnector(StorageConnector):
 
     def _pointers(self) -> Iterator[objects.Pointer]:
         """All pointers of the store, read many at a time."""
-        identifiers = list(filter(None, (_identifier_of(file.path) for file in self._files.files(_RESOURCES))))
+        identifiers = list(
+            filter(None, (_identifier_of(file.path) for file in self._files.files(_RESOURCES)))
+        )
         for start in range(0, len(identifiers), _POINTERS_AT_ONCE):
             group = identifiers[start : start + _POINTERS_AT_ONCE]
-            documents = self._files.read_ranges([(_pointer_path(each), 0, objects.MAX_POINTER_BYTES + 1) for each in group])
+            documents = self._files.read_ranges(
+                [(_pointer_path(each), 0, objects.MAX_POINTER_BYTES + 1) for each in group]
+            )
             for identifier, document in zip(group, documents, strict=True):
                 if document is not None:  # it may have been deleted meanwhile
                     yield objects.Pointer.from_bytes(document, identifier, repr(self))
@@ -294,7 +360,9 @@ class FsspecStorageConnector(StorageConnector):
         def hash_pieces() -> Iterator[bytes]:
             for piece in itertools.chain([first], pieces):
                 digest.update(piece)
-                blocks.extend(digests_of_blocks(piece, block_bytes))  # a part has a whole number of blocks
+                blocks.extend(
+                    digests_of_blocks(piece, block_bytes)
+                )  # a part has a whole number of blocks
                 yield piece
 
         def store(numbered: tuple[int, bytes]) -> None:
@@ -304,7 +372,9 @@ class FsspecStorageConnector(StorageConnector):
         for _ in parts if version is None else waiting.map(store, parts, at_once=3):
             pass
         inline = first if version is None else b""
-        return objects.Pointer(identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline)
+        return objects.Pointer(
+            identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline
+        )
 
 
 # ---------------------------------------------------------------------- names and values
@@ -342,7 +412,11 @@ def _parse_options(scheme: str, query: str) -> dict[str, Any]:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise ConfigError("not a URL: its query cannot be read") from None
-    known = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds", **_OPTIONS.get(scheme, {})}
+    known = {
+        "readOnly": "read_only",
+        "timeoutSeconds": "timeout_seconds",
+        **_OPTIONS.get(scheme, {}),
+    }
     arguments: dict[str, Any] = {}
     for name, text in given:
         if name not in known:

@@ -11,7 +11,14 @@ from data_stack.exception import StorageError, StorageFullError, StorageUnavaila
 from data_stack.io.storage_errors import FULL_ERRORS
 
 #: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
-_BUSY: Final = {errno.EBUSY, errno.EAGAIN, 121, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN}
+_BUSY: Final = {
+    errno.EBUSY,
+    errno.EAGAIN,
+    121,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENOTCONN,
+}
 #: Exceptions of botocore, aiohttp, azure and paramiko for a server that did not answer.
 _UNREACHABLE: Final = {
     "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",
@@ -32,7 +39,11 @@ def is_unreachable(error: BaseException) -> bool:
         if isinstance(response, Mapping):
             status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         else:
-            status = getattr(seen, "status", None) or getattr(seen, "status_code", None) or getattr(seen, "code", None)
+            status = (
+                getattr(seen, "status", None)
+                or getattr(seen, "status_code", None)
+                or getattr(seen, "code", None)
+            )
         if isinstance(status, int):
             return status in (408, 429) or status >= 500
         names = {each.__name__ for each in type(seen).__mro__}
@@ -44,17 +55,24 @@ def is_unreachable(error: BaseException) -> bool:
     return False
 
 
-def explain(problem: str, error: Exception, options: Mapping[str, Any], seconds: float | None) -> StorageError:
+def explain(
+    problem: str, error: Exception, options: Mapping[str, Any], seconds: float | None
+) -> StorageError:
     """The error to raise for an exception; ``seconds`` within which the store did not answer, or None."""
     number = error.errno if isinstance(error, OSError) else None
     problem = f"{problem}: {reason_of(error, options)}"
     if number in FULL_ERRORS:
-        return StorageFullError(f"{problem}. Nothing was published; make room and try again.", number)
+        return StorageFullError(
+            f"{problem}. Nothing was published; make room and try again.", number
+        )
     if seconds is not None:
         return StorageUnavailableError(
-            f"{problem} (within {seconds:g} s). Check the network and the server, and try again.", number
+            f"{problem} (within {seconds:g} s). Check the network and the server, and try again.",
+            number,
         )
-    is_login = isinstance(error, PermissionError) or re.search("Credential|Authentication", type(error).__name__)
+    is_login = isinstance(error, PermissionError) or re.search(
+        "Credential|Authentication", type(error).__name__
+    )
     advice = "Check the credentials and what they allow." if is_login else "The store is as it was."
     return StorageError(f"{problem}. {advice}", number)
 

@@ -14,8 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from data_stack.exception import ChecksumMismatchError, DamagedBlockError, DatasetFileCorruptError, ResourceChangedError
-from data_stack.io.integrity import ALGORITHM, BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
+from data_stack.exception import (
+    ChecksumMismatchError,
+    DamagedBlockError,
+    DatasetFileCorruptError,
+    ResourceChangedError,
+)
+from data_stack.io.integrity import (
+    ALGORITHM,
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    block_digest,
+    digest_of_block,
+)
 from data_stack.io.storage_connectors.blocks import Blocks, runs_of
 from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
 from data_stack.util.untrusted_text import describe_format, parse_json
@@ -75,14 +86,18 @@ class Pointer:
         """
 
         def refuse(why: str) -> NoReturn:
-            raise DatasetFileCorruptError(f"the pointer of resource {identifier!r} in {source} {why}. Store the resource again.")
+            raise DatasetFileCorruptError(
+                f"the pointer of resource {identifier!r} in {source} {why}. Store the resource again."
+            )
 
         if not document.startswith(FORMAT):
             refuse(describe_format(document[: len(FORMAT)], FORMAT.decode()))
         content, recorded = document[:-DIGEST_BYTES], document[-DIGEST_BYTES:]
         actual = block_digest(content)
         if recorded != actual:
-            raise ChecksumMismatchError(identifier, f"the pointer in {source}", recorded.hex(), actual.hex(), ALGORITHM)
+            raise ChecksumMismatchError(
+                identifier, f"the pointer in {source}", recorded.hex(), actual.hex(), ALGORITHM
+            )
         line, _, rest = content[len(FORMAT) :].partition(b"\n")
         try:
             fields = parse_json(line[:4096])
@@ -90,13 +105,23 @@ class Pointer:
         except (ValueError, TypeError, KeyError):
             refuse("does not have the fields of a pointer")
         is_size_right = type(size) is int and 0 <= size <= MAX_RESOURCE_BYTES
-        is_block_right = type(block_bytes) is int and 1024 <= block_bytes <= PART_BYTES and PART_BYTES % block_bytes == 0
-        is_version_right = _is_hexadecimal(sha256, 64) and (version is None or _is_hexadecimal(version, 32))
+        is_block_right = (
+            type(block_bytes) is int
+            and 1024 <= block_bytes <= PART_BYTES
+            and PART_BYTES % block_bytes == 0
+        )
+        is_version_right = _is_hexadecimal(sha256, 64) and (
+            version is None or _is_hexadecimal(version, 32)
+        )
         if not (named == identifier and is_size_right and is_block_right and is_version_right):
             refuse("belongs to another one, or has an impossible size, digest or version")
         n_digests = -(-size // block_bytes) * DIGEST_BYTES
         blocks, inline = rest[:n_digests], rest[n_digests:]
-        if len(blocks) != n_digests or len(inline) != (size if version is None else 0) or len(inline) > 1 << 20:
+        if (
+            len(blocks) != n_digests
+            or len(inline) != (size if version is None else 0)
+            or len(inline) > 1 << 20
+        ):
             refuse("does not have one digest for each block, or holds content of another size")
         return cls(identifier, size, sha256, block_bytes, version, blocks, inline)
 
@@ -113,7 +138,10 @@ def block_bytes_for(size: int) -> int:
 
 
 def _is_hexadecimal(value: object, n_digits: int) -> bool:
-    return isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value, re.ASCII) is not None
+    return (
+        isinstance(value, str)
+        and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value, re.ASCII) is not None
+    )
 
 
 class ObjectBlocks(Blocks):
@@ -127,15 +155,31 @@ class ObjectBlocks(Blocks):
 
     ahead_bytes = 2 * PART_BYTES
 
-    def __init__(self, files: RemoteFiles, pointer: Pointer, current: Callable[[], Pointer | None]) -> None:
-        self._files, self._pointer, self._current, self._file = files, pointer, current, pointer.file
-        self.size, self.block_bytes, self.sha256 = pointer.size, pointer.block_bytes, pointer.sha256 or None
-        etag = "" if pointer.file is None else pointer.file.tag.partition("|")[0]  # the times behind it change with each copy
+    def __init__(
+        self, files: RemoteFiles, pointer: Pointer, current: Callable[[], Pointer | None]
+    ) -> None:
+        self._files, self._pointer, self._current, self._file = (
+            files,
+            pointer,
+            current,
+            pointer.file,
+        )
+        self.size, self.block_bytes, self.sha256 = (
+            pointer.size,
+            pointer.block_bytes,
+            pointer.sha256 or None,
+        )
+        etag = (
+            "" if pointer.file is None else pointer.file.tag.partition("|")[0]
+        )  # the times behind it change with each copy
         self.tag = f"{etag}, {self.size} bytes" if etag else None
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         if self._file is None and self._pointer.version is None:
-            return [self._pointer.inline[number * self.block_bytes :][: self.block_bytes] for number in numbers]
+            return [
+                self._pointer.inline[number * self.block_bytes :][: self.block_bytes]
+                for number in numbers
+            ]
         found: list[bytes] = []
         runs = list(runs_of(numbers, PART_BYTES // self.block_bytes))
         pieces = self._read(runs)
@@ -159,7 +203,13 @@ class ObjectBlocks(Blocks):
         for start, end in itertools.starmap(self.range_of, runs):
             if self._file is None:
                 part = start // PART_BYTES
-                ranges.append((part_path(self._pointer.version, part), start - part * PART_BYTES, end - part * PART_BYTES))
+                ranges.append(
+                    (
+                        part_path(self._pointer.version, part),
+                        start - part * PART_BYTES,
+                        end - part * PART_BYTES,
+                    )
+                )
             else:
                 ranges.append((self._file.path, start, end))
         return self._files.read_ranges(ranges)
@@ -170,7 +220,11 @@ class ObjectBlocks(Blocks):
         return block_digest(data) == digest_of_block(self._pointer.blocks, number)
 
     def _raise_damaged(self, number: int, data: bytes) -> NoReturn:
-        facts = digest_of_block(self._pointer.blocks, number).hex(), block_digest(data).hex(), ALGORITHM
+        facts = (
+            digest_of_block(self._pointer.blocks, number).hex(),
+            block_digest(data).hex(),
+            ALGORITHM,
+        )
         if self._file is not None:
             facts = str(self.size), str(number * self.block_bytes + len(data)), "size"
         elif not data:
@@ -178,7 +232,11 @@ class ObjectBlocks(Blocks):
             if current != self._pointer:
                 self._raise_changed(f"sha256 {self.sha256}", current and f"sha256 {current.sha256}")
             facts = facts[0], "nothing: it is missing", ALGORITHM
-        raise DamagedBlockError(self._pointer.identifier, self._files.place, number, self.block_bytes, *facts)
+        raise DamagedBlockError(
+            self._pointer.identifier, self._files.place, number, self.block_bytes, *facts
+        )
 
     def _raise_changed(self, before: str, now: Any) -> NoReturn:
-        raise ResourceChangedError(self._pointer.identifier, f"{before}, {self.size:,} bytes", now or "nothing")
+        raise ResourceChangedError(
+            self._pointer.identifier, f"{before}, {self.size:,} bytes", now or "nothing"
+        )

@@ -20,7 +20,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, NoReturn, TypeVar
 
-from data_stack.exception import ConfigError, DataStackError, MissingDependencyError, ReadOnlyStorageError
+from data_stack.exception import (
+    ConfigError,
+    DataStackError,
+    MissingDependencyError,
+    ReadOnlyStorageError,
+)
 from data_stack.io.storage_connectors.fsspec.errors import explain, is_unreachable, reason_of
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.url import StorageURL
@@ -81,24 +86,41 @@ class RemoteFiles:
         MissingDependencyError: the package for its scheme is not installed.
     """
 
-    def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any], *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_seconds: float,
+        options: Mapping[str, Any],
+        *,
+        read_only: bool = False,
+    ) -> None:
         parts = StorageURL.parse(url)
         if parts is None:
             raise ConfigError("a store needs a URL with a scheme, such as s3://bucket/folder")
         self._protocol, url = parts.scheme, str(parts)
         self._class = _class_of(self._protocol)
-        can_publish = issubclass(self._class, _ATOMIC) or self._class.mv is not fsspec.AbstractFileSystem.mv
+        can_publish = (
+            issubclass(self._class, _ATOMIC) or self._class.mv is not fsspec.AbstractFileSystem.mv
+        )
         self.read_only = read_only or not can_publish
         try:
             self._options = {**self._class._get_kwargs_from_urls(url), **options}
             self.root = str(self._class._strip_protocol(url)).rstrip("/")
         except (ValueError, TypeError):
-            raise ConfigError(f"{self._class.__name__} cannot parse this {self._protocol}:// URL") from None
+            raise ConfigError(
+                f"{self._class.__name__} cannot parse this {self._protocol}:// URL"
+            ) from None
         if self._protocol in _WITHOUT_LOGIN and ":" in parts.authority.rpartition("@")[0]:
             # The driver would take them for a part of the bucket's name, and show them.
-            raise ConfigError(f"a {self._protocol}:// URL must not hold a password; use the environment or storage_options")
-        if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
-            raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
+            raise ConfigError(
+                f"a {self._protocol}:// URL must not hold a password; use the environment or storage_options"
+            )
+        if not parts.authority and (
+            self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")
+        ):
+            raise ConfigError(
+                f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder"
+            )
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds = timeout_seconds
         #: Whether it has :meth:`beginning_with`.
@@ -139,7 +161,11 @@ class RemoteFiles:
         answers = self._run("cat_ranges", names, starts, ends, on_error="return")
         for answer in answers:
             is_error = isinstance(answer, BaseException) and not isinstance(answer, _MISSING)
-            if is_error and (not isinstance(answer, Exception) or is_unreachable(answer) or not self._is_connected()):
+            if is_error and (
+                not isinstance(answer, Exception)
+                or is_unreachable(answer)
+                or not self._is_connected()
+            ):
                 raise answer
         return list(answers)
 
@@ -164,13 +190,17 @@ class RemoteFiles:
         """All files below a folder, however deep; none if there is no such folder."""
         # By default fsspec silently skips unreadable folders, except where it lists by prefix.
         strictly = {} if issubclass(self._class, _ATOMIC) else {"on_error": _raise_unless_missing}
-        found = self._call("list", folder, "find", self._full(folder), detail=True, **strictly) or {}
+        found = (
+            self._call("list", folder, "find", self._full(folder), detail=True, **strictly) or {}
+        )
         return [file for file in self._describe(found.values()) if file.path != folder]
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
         """The files and folders in a folder; none if there is no such folder."""
         found = self._call("list", folder, "ls", self._full(folder), detail=True) or []
-        folders = [self._relative(info["name"]) for info in found if info.get("type") == "directory"]
+        folders = [
+            self._relative(info["name"]) for info in found if info.get("type") == "directory"
+        ]
         return [file for file in self._describe(found) if file.path != folder], folders
 
     # ------------------------------------------------------------------ writing
@@ -181,7 +211,9 @@ class RemoteFiles:
         self._check_writable(path)
         try:
             if issubclass(self._class, _ATOMIC):
-                self._insist("store", path, lambda: self._run("pipe_file", self._full(path), data, **mode))
+                self._insist(
+                    "store", path, lambda: self._run("pipe_file", self._full(path), data, **mode)
+                )
             else:
                 write = self._create_exclusively if mode else self._put_by_renaming
                 self._insist("store", path, lambda: write(path, data))
@@ -217,11 +249,17 @@ class RemoteFiles:
     def _put_by_renaming(self, path: str, data: bytes) -> None:
         temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
         try:
-            self._in_folder_of(temporary, lambda: self._run("pipe_file", self._full(temporary), data))
+            self._in_folder_of(
+                temporary, lambda: self._run("pipe_file", self._full(temporary), data)
+            )
             n_written = self._run("info", self._full(temporary))["size"]
             if n_written != len(data):
-                raise OSError(errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored")
-            self._in_folder_of(path, lambda: self._run("mv", self._full(temporary), self._full(path)))
+                raise OSError(
+                    errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored"
+                )
+            self._in_folder_of(
+                path, lambda: self._run("mv", self._full(temporary), self._full(path))
+            )
         except BaseException as error:
             if not is_unreachable(error):  # else garbage collection removes it later
                 with contextlib.suppress(Exception):
@@ -241,7 +279,9 @@ class RemoteFiles:
         try:
             write()
         except _MISSING:
-            with contextlib.suppress(OSError):  # another process may create it; other errors show in write()
+            with contextlib.suppress(
+                OSError
+            ):  # another process may create it; other errors show in write()
                 self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
             write()
 
@@ -257,8 +297,16 @@ class RemoteFiles:
         handle = self._handle()
         file_system = handle.file_system
         if isinstance(file_system, AsyncFileSystem):
-            seconds = self._timeout_seconds * (10 if method in ("find", "ls") else 1)  # listings take many requests
-            return sync(file_system.loop, getattr(file_system, "_" + method), *args, timeout=seconds, **kwargs)
+            seconds = self._timeout_seconds * (
+                10 if method in ("find", "ls") else 1
+            )  # listings take many requests
+            return sync(
+                file_system.loop,
+                getattr(file_system, "_" + method),
+                *args,
+                timeout=seconds,
+                **kwargs,
+            )
         with handle.lock:
             return getattr(file_system, method)(*args, **kwargs)
 
@@ -279,21 +327,29 @@ class RemoteFiles:
                 raise WebError("unreachable", transient=True) from None
 
         try:
-            return retrying(attempt, Limits(n_retries=3, backoff_seconds=0.3), deadline=time.monotonic() + self._timeout_seconds)
+            return retrying(
+                attempt,
+                Limits(n_retries=3, backoff_seconds=0.3),
+                deadline=time.monotonic() + self._timeout_seconds,
+            )
         except WebError:
             self._fail(action, path, failures[-1], is_away=True)
 
     def _fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
         problem = f"could not {action} {path or 'the store'!r} in {self.place}"
         seconds = self._timeout_seconds if is_away else None
-        raise explain(problem, error, self._options, seconds) from None  # exceptions of clients may hold URLs with credentials
+        raise explain(
+            problem, error, self._options, seconds
+        ) from None  # exceptions of clients may hold URLs with credentials
 
     def _handle(self) -> _Handle:
         """The file system of this process."""
         handle = self._connection
         if handle is None:
             # Connectors with the same options share one: creating an S3 client takes 0.2 s.
-            handle = self._connection = _SHARED.get(self._key) or _SHARED.setdefault(self._key, self._connect())
+            handle = self._connection = _SHARED.get(self._key) or _SHARED.setdefault(
+                self._key, self._connect()
+            )
         return handle
 
     def _begin_in_fork(self) -> None:
@@ -321,14 +377,24 @@ class RemoteFiles:
             options.setdefault("use_listings_cache", False)
         if self._protocol in ("s3", "s3a"):
             # We retry, and each request ends in time even if the server is silent.
-            limits = {"connect_timeout": min(10.0, seconds), "read_timeout": seconds, "max_pool_connections": _MAX_CONNECTIONS}
-            options["config_kwargs"] = {**limits, "retries": {"max_attempts": 0}, **options.get("config_kwargs", {})}
+            limits = {
+                "connect_timeout": min(10.0, seconds),
+                "read_timeout": seconds,
+                "max_pool_connections": _MAX_CONNECTIONS,
+            }
+            options["config_kwargs"] = {
+                **limits,
+                "retries": {"max_attempts": 0},
+                **options.get("config_kwargs", {}),
+            }
         elif self._protocol in ("sftp", "ssh"):
             options.setdefault("timeout_seconds", seconds)
         try:
             file_system = self._class(**options, skip_instance_cache=True)
         except TypeError as error:
-            raise ConfigError(f"{self._class.__name__} does not take these options: {reason_of(error, self._options)}") from None
+            raise ConfigError(
+                f"{self._class.__name__} does not take these options: {reason_of(error, self._options)}"
+            ) from None
         if self._protocol in ("s3", "s3a"):
             file_system.retries = 1
         return _Handle(file_system, issubclass(self._class, MemoryFileSystem))
@@ -346,11 +412,17 @@ class RemoteFiles:
         files = []
         for info in found:
             if info.get("type") == "file" and not info.get("islink"):
-                modified = next((info[key] for key in _TIMES if info.get(key) not in (None, "")), None)
-                tag = next((str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), "")
+                modified = next(
+                    (info[key] for key in _TIMES if info.get(key) not in (None, "")), None
+                )
+                tag = next(
+                    (str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), ""
+                )
                 size = int(info.get("size") or 0)
                 tag = f"{tag}|{size}|{modified}|{info.get('ino', '')}"
-                files.append(RemoteFile(self._relative(info["name"]), size, _seconds(modified), tag))
+                files.append(
+                    RemoteFile(self._relative(info["name"]), size, _seconds(modified), tag)
+                )
         return files
 
 
@@ -360,7 +432,9 @@ class _Handle:
     def __init__(self, file_system: Any, is_parallel: bool) -> None:
         self.file_system = file_system
         # Synchronous connections are not thread-safe.
-        self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
+        self.lock: contextlib.AbstractContextManager[Any] = (
+            contextlib.nullcontext() if is_parallel else threading.RLock()
+        )
         #: Closes the connection, whose thread would never end by itself.
         self.close = weakref.finalize(self, getattr(file_system, "disconnect", bool))
         self.close.atexit = False
@@ -379,14 +453,20 @@ def _class_of(protocol: str) -> Any:
             return importlib.import_module(f"{__package__}.sftp").VerifiedSFTPFileSystem
         return fsspec.get_filesystem_class(protocol)
     except ImportError as error:
-        package = str(error.name or getattr(error.__cause__, "name", None) or protocol).partition(".")[0]
-        raise MissingDependencyError(f"FsspecStorageConnector of {protocol}://", package, "cloud") from error
+        package = str(error.name or getattr(error.__cause__, "name", None) or protocol).partition(
+            "."
+        )[0]
+        raise MissingDependencyError(
+            f"FsspecStorageConnector of {protocol}://", package, "cloud"
+        ) from error
     except ValueError:
         raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None
 
 
 def _raise_unless_missing(error: Exception) -> None:
-    if not isinstance(error, FileNotFoundError):  # a folder may be removed while its parent is listed
+    if not isinstance(
+        error, FileNotFoundError
+    ):  # a folder may be removed while its parent is listed
         raise error
 
 

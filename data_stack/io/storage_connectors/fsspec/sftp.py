@@ -36,7 +36,11 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
     """
 
     def __init__(
-        self, host: str, timeout_seconds: float, known_hosts: str | os.PathLike[str] | None = None, **ssh_kwargs: Any
+        self,
+        host: str,
+        timeout_seconds: float,
+        known_hosts: str | os.PathLike[str] | None = None,
+        **ssh_kwargs: Any,
     ) -> None:
         self._timeout_seconds, self._known_hosts = timeout_seconds, known_hosts
         limits = dict.fromkeys(("timeout", "banner_timeout", "channel_timeout"), timeout_seconds)
@@ -46,7 +50,10 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
     @staticmethod
     def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
         options = SFTPFileSystem._get_kwargs_from_urls(url)
-        return {key: unquote(value) if key in ("username", "password") else value for key, value in options.items()}
+        return {
+            key: unquote(value) if key in ("username", "password") else value
+            for key, value in options.items()
+        }
 
     @property
     def is_connected(self) -> bool:
@@ -67,7 +74,9 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
             try:
                 self.client.load_system_host_keys(os.fspath(self._known_hosts))
             except OSError as error:
-                raise ConfigError(f"the file of known hosts cannot be read: {error.strerror}") from None
+                raise ConfigError(
+                    f"the file of known hosts cannot be read: {error.strerror}"
+                ) from None
         self.client.set_missing_host_key_policy(_Refusal())
         # paramiko has steps without a time limit, such as asking for the subsystem.
         watch = threading.Timer(self._timeout_seconds, self.client.close)
@@ -76,8 +85,12 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         try:
             self.client.connect(self.host, **self.ssh_kwargs)
             # Otherwise a request sent before the last answer would wait 40 ms for its acknowledgement.
-            with contextlib.suppress(OSError, AttributeError):  # it may be a command instead of a socket
-                self.client.get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with contextlib.suppress(
+                OSError, AttributeError
+            ):  # it may be a command instead of a socket
+                self.client.get_transport().sock.setsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+                )
             self.ftp = self.client.open_sftp()
             self.ftp.get_channel().settimeout(self._timeout_seconds)
         except BaseException:
@@ -90,10 +103,15 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         path = self._strip_protocol(path)
         return {**self._decode_stat(self.ftp.lstat(path)), "name": path}  # of a link itself
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
         with self.ftp.open(self._strip_protocol(path), "rb") as file:
             size = file.stat().st_size or 0
-            first, n_bytes = start or 0, max(0, (size if end is None else min(end, size)) - (start or 0))
+            first, n_bytes = (
+                start or 0,
+                max(0, (size if end is None else min(end, size)) - (start or 0)),
+            )
             # All pieces are requested before the first one arrives.
             return next(iter(file.readv([(first, n_bytes)]))) if n_bytes else b""
 
@@ -105,7 +123,9 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
             file.set_pipelined(False)
             file.write(value[-1:])
 
-    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
+    def _open(
+        self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any
+    ) -> Any:
         try:
             return super()._open(path, mode.replace("x", "wx"), block_size, **kwargs)
         except OSError:
@@ -118,7 +138,11 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
 class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
     """Refuses a server with an unknown host key."""
 
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
         problem = f"the host key of the SFTP server {hostname} is not known ({key.get_name()} {key.fingerprint})"
         advice = "add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that holds it (known_hosts=…)"
-        raise StorageError(f"{problem}; no login was sent. If its operator confirms this key, {advice}.")
+        raise StorageError(
+            f"{problem}; no login was sent. If its operator confirms this key, {advice}."
+        )

@@ -12,7 +12,13 @@ from typing import Any, Final
 import pymongo
 from bson import ObjectId
 from pymongo import ReadPreference
-from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError, WriteConcernError
+from pymongo.errors import (
+    ConnectionFailure,
+    DuplicateKeyError,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+    WriteConcernError,
+)
 
 from data_stack.exception import (
     DataStackError,
@@ -27,11 +33,22 @@ from data_stack.io.identifiers import check_identifier, check_prefix, is_identif
 from data_stack.io.integrity import Digest, block_digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
-from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.connector import (
+    BINARY,
+    Garbage,
+    Lease,
+    ResourceInfo,
+    StorageConnector,
+)
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import files
-from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS, Connection, Documents, Settings
+from data_stack.io.storage_connectors.mongodb.connection import (
+    BRIEF_SECONDS,
+    Connection,
+    Documents,
+    Settings,
+)
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
 
 _ATTEMPTS: Final = 8
@@ -83,7 +100,14 @@ class MongoDBStorageConnector(StorageConnector):
         allow_invalid_certificates: bool = False,
     ) -> None:
         self._settings = Settings(
-            uri, database, bucket, read_only, timeout_seconds, chunk_bytes, inline_bytes, allow_invalid_certificates
+            uri,
+            database,
+            bucket,
+            read_only,
+            timeout_seconds,
+            chunk_bytes,
+            inline_bytes,
+            allow_invalid_certificates,
         )
 
     @classmethod
@@ -119,7 +143,9 @@ class MongoDBStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ reading
 
-    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
         pointer = self._pointer(identifier)
         if pointer.file_id is None:
             source: BytesSource | BlockedSource = BytesSource(pointer.data or b"", pointer.info)
@@ -138,19 +164,27 @@ class MongoDBStorageConnector(StorageConnector):
         check_prefix(prefix)
         below = {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
         with self._connection.operation("list", prefix):
-            found = self._connection.readable("resources").find(below, {"_id": 1}, sort=[("_id", 1)])
+            found = self._connection.readable("resources").find(
+                below, {"_id": 1}, sort=[("_id", 1)]
+            )
             return [document["_id"] for document in found if is_identifier(document["_id"])]
 
-    def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    def _document(
+        self, identifier: str, projection: Mapping[str, Any] | None = None
+    ) -> dict[str, Any] | None:
         """The document of an identifier; the primary is asked for what a secondary lacks."""
         with self._connection.operation("look for", identifier):
             readable = self._connection.readable("resources")
             document = readable.find_one({"_id": identifier}, projection)
             if document is None and readable.read_preference != ReadPreference.PRIMARY:
-                document = self._connection.writable("resources").find_one({"_id": identifier}, projection)
+                document = self._connection.writable("resources").find_one(
+                    {"_id": identifier}, projection
+                )
             return document
 
-    def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> files.Pointer:
+    def _pointer(
+        self, identifier: str, projection: Mapping[str, Any] | None = None
+    ) -> files.Pointer:
         document = self._document(check_identifier(identifier), projection)
         if document is None:
             raise ResourceNotFoundError(identifier, repr(self))
@@ -161,7 +195,9 @@ class MongoDBStorageConnector(StorageConnector):
         current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
         if current is None or current.get("file_id") != pointer.file_id:
             now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
-            raise ResourceChangedError(pointer.identifier, f"sha256 {pointer.sha256}, swept since", now)
+            raise ResourceChangedError(
+                pointer.identifier, f"sha256 {pointer.sha256}, swept since", now
+            )
 
     # ------------------------------------------------------------------ writing
 
@@ -181,7 +217,9 @@ class MongoDBStorageConnector(StorageConnector):
             return
         digest, data = Digest(), b"".join(head)
         digest.update(data)
-        pointer = files.Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
+        pointer = files.Pointer(
+            identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data)
+        )
         self._mark_replaced(self._publish(pointer))
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
@@ -202,7 +240,9 @@ class MongoDBStorageConnector(StorageConnector):
                 self._take_back(moved, before)
         if not is_deleted:
             self._pointer(identifier, {"data": 0})
-            raise StorageConflictError(f"{identifier!r} in {self!r} was replaced while it was moved; it was not moved")
+            raise StorageConflictError(
+                f"{identifier!r} in {self!r} was replaced while it was moved; it was not moved"
+            )
         self._mark_replaced(before, moved)
 
     def delete_resource(self, identifier: str) -> None:
@@ -210,7 +250,9 @@ class MongoDBStorageConnector(StorageConnector):
         with self._connection.operation("delete", identifier):
             resources = self._connection.writable("resources")
             try:
-                deleted = resources.find_one_and_delete({"_id": identifier}, {"file_id": 1, "_id": 1})
+                deleted = resources.find_one_and_delete(
+                    {"_id": identifier}, {"file_id": 1, "_id": 1}
+                )
             except ConnectionFailure:
                 # Deleting is idempotent.
                 resources.delete_one({"_id": identifier})
@@ -222,7 +264,9 @@ class MongoDBStorageConnector(StorageConnector):
     def _check_writable(self, action: str, identifier: str) -> None:
         check_identifier(identifier)
         if self._settings.read_only:
-            raise ReadOnlyStorageError(f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30)
+            raise ReadOnlyStorageError(
+                f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30
+            )
 
     def _store_file(self, identifier: str, pieces: Iterable[bytes]) -> None:
         connection, chunk_bytes = self._connection, self._settings.chunk_bytes
@@ -233,7 +277,9 @@ class MongoDBStorageConnector(StorageConnector):
             upload.send(pieces)
             upload.complete()
             facts = upload.digest.size, upload.digest.sha256, ObjectId()
-            pointer = files.Pointer(identifier, *facts, file_id=upload.file_id, chunk_bytes=chunk_bytes)
+            pointer = files.Pointer(
+                identifier, *facts, file_id=upload.file_id, chunk_bytes=chunk_bytes
+            )
             before = self._publish(pointer)
             self._check_published(pointer, before, upload)
         except _OutcomeUnknownError:
@@ -241,14 +287,18 @@ class MongoDBStorageConnector(StorageConnector):
         except BaseException as error:
             # If this fails, garbage collection finds the upload by its record once this process has ended.
             with contextlib.suppress(DataStackError):
-                with pymongo.timeout(BRIEF_SECONDS if isinstance(error, StorageUnavailableError) else None):
+                with pymongo.timeout(
+                    BRIEF_SECONDS if isinstance(error, StorageUnavailableError) else None
+                ):
                     upload.abort()
             raise
         with contextlib.suppress(DataStackError):
             upload.forget()
         self._mark_replaced(before)
 
-    def _check_published(self, pointer: files.Pointer, before: dict[str, Any] | None, upload: files.Upload) -> None:
+    def _check_published(
+        self, pointer: files.Pointer, before: dict[str, Any] | None, upload: files.Upload
+    ) -> None:
         """Withdraw a pointer whose file is being swept: this process stalled for so long that it seemed dead."""
         try:
             with self._connection.operation("store", pointer.identifier):
@@ -261,7 +311,10 @@ class MongoDBStorageConnector(StorageConnector):
 
     def _take_back(self, pointer: files.Pointer, before: dict[str, Any] | None) -> None:
         """Restore the previous pointer, unless another writer has published since."""
-        resources, ours = self._connection.writable("resources"), {"_id": pointer.identifier, "write_id": pointer.write_id}
+        resources, ours = (
+            self._connection.writable("resources"),
+            {"_id": pointer.identifier, "write_id": pointer.write_id},
+        )
         if before is None:
             resources.delete_one(ours)
         else:
@@ -276,40 +329,61 @@ class MongoDBStorageConnector(StorageConnector):
         """
         connection, identifier = self._connection, pointer.identifier
         with connection.operation("publish", identifier):
-            resources, ours = connection.writable("resources"), {"_id": identifier, "write_id": pointer.write_id}
+            resources, ours = (
+                connection.writable("resources"),
+                {"_id": identifier, "write_id": pointer.write_id},
+            )
             is_asking = False
             for attempt in range(_ATTEMPTS):
                 try:
                     # An update whose answer was lost, but that was applied, is durable once this one is answered.
-                    if is_asking and resources.update_one(ours, {"$currentDate": {"modified": True}}).matched_count:
+                    if (
+                        is_asking
+                        and resources.update_one(
+                            ours, {"$currentDate": {"modified": True}}
+                        ).matched_count
+                    ):
                         return None
-                    return resources.find_one_and_update({"_id": identifier}, pointer.update(), upsert=True)
+                    return resources.find_one_and_update(
+                        {"_id": identifier}, pointer.update(), upsert=True
+                    )
                 except DuplicateKeyError:
                     continue  # two created it at once; now it is there
                 except PyMongoError as error:
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
                         raise  # it was never sent
                     # Perhaps only the answer was lost: look at the pointer once a server answers again.
-                    if not (isinstance(error, (ConnectionFailure, WriteConcernError)) or error.timeout):
+                    if not (
+                        isinstance(error, (ConnectionFailure, WriteConcernError)) or error.timeout
+                    ):
                         raise
                     if error.timeout or attempt == _ATTEMPTS - 1:
                         raise self._unknown(identifier, error) from error
                     is_asking = True
-        raise StorageError(f"could not publish {identifier!r} in {self!r}: other writers create and delete it; try again")
+        raise StorageError(
+            f"could not publish {identifier!r} in {self!r}: other writers create and delete it; try again"
+        )
 
-    def _mark_replaced(self, before: Mapping[str, Any] | None, now: files.Pointer | None = None) -> None:
+    def _mark_replaced(
+        self, before: Mapping[str, Any] | None, now: files.Pointer | None = None
+    ) -> None:
         """Start the grace period of a pointer's previous file; garbage collection finds the file even if this fails."""
         file_id = None if before is None else before.get("file_id")
-        if not isinstance(file_id, ObjectId) or (now is not None and now.file_id == file_id):  # a document would be an operator
+        if not isinstance(file_id, ObjectId) or (
+            now is not None and now.file_id == file_id
+        ):  # a document would be an operator
             return
         with contextlib.suppress(DataStackError), self._connection.operation("mark", str(file_id)):
             self._connection.writable("files", durable=False).update_one(
-                {"_id": file_id, "metadata.data_stack": 1}, {"$currentDate": {"metadata.replaced": True}}
+                {"_id": file_id, "metadata.data_stack": 1},
+                {"$currentDate": {"metadata.replaced": True}},
             )
 
     def _unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
         problem = f"the server at {self._settings.name} disconnected while {identifier!r} was published ({type(error).__name__})"
-        return _OutcomeUnknownError(f"{problem}: the resource is unchanged or published whole. Check it, or store it again.")
+        return _OutcomeUnknownError(
+            f"{problem}: the resource is unchanged or published whole. Check it, or store it again."
+        )
 
     # ------------------------------------------------------------------ upkeep
 
@@ -319,7 +393,9 @@ class MongoDBStorageConnector(StorageConnector):
             return contextlib.nullcontext(Lease())
         return contextlib.closing(HeartbeatLease(_LeaseDocuments(self._connection), identifier))
 
-    def collect_garbage(self, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
+    def collect_garbage(
+        self, grace_seconds: float = 86_400.0, *, dry_run: bool = False
+    ) -> list[Garbage]:
         if not dry_run:
             self._check_writable("collect", "garbage")
         return files.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
@@ -355,7 +431,9 @@ class _LeaseDocuments:
     def put(self, path: str, data: bytes) -> None:
         """Replace an existing value."""
         with self._briefly(path) as leases:
-            leases.update_one({"_id": path}, {"$set": {"value": data}, "$currentDate": {"beat": True}})
+            leases.update_one(
+                {"_id": path}, {"$set": {"value": data}, "$currentDate": {"beat": True}}
+            )
 
     def delete(self, path: str) -> None:
         """Remove a value."""

@@ -24,7 +24,12 @@ from typing import Any, Final, NoReturn
 from bson import Int64, ObjectId
 from pymongo import ReadPreference
 
-from data_stack.exception import ConfigError, DamagedBlockError, DatasetFileCorruptError, StorageError
+from data_stack.exception import (
+    ConfigError,
+    DamagedBlockError,
+    DatasetFileCorruptError,
+    StorageError,
+)
 from data_stack.io.integrity import ALGORITHM, Digest, block_digest, block_digest_at
 from data_stack.io.storage_connectors.blocks import Blocks
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, ResourceInfo
@@ -75,7 +80,11 @@ class Pointer:
     @property
     def info(self) -> ResourceInfo:
         """What the store knows of it."""
-        modified = None if self.modified is None else self.modified.replace(tzinfo=datetime.timezone.utc).timestamp()
+        modified = (
+            None
+            if self.modified is None
+            else self.modified.replace(tzinfo=datetime.timezone.utc).timestamp()
+        )
         return ResourceInfo(self.identifier, self.length, self.sha256, modified)
 
     def update(self) -> dict[str, Any]:
@@ -83,10 +92,20 @@ class Pointer:
         of_data = {"data": self.data or b"", "digest": self.data_digest or b""}
         of_file = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}
         content, absent = (of_data, of_file) if self.file_id is None else (of_file, of_data)
-        facts = {"format": _FORMAT, "length": Int64(self.length), "sha256": self.sha256, "write_id": self.write_id}
+        facts = {
+            "format": _FORMAT,
+            "length": Int64(self.length),
+            "sha256": self.sha256,
+            "write_id": self.write_id,
+        }
         fields = {**facts, "check": self._check(), **content}
         unset = dict.fromkeys(absent, "")
-        return {"$set": fields, "$unset": unset, "$inc": {"rev": 1}, "$currentDate": {"modified": True}}
+        return {
+            "$set": fields,
+            "$unset": unset,
+            "$inc": {"rev": 1},
+            "$currentDate": {"modified": True},
+        }
 
     def _check(self) -> bytes:
         file_id = None if self.file_id is None else str(self.file_id)
@@ -105,30 +124,44 @@ class Pointer:
         identifier: Any = document.get("_id")
 
         def refuse(what: str) -> NoReturn:
-            problem = f"the pointer document of resource {identifier!r} in {where} is damaged: {what}"
-            raise DatasetFileCorruptError(f"{problem}. Store the resource again; `data-stack verify` lists other damage.")
+            problem = (
+                f"the pointer document of resource {identifier!r} in {where} is damaged: {what}"
+            )
+            raise DatasetFileCorruptError(
+                f"{problem}. Store the resource again; `data-stack verify` lists other damage."
+            )
 
         if document.get("format") != _FORMAT:
             refuse(f"it {describe_format(document.get('format'), _FORMAT)}")
         has_data = "digest" in document
-        kinds = _KINDS | ({"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int})
+        kinds = _KINDS | (
+            {"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int}
+        )
         if has_data and (is_whole or "data" in document):
             kinds["data"] = bytes
         for name, kind in kinds.items():
             value = document.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
                 refuse(f"{name!r} is {value!r:.60}, not of type {kind.__name__}")
-        place: tuple[Any, Any] = (None, None) if has_data else (document["file_id"], int(document["chunkSize"]))
+        place: tuple[Any, Any] = (
+            (None, None) if has_data else (document["file_id"], int(document["chunkSize"]))
+        )
         content = document.get("data"), document.get("digest"), *place, document["modified"]
-        pointer = cls(identifier, int(document["length"]), document["sha256"], document["write_id"], *content)
-        if not 0 <= pointer.length < 1 << 53 or not (pointer.chunk_bytes is None or 0 < pointer.chunk_bytes <= 16 << 20):
+        pointer = cls(
+            identifier, int(document["length"]), document["sha256"], document["write_id"], *content
+        )
+        if not 0 <= pointer.length < 1 << 53 or not (
+            pointer.chunk_bytes is None or 0 < pointer.chunk_bytes <= 16 << 20
+        ):
             refuse(f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
         if not _SHA256.fullmatch(pointer.sha256) or pointer._check() != document["check"]:
             refuse("its fields do not match their digest")
         if has_data and pointer.data is not None:
             digest = block_digest(pointer.data)
             if digest != pointer.data_digest or len(pointer.data) != pointer.length:
-                raise DamagedBlockError(identifier, where, 0, pointer.length, document["digest"].hex(), digest.hex())
+                raise DamagedBlockError(
+                    identifier, where, 0, pointer.length, document["digest"].hex(), digest.hex()
+                )
         return pointer
 
 
@@ -145,8 +178,14 @@ class FileChunks(Blocks):
         on_loss: called before a missing chunk is reported; may raise a better error.
     """
 
-    def __init__(self, connection: Connection, pointer: Pointer, on_loss: Callable[[Pointer], None]) -> None:
-        self.size, self.block_bytes, self.sha256 = pointer.length, pointer.chunk_bytes or 1, pointer.sha256
+    def __init__(
+        self, connection: Connection, pointer: Pointer, on_loss: Callable[[Pointer], None]
+    ) -> None:
+        self.size, self.block_bytes, self.sha256 = (
+            pointer.length,
+            pointer.chunk_bytes or 1,
+            pointer.sha256,
+        )
         self._connection, self._pointer, self._on_loss = connection, pointer, on_loss
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
@@ -154,7 +193,9 @@ class FileChunks(Blocks):
         with self._connection.operation("read", self._pointer.identifier):
             found = self._find_chunks(numbers, chunks)
             if len(found) < len(numbers):  # a secondary may not have them yet
-                found = self._find_chunks(numbers, chunks.with_options(read_preference=ReadPreference.PRIMARY))
+                found = self._find_chunks(
+                    numbers, chunks.with_options(read_preference=ReadPreference.PRIMARY)
+                )
         return [self._verify(number, found.get(number)) for number in numbers]
 
     def _find_chunks(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
@@ -163,8 +204,12 @@ class FileChunks(Blocks):
         places = {"$gte": first, "$lte": last} if is_run else {"$in": list(numbers)}
         # With a limit the server closes its cursor with the answer, and a hostile collection cannot send more.
         most = len(numbers) + 1
-        with chunks.find({"files_id": self._pointer.file_id, "n": places}, _WANTED, limit=most, batch_size=most) as cursor:
-            return {document["n"]: document for document in cursor if isinstance(document.get("n"), int)}
+        with chunks.find(
+            {"files_id": self._pointer.file_id, "n": places}, _WANTED, limit=most, batch_size=most
+        ) as cursor:
+            return {
+                document["n"]: document for document in cursor if isinstance(document.get("n"), int)
+            }
 
     def _verify(self, number: int, document: dict[str, Any] | None) -> bytes:
         pointer, where = self._pointer, self._connection.settings.name
@@ -172,12 +217,20 @@ class FileChunks(Blocks):
         if document is None:
             self._on_loss(pointer)
         data, recorded = (document or {}).get("data"), (document or {}).get("digest")
-        facts = str(size), f"{len(data)}" if isinstance(data, bytes) else "nothing: it is missing", "length"
+        facts = (
+            str(size),
+            f"{len(data)}" if isinstance(data, bytes) else "nothing: it is missing",
+            "length",
+        )
         if isinstance(data, bytes) and len(data) == size and pointer.file_id is not None:
             digest = _chunk_digest(pointer.file_id, number, data)
             if digest == recorded:
                 return data
-            facts = recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), ALGORITHM
+            facts = (
+                recorded.hex() if isinstance(recorded, bytes) else "one",
+                digest.hex(),
+                ALGORITHM,
+            )
         raise DamagedBlockError(pointer.identifier, where, number, self.block_bytes, *facts)
 
 
@@ -202,7 +255,9 @@ class Upload:
         # An insert of 4 MiB. The next batch is filled while one is being sent, so a writer holds about twice as much.
         batch_size = max(1, (4 << 20) // self._connection.settings.chunk_bytes)
         numbered = enumerate(self._hash(pieces))
-        for _ in waiting.map(self._insert, iter(lambda: list(itertools.islice(numbered, batch_size)), []), at_once=1):
+        for _ in waiting.map(
+            self._insert, iter(lambda: list(itertools.islice(numbered, batch_size)), []), at_once=1
+        ):
             pass
 
     def _hash(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -213,7 +268,13 @@ class Upload:
     def _insert(self, batch: list[tuple[int, bytes]]) -> None:
         self._beat()
         documents = [
-            {"_id": ObjectId(), "files_id": self.file_id, "n": n, "data": data, "digest": _chunk_digest(self.file_id, n, data)}
+            {
+                "_id": ObjectId(),
+                "files_id": self.file_id,
+                "n": n,
+                "data": data,
+                "digest": _chunk_digest(self.file_id, n, data),
+            }
             for n, data in batch
         ]
         with self._connection.operation("store", self._identifier):
@@ -227,7 +288,9 @@ class Upload:
         with self._connection.operation("store", self._identifier):
             # The first is durable: a server that is killed must not keep chunks and lose the record by which they are found.
             self._connection.writable("uploads", durable=is_first).update_one(
-                {"_id": self.file_id}, {"$set": fields, "$currentDate": {"beat": True}}, upsert=is_first
+                {"_id": self.file_id},
+                {"$set": fields, "$currentDate": {"beat": True}},
+                upsert=is_first,
             )
         self._last_beat = time.monotonic()
 
@@ -239,32 +302,48 @@ class Upload:
         """
         size, chunk_bytes = self.digest.size, self._connection.settings.chunk_bytes
         metadata = {"sha256": self.digest.sha256, "data_stack": 1}
-        document = {"length": Int64(size), "chunkSize": chunk_bytes, "filename": self._identifier, "metadata": metadata}
+        document = {
+            "length": Int64(size),
+            "chunkSize": chunk_bytes,
+            "filename": self._identifier,
+            "metadata": metadata,
+        }
         with self._connection.operation("store", self._identifier):
             # The server's clock: other tools find the latest version by it.
             self._connection.writable("files").update_one(
-                {"_id": self.file_id}, {"$set": document, "$currentDate": {"uploadDate": True}}, upsert=True
+                {"_id": self.file_id},
+                {"$set": document, "$currentDate": {"uploadDate": True}},
+                upsert=True,
             )
             # The majority's journals acknowledged this, so they have all earlier writes too, unless a server went down in
             # between and the driver reconnected.
-            n_lost = -(-size // chunk_bytes) - self._connection.writable("chunks").count_documents({"files_id": self.file_id})
+            n_lost = -(-size // chunk_bytes) - self._connection.writable("chunks").count_documents(
+                {"files_id": self.file_id}
+            )
             is_swept = self.is_swept()
         if is_swept:
             raise self.failure()
         if n_lost:
-            raise self.failure(f"the server was restarted or replaced, and {n_lost} of the chunks were lost")
+            raise self.failure(
+                f"the server was restarted or replaced, and {n_lost} of the chunks were lost"
+            )
 
     def is_swept(self) -> bool:
         """Whether garbage collection took this process for dead, so that the file is gone or may go any time."""
-        record = self._connection.writable("uploads").find_one({"_id": self.file_id}, {"condemned": 1})
+        record = self._connection.writable("uploads").find_one(
+            {"_id": self.file_id}, {"condemned": 1}
+        )
         return record is None or "condemned" in record
 
     def failure(
-        self, why: str = "garbage collection removed the file of this process, as it was silent for long"
+        self,
+        why: str = "garbage collection removed the file of this process, as it was silent for long",
     ) -> StorageError:
         """The error to raise for a file that was swept or lost."""
         where = self._connection.settings.name
-        return StorageError(f"could not store {self._identifier!r} in {where}: {why}. Nothing was published; try again.")
+        return StorageError(
+            f"could not store {self._identifier!r} in {where}: {why}. Nothing was published; try again."
+        )
 
     def forget(self) -> None:
         """Delete the record, once a resource has the file."""
@@ -277,7 +356,9 @@ class Upload:
             _sweep(self._connection, self.file_id, {"_id": self.file_id})
 
 
-def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bool) -> list[Garbage]:
+def collect_garbage(
+    connection: Connection, grace_seconds: float, *, dry_run: bool
+) -> list[Garbage]:
     """Remove files and chunks that no resource needs and that are older than ``grace_seconds``.
 
     The grace period of a file whose writer died before marking it as replaced begins now.
@@ -287,18 +368,34 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
     with connection.operation("look for garbage in", ""):
         # The server's clock, UTC without a zone, as all dates of documents are read.
         now: datetime.datetime = connection.client.admin.command("hello")["localTime"]
-        stages: list[dict[str, Any]] = [{"$match": {"files_id": _OURS}}, {"$group": {"_id": "$files_id"}}]
+        stages: list[dict[str, Any]] = [
+            {"$match": {"files_id": _OURS}},
+            {"$group": {"_id": "$files_id"}},
+        ]
         chunked = [group["_id"] for group in connection.writable("chunks").aggregate(stages)]
     with connection.operation("look for garbage in", ""):
-        records = {record["_id"]: record for record in connection.writable("uploads").find({"_id": _OURS})}
+        records = {
+            record["_id"]: record for record in connection.writable("uploads").find({"_id": _OURS})
+        }
         # Files after the records: a dead process does not add any.
-        found_files = connection.writable("files").find({"_id": _OURS}, {"length": 1, "metadata": 1})
+        found_files = connection.writable("files").find(
+            {"_id": _OURS}, {"length": 1, "metadata": 1}
+        )
         files = {file["_id"]: file for file in found_files}
-        pointed = [pointer["file_id"] for pointer in connection.writable("resources").find({"file_id": _OURS}, {"file_id": 1})]
-        needed = {file_id for file_id in pointed if isinstance(file_id, ObjectId)}  # it may be in a list
+        pointed = [
+            pointer["file_id"]
+            for pointer in connection.writable("resources").find({"file_id": _OURS}, {"file_id": 1})
+        ]
+        needed = {
+            file_id for file_id in pointed if isinstance(file_id, ObjectId)
+        }  # it may be in a list
     # Without grace, an upload of another machine counts as dead after ten minutes without a heartbeat.
     silence_seconds = max(grace_seconds, 600.0)
-    dead = {file_id: each for file_id, each in records.items() if not _is_alive(each, now, silence_seconds)}
+    dead = {
+        file_id: each
+        for file_id, each in records.items()
+        if not _is_alive(each, now, silence_seconds)
+    }
     found = []
     for file_id in {*chunked, *files, *dead} - needed - (records.keys() - dead.keys()):
         file = files.get(file_id)
@@ -310,10 +407,18 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
             record = _match_unchanged(dead.pop(file_id)) if file_id in dead else None
             if dry_run or _sweep(connection, file_id, record):
                 length = None if file is None else file.get("length")
-                found.append(Garbage(f"file {file_id}", length if isinstance(length, int) else None, reason))
-        elif file is not None and not dry_run and not isinstance(metadata.get("replaced"), datetime.datetime):
+                found.append(
+                    Garbage(f"file {file_id}", length if isinstance(length, int) else None, reason)
+                )
+        elif (
+            file is not None
+            and not dry_run
+            and not isinstance(metadata.get("replaced"), datetime.datetime)
+        ):
             with connection.operation("mark", str(file_id)):
-                connection.writable("files").update_one({"_id": file_id}, {"$currentDate": {"metadata.replaced": True}})
+                connection.writable("files").update_one(
+                    {"_id": file_id}, {"$currentDate": {"metadata.replaced": True}}
+                )
     with connection.operation("clean up", ""):
         for record in dead.values() if not dry_run else ():
             connection.writable("uploads", durable=False).delete_one(_match_unchanged(record))
@@ -328,16 +433,27 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
 
 
 def _reason(
-    file_id: ObjectId, file: dict[str, Any] | None, is_left: bool, now: datetime.datetime, grace_seconds: float
+    file_id: ObjectId,
+    file: dict[str, Any] | None,
+    is_left: bool,
+    now: datetime.datetime,
+    grace_seconds: float,
 ) -> str | None:
     """Why an unused file is removed now; None to keep it for now."""
     if file is None and not is_left:
         # Chunks of another GridFS tool have no record; the file's id contains the time when it was begun, by the writer's clock.
         age = (now - file_id.generation_time.replace(tzinfo=None)).total_seconds()
-        return "chunks without a file, a day old or more" if age >= max(grace_seconds, DAY_SECONDS) else None
+        return (
+            "chunks without a file, a day old or more"
+            if age >= max(grace_seconds, DAY_SECONDS)
+            else None
+        )
     if file is not None and grace_seconds > 0:
         since = file["metadata"].get("replaced")
-        if not isinstance(since, datetime.datetime) or (now - since).total_seconds() < grace_seconds:
+        if (
+            not isinstance(since, datetime.datetime)
+            or (now - since).total_seconds() < grace_seconds
+        ):
             return None
     return "left by a writer that died" if is_left else "replaced or deleted"
 
@@ -368,8 +484,13 @@ def _sweep(connection: Connection, file_id: ObjectId, record: Mapping[str, Any] 
         if record is None:
             is_uploaded = uploads.find_one({"_id": its}, {"_id": 1}) is not None
         else:
-            is_uploaded = not uploads.update_one(record, {"$set": {"condemned": True}}).matched_count
-        if is_uploaded or connection.writable("resources").find_one({"file_id": its}, {"_id": 1}) is not None:
+            is_uploaded = not uploads.update_one(
+                record, {"$set": {"condemned": True}}
+            ).matched_count
+        if (
+            is_uploaded
+            or connection.writable("resources").find_one({"file_id": its}, {"_id": 1}) is not None
+        ):
             return False
         # The document and then the record come last, so that an interrupted sweep is found again. Each step is durable: a killed
         # server must not restore chunks after their record is gone.

@@ -78,7 +78,12 @@ def materialize_dataset(
     from data_stack_spark import materialize_dataset as materialize
 
     found: AbstractContextManager[None] = materialize(
-        spark, dataset_url, as_schema(schema), row_group_size_mb, use_summary_metadata, filesystem_factory
+        spark,
+        dataset_url,
+        as_schema(schema),
+        row_group_size_mb,
+        use_summary_metadata,
+        filesystem_factory,
     )
     return found
 

@@ -41,7 +41,9 @@ def generate_petastorm_metadata(
     if unischema_class is not None:
         found = locate(unischema_class)
         if not isinstance(found, (Unischema, Schema)):
-            raise ConfigError(f"The specified class {unischema_class!r} is not an instance of a Unischema object: {found!r:.80}")
+            raise ConfigError(
+                f"The specified class {unischema_class!r} is not an instance of a Unischema object: {found!r:.80}"
+            )
         schema = as_schema(found)
     generate_metadata(dataset_url, schema=schema, petastorm=True)
     if use_summary_metadata:
@@ -65,10 +67,14 @@ def _write_summary(source: Any) -> None:
 def _main(args: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Write the metadata of a Parquet dataset.")
     parser.add_argument("--dataset_url", required=True)
-    parser.add_argument("--unischema_class", help="module and name of the schema; default: that of the dataset")
+    parser.add_argument(
+        "--unischema_class", help="module and name of the schema; default: that of the dataset"
+    )
     parser.add_argument("--use-summary-metadata", action="store_true", help="also write _metadata")
     given = parser.parse_args(args)
-    generate_petastorm_metadata(None, given.dataset_url, given.unischema_class, given.use_summary_metadata)
+    generate_petastorm_metadata(
+        None, given.dataset_url, given.unischema_class, given.use_summary_metadata
+    )
 
 
 if __name__ == "__main__":

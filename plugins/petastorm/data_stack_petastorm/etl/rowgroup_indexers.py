@@ -40,7 +40,12 @@ class Indexer(RowGroupIndexerBase):
 
     kind: str
 
-    def __init__(self, index_name: str, index_field: str, row_groups: Mapping[Any, frozenset[int]] | None = None) -> None:
+    def __init__(
+        self,
+        index_name: str,
+        index_field: str,
+        row_groups: Mapping[Any, frozenset[int]] | None = None,
+    ) -> None:
         self.index_name, self.field, self.row_groups = index_name, index_field, row_groups or {}
 
     @property
@@ -71,9 +76,13 @@ class Indexer(RowGroupIndexerBase):
             ConfigError: the field has values that cannot be looked up, e.g. dicts.
         """
         try:
-            found = by_value((value, [group]) for group, column in columns for value in self._values_in(column))
+            found = by_value(
+                (value, [group]) for group, column in columns for value in self._values_in(column)
+            )
         except TypeError as error:
-            raise ConfigError(f"row-group index {self.index_name!r} cannot hold the field {self.field!r}: {error}") from error
+            raise ConfigError(
+                f"row-group index {self.index_name!r} cannot hold the field {self.field!r}: {error}"
+            ) from error
         return type(self)(self.index_name, self.field, found)
 
     @abstractmethod
@@ -82,8 +91,15 @@ class Indexer(RowGroupIndexerBase):
 
     def to_json(self) -> dict[str, Any]:
         """The plain data that :func:`indexer_of_json` reads; its values are sorted."""
-        pairs = [[to_plain(value, _as_text), sorted(groups)] for value, groups in self.row_groups.items()]
-        return {"kind": self.kind, "name": self.index_name, "field": self.field, "values": sorted(pairs, key=canonical_json)}
+        pairs = [
+            [to_plain(value, _as_text), sorted(groups)] for value, groups in self.row_groups.items()
+        ]
+        return {
+            "kind": self.kind,
+            "name": self.index_name,
+            "field": self.field,
+            "values": sorted(pairs, key=canonical_json),
+        }
 
 
 class SingleFieldIndexer(Indexer):
@@ -97,8 +113,12 @@ class SingleFieldIndexer(Indexer):
     def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
         for cell in column.flat if column.dtype == object else np.unique(column):
             if isinstance(cell, (np.ndarray, list, tuple)):
-                yield from self._values_in(np.array(cell, dtype=object) if not isinstance(cell, np.ndarray) else cell)
-            elif cell is not None and not (isinstance(cell, (np.datetime64, np.timedelta64)) and np.isnat(cell)):
+                yield from self._values_in(
+                    np.array(cell, dtype=object) if not isinstance(cell, np.ndarray) else cell
+                )
+            elif cell is not None and not (
+                isinstance(cell, (np.datetime64, np.timedelta64)) and np.isnat(cell)
+            ):
                 yield cell
 
 
@@ -151,7 +171,9 @@ def indexer_of_json(data: Any) -> Indexer:
     Raises:
         ValueError, TypeError, KeyError, ArithmeticError: the data is invalid.
     """
-    kinds: dict[str, type[Indexer]] = {kind.kind: kind for kind in (SingleFieldIndexer, FieldNotNullIndexer)}
+    kinds: dict[str, type[Indexer]] = {
+        kind.kind: kind for kind in (SingleFieldIndexer, FieldNotNullIndexer)
+    }
     name, field = data["name"], data["field"]
     if not isinstance(name, str) or not isinstance(field, str):
         raise TypeError("an index without a name or field")

@@ -28,7 +28,10 @@ _ADVICE: Final = "Rebuild them: build_rowgroup_index(url, None, indexers)"
 
 
 def build_rowgroup_index(
-    dataset_url: Any, spark_context: Any, indexers: Iterable[RowGroupIndexerBase], hdfs_driver: str = "libhdfs3"
+    dataset_url: Any,
+    spark_context: Any,
+    indexers: Iterable[RowGroupIndexerBase],
+    hdfs_driver: str = "libhdfs3",
 ) -> None:
     """Build indexes of a dataset and store them in its folder; Petastorm also finds them if it can read the dataset.
 
@@ -48,25 +51,40 @@ def build_rowgroup_index(
     """
     footers = Footers(find_files(dataset_url))
     if footers.files.given:
-        raise ConfigError("indexes belong to a whole dataset: pass its folder, not a file or a list of files")
+        raise ConfigError(
+            "indexes belong to a whole dataset: pass its folder, not a file or a list of files"
+        )
     row_groups = RowGroups(footers, read_schema(footers))
     built: dict[str, Indexer] = {}
     for indexer in indexers:
         if not isinstance(indexer, Indexer):
-            raise ConfigError(f"indexers must be SingleFieldIndexer or FieldNotNullIndexer, got {indexer!r:.80}; use a predicate")
+            raise ConfigError(
+                f"indexers must be SingleFieldIndexer or FieldNotNullIndexer, got {indexer!r:.80}; use a predicate"
+            )
         if indexer.index_name in built:
             raise ConfigError(f"two indexes have the same name {indexer.index_name!r}")
         row_groups.schema[indexer.field]  # raises if the field does not exist
         built[indexer.index_name] = indexer.build(_columns(row_groups, indexer.field))
     kept: dict[str, Indexer] = {}
-    with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
+    with contextlib.suppress(
+        ConfigError, DatasetFileCorruptError
+    ):  # of other row groups, or damaged
         kept = read_indexes(footers)
     kept.update(built)
-    stored = {"version": _VERSION, "layout": _layout(footers), "indexes": [index.to_json() for index in kept.values()]}
+    stored = {
+        "version": _VERSION,
+        "layout": _layout(footers),
+        "indexes": [index.to_json() for index in kept.values()],
+    }
     metadata = {**footers.metadata, INDEXES_KEY: json.dumps(stored).encode()}
     if UNISCHEMA_KEY in metadata:
         metadata[PICKLED_INDEXES_KEY] = write_pickled_indexes(kept)
-    write_metadata(footers.files.folder, footers.arrow_schema.with_metadata(metadata), footers.files.paths, footers.manifest)
+    write_metadata(
+        footers.files.folder,
+        footers.arrow_schema.with_metadata(metadata),
+        footers.files.paths,
+        footers.manifest,
+    )
 
 
 def _columns(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArray[Any]]]:
@@ -90,7 +108,9 @@ def get_row_group_indexes(dataset: Any) -> dict[str, Indexer]:
     footers.read_all()
     indexes = read_indexes(footers)
     if not indexes:
-        raise ConfigError("the dataset has no row-group indexes; build them with build_rowgroup_index(url, None, indexers)")
+        raise ConfigError(
+            "the dataset has no row-group indexes; build them with build_rowgroup_index(url, None, indexers)"
+        )
     return indexes
 
 
@@ -103,11 +123,22 @@ def read_indexes(footers: Footers) -> dict[str, Indexer]:
     """
     metadata: Mapping[bytes, bytes] = footers.beside.metadata if footers.beside is not None else {}
     name = footers.files.folder.name
-    outdated = ConfigError(f"the row-group indexes of {name} do not match its files and row groups. {_ADVICE}")
+    outdated = ConfigError(
+        f"the row-group indexes of {name} do not match its files and row groups. {_ADVICE}"
+    )
     if INDEXES_KEY not in metadata:
-        found = read_pickled_indexes(metadata[PICKLED_INDEXES_KEY]) if PICKLED_INDEXES_KEY in metadata else {}
+        found = (
+            read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
+            if PICKLED_INDEXES_KEY in metadata
+            else {}
+        )
         # Petastorm's do not record their row groups; a number out of range shows that they are out of date.
-        numbers = (number for index in found.values() for groups in index.row_groups.values() for number in groups)
+        numbers = (
+            number
+            for index in found.values()
+            for groups in index.row_groups.values()
+            for number in groups
+        )
         if max(numbers, default=-1) >= len(footers):
             raise outdated
         return found
@@ -116,8 +147,17 @@ def read_indexes(footers: Footers) -> dict[str, Indexer]:
         if content.get("version") != _VERSION:
             raise ValueError(f"of version {content.get('version')!r:.20}, not {_VERSION}")
         layout, indexes = content["layout"], [indexer_of_json(each) for each in content["indexes"]]
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise DatasetFileCorruptError(f"the row-group indexes of {name} are damaged: {error!s:.200}. {_ADVICE}") from error
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        raise DatasetFileCorruptError(
+            f"the row-group indexes of {name} are damaged: {error!s:.200}. {_ADVICE}"
+        ) from error
     if layout != _layout(footers):
         raise outdated
     return {index.index_name: index for index in indexes}

@@ -16,10 +16,17 @@ from data_stack_petastorm.reader import make_batch_reader
 
 try:
     import data_stack_spark
-    from data_stack_spark import local_path, readable_source, register_delete_dir_handler, spark_session
+    from data_stack_spark import (
+        local_path,
+        readable_source,
+        register_delete_dir_handler,
+        spark_session,
+    )
     from pyspark import TaskContext
 except ImportError as error:
-    raise MissingDependencyError("data_stack_petastorm.spark", "lazy-data-stack-spark", "spark") from error
+    raise MissingDependencyError(
+        "data_stack_petastorm.spark", "lazy-data-stack-spark", "spark"
+    ) from error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +93,10 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
         from data_stack_petastorm.pytorch import DataLoader
 
         size = _BATCH_SIZE if batch_size is None else batch_size
-        with self._reader(num_epochs, workers_count, petastorm_reader_kwargs) as reader, contextlib.ExitStack() as stack:
+        with (
+            self._reader(num_epochs, workers_count, petastorm_reader_kwargs) as reader,
+            contextlib.ExitStack() as stack,
+        ):
             made = (data_loader_fn or DataLoader)(
                 reader=reader, batch_size=size, shuffling_queue_capacity=shuffling_queue_capacity
             )
@@ -125,15 +135,21 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
             rows = make_petastorm_dataset(reader).unbatch()
             if shuffling_queue_capacity:
                 rows = rows.shuffle(shuffling_queue_capacity)
-            yield rows.batch(batch_size or _BATCH_SIZE).prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)
+            yield rows.batch(batch_size or _BATCH_SIZE).prefetch(
+                tf.data.AUTOTUNE if prefetch is None else prefetch
+            )
 
     @contextlib.contextmanager
-    def _reader(self, num_epochs: int | None, workers_count: int | None, options: Mapping[str, Any]) -> Iterator[Any]:
+    def _reader(
+        self, num_epochs: int | None, workers_count: int | None, options: Mapping[str, Any]
+    ) -> Iterator[Any]:
         _check_rank_and_size_consistent_with_horovod(options)
         _wait_file_available(self.file_urls)
         n_workers = _WORKERS if workers_count is None else workers_count
         files = [readable_source(url) for url in self.file_urls]
-        with make_batch_reader(files, num_epochs=num_epochs, workers_count=n_workers, **options) as reader:
+        with make_batch_reader(
+            files, num_epochs=num_epochs, workers_count=n_workers, **options
+        ) as reader:
             yield reader
 
 
@@ -168,13 +184,19 @@ def make_spark_converter(
     if isinstance(df, (str, os.PathLike)):
         url = os.fspath(df)
         if "DATABRICKS_RUNTIME_VERSION" in os.environ:
-            url = _normalize_databricks_dbfs_url(url, f"on Databricks, paths must start with file:/dbfs/ or dbfs:/, got {url!r}")
+            url = _normalize_databricks_dbfs_url(
+                url, f"on Databricks, paths must start with file:/dbfs/ or dbfs:/, got {url!r}"
+            )
         made = data_stack_spark.make_spark_converter(url)
     else:
         parent = _get_parent_cache_dir_url()
-        made = data_stack_spark.make_spark_converter(df, parquet_row_group_size_bytes, compression_codec, dtype, cache_dir=parent)
+        made = data_stack_spark.make_spark_converter(
+            df, parquet_row_group_size_bytes, compression_codec, dtype, cache_dir=parent
+        )
     _check_dataset_file_median_size(made.file_urls)
-    return SparkDatasetConverter(made.cache_dir_url, list(made.file_urls), made.dataset_size, made.is_own)
+    return SparkDatasetConverter(
+        made.cache_dir_url, list(made.file_urls), made.dataset_size, made.is_own
+    )
 
 
 def _get_horovod_rank_and_size() -> tuple[int, int] | tuple[None, None]:
@@ -182,7 +204,9 @@ def _get_horovod_rank_and_size() -> tuple[int, int] | tuple[None, None]:
     return launcher_shard() or (None, None)
 
 
-def _check_rank_and_size_consistent_with_horovod(petastorm_reader_kwargs: Mapping[str, Any]) -> bool:
+def _check_rank_and_size_consistent_with_horovod(
+    petastorm_reader_kwargs: Mapping[str, Any],
+) -> bool:
     """Whether the arguments select the shard of this process; logs a warning if they do not."""
     rank, size = _get_horovod_rank_and_size()
     shard = petastorm_reader_kwargs.get("cur_shard"), petastorm_reader_kwargs.get("shard_count")
@@ -201,7 +225,9 @@ def _check_rank_and_size_consistent_with_horovod(petastorm_reader_kwargs: Mappin
 
 def _get_spark_session() -> SparkSession:
     if TaskContext.get() is not None:
-        raise RuntimeError("convert the DataFrame in the driver, and send the converter to the executors")
+        raise RuntimeError(
+            "convert the DataFrame in the driver, and send the converter to the executors"
+        )
     return spark_session()
 
 
@@ -227,13 +253,20 @@ def _get_parent_cache_dir_url() -> str:
 
 def _check_url(dir_url: str) -> None:
     if not urlsplit(dir_url).scheme:
-        raise ConfigError(f"ambiguous scheme-less URL {dir_url!r}: write file:// for a folder of this machine")
+        raise ConfigError(
+            f"ambiguous scheme-less URL {dir_url!r}: write file:// for a folder of this machine"
+        )
 
 
 def _check_parent_cache_dir_url(dir_url: str) -> None:
     _check_url(dir_url)
     path = local_path(dir_url)
-    if "DATABRICKS_RUNTIME_VERSION" in os.environ and not _is_spark_local_mode() and path and not path.startswith("/dbfs/"):
+    if (
+        "DATABRICKS_RUNTIME_VERSION" in os.environ
+        and not _is_spark_local_mode()
+        and path
+        and not path.startswith("/dbfs/")
+    ):
         logger.warning(
             "on a cluster of Databricks you should specify a dbfs fuse path, such as 'file:/dbfs/cache', for %s: all nodes must "
             "see %r under one path",
@@ -247,7 +280,11 @@ def _normalize_databricks_dbfs_url(url: str, err_msg: str) -> str:
     if url.startswith(("file:/dbfs/", "file:///dbfs/")):
         return url
     scheme, _, path = url.partition(":")
-    if scheme != "dbfs" or not path.startswith("/") or path.startswith("//") != path.startswith("///"):
+    if (
+        scheme != "dbfs"
+        or not path.startswith("/")
+        or path.startswith("//") != path.startswith("///")
+    ):
         raise ConfigError(err_msg)
     return "file:/dbfs/" + path.lstrip("/")
 
@@ -260,7 +297,9 @@ def _wait_file_available(url_list: Sequence[str]) -> None:
     """
     end = time.monotonic() + _FILE_AVAILABILITY_WAIT_TIMEOUT_SECS
     missing = list(url_list)
-    while missing := [url for url in missing if (path := local_path(url)) is not None and not os.path.exists(path)]:
+    while missing := [
+        url for url in missing if (path := local_path(url)) is not None and not os.path.exists(path)
+    ]:
         if time.monotonic() > end:
             raise RuntimeError(
                 f"Timeout while waiting for all parquet-store files to appear at urls {', '.join(missing):.1000}: was the "

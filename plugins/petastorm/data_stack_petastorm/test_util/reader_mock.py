@@ -29,7 +29,10 @@ class ReaderMock(BaseReader):
     ngram = None
 
     def __init__(
-        self, schema: Unischema, schema_data_generator: Callable[[Unischema], dict[str, Any]], ngram: None = None
+        self,
+        schema: Unischema,
+        schema_data_generator: Callable[[Unischema], dict[str, Any]],
+        ngram: None = None,
     ) -> None:
         if ngram is not None:
             raise ConfigError("Sequence argument not supported for ReaderMock")
@@ -51,5 +54,7 @@ def schema_data_generator_example(schema: Unischema) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for field in schema.fields.values():
         shape = tuple(10 if size is None else size for size in field.shape)
-        row[field.name] = Decimal("0.0") if field.numpy_dtype is Decimal else np.zeros(shape, field.numpy_dtype)
+        row[field.name] = (
+            Decimal("0.0") if field.numpy_dtype is Decimal else np.zeros(shape, field.numpy_dtype)
+        )
     return row

@@ -58,12 +58,19 @@ def copy_dataset(
     unischema = get_schema_from_dataset_url(source_url)
     names = [field.name for field in match_unischema_fields(unischema, field_regex or [])]
     if field_regex and not names:
-        raise ConfigError(f"Regular expressions ({field_regex}) do not match any fields ({', '.join(unischema.fields)})")
+        raise ConfigError(
+            f"Regular expressions ({field_regex}) do not match any fields ({', '.join(unischema.fields)})"
+        )
     if not overwrite_output and folder_of(target_url).list_files():
-        raise _target_error(f"{target_url!r} already exists: pass overwrite_output=True, or another target")
+        raise _target_error(
+            f"{target_url!r} already exists: pass overwrite_output=True, or another target"
+        )
     footers = footers_of(source_url)
     footers.read_all()
-    if folder_of(target_url).path is not None and folder_of(target_url).path == footers.files.folder.path:
+    if (
+        folder_of(target_url).path is not None
+        and folder_of(target_url).path == footers.files.folder.path
+    ):
         raise ConfigError(f"source and target are both {target_url!r}")
     row_groups = RowGroups(footers, read_schema(footers))
     schema = row_groups.schema.view(names) if names else row_groups.schema
@@ -91,7 +98,11 @@ def copy_dataset(
 def _file_mb(footers: Footers, partitions_count: int | None) -> float:
     if not partitions_count or partitions_count == 1:
         return 1e9 if partitions_count else 512.0
-    return sum(footers.size(number) for number in range(len(footers.files.paths))) / 1e6 / partitions_count
+    return (
+        sum(footers.size(number) for number in range(len(footers.files.paths)))
+        / 1e6
+        / partitions_count
+    )
 
 
 def _tables(
@@ -102,7 +113,9 @@ def _tables(
     for group in range(len(footers)):
         file, n_rows = int(footers.file_of[group]), int(footers.n_rows[group])
         with reading_parquet(footers.name_of(group)), footers.files.open(file) as opened:
-            reader = pq.ParquetFile(opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True)
+            reader = pq.ParquetFile(
+                opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True
+            )
             stored = [name for name in reader.schema_arrow.names if name in wanted]
             table = reader.read_row_group(int(footers.index_of[group]), columns=stored)
         for name in wanted if n_rows else ():
@@ -110,7 +123,11 @@ def _tables(
                 value = row_groups.read(group, [name])[name].value(0)
                 table = table.append_column(name, pa.array([value] * n_rows))
         for name in not_null:
-            valid = pc.is_valid(table.column(name)) if name in table.column_names else pa.array([False] * len(table))
+            valid = (
+                pc.is_valid(table.column(name))
+                if name in table.column_names
+                else pa.array([False] * len(table))
+            )
             table = table.filter(valid)
         yield table.select([name for name in names if name in table.column_names])
 
@@ -132,7 +149,13 @@ def _main(sys_argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--field-regex", nargs="+")
     parser.add_argument("--not-null-fields", nargs="+")
     given = parser.parse_args(sys_argv)
-    options = given.field_regex, given.not_null_fields, given.overwrite_output, given.partition_count, given.row_group_size_mb
+    options = (
+        given.field_regex,
+        given.not_null_fields,
+        given.overwrite_output,
+        given.partition_count,
+        given.row_group_size_mb,
+    )
     copy_dataset(None, given.source_url, given.target_url, *options)
 
 

@@ -14,14 +14,20 @@ if TYPE_CHECKING:
 def add_configure_spark_arguments(argparser: ArgumentParser) -> None:
     """Add the arguments ``--master`` and ``--spark-session-config`` to a parser."""
     argparser.add_argument(
-        "--master", help='master of Spark, such as "local[4]" for this machine; Spark\'s own default otherwise'
+        "--master",
+        help='master of Spark, such as "local[4]" for this machine; Spark\'s own default otherwise',
     )
     argparser.add_argument(
-        "--spark-session-config", nargs="+", metavar="KEY=VALUE", help="settings of the session, such as spark.executor.cores=2"
+        "--spark-session-config",
+        nargs="+",
+        metavar="KEY=VALUE",
+        help="settings of the session, such as spark.executor.cores=2",
     )
 
 
-def configure_spark(spark_session_builder: SparkSession.Builder, args: Namespace) -> SparkSession.Builder:
+def configure_spark(
+    spark_session_builder: SparkSession.Builder, args: Namespace
+) -> SparkSession.Builder:
     """Configure a builder by the arguments of a command line.
 
     Args:
@@ -36,7 +42,9 @@ def configure_spark(spark_session_builder: SparkSession.Builder, args: Namespace
         ConfigError (a ValueError): a setting is not of the form ``key=value``.
     """
     if "spark_session_config" not in args or "master" not in args:
-        raise RuntimeError("the parser lacks --master and --spark-session-config: call add_configure_spark_arguments(parser)")
+        raise RuntimeError(
+            "the parser lacks --master and --spark-session-config: call add_configure_spark_arguments(parser)"
+        )
     settings = [pair.partition("=") for pair in args.spark_session_config or ()]
     for key, equals, value in settings:
         if not key or not equals:
