@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -205,18 +206,26 @@ dataset_options = click.option(
 )
 
 
-def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
-    """Whether a text is a path or URL, not the name of an installed dataset.
+def find_place(settings: Settings, text: str, options: Mapping[str, Any]) -> str | Path | None:
+    """The path or URL that a text names; None for the name of a dataset.
+
+    As in :func:`data_stack.load`, no file or folder hides a dataset: ``digits`` is the dataset, ``./digits`` and ``digits/`` are
+    the folder. A file or folder that exists, such as ``train.h5``, needs no ``./`` where no dataset has its name.
 
     Raises:
         UsageError: it is a path or URL, and options for a dataset are given.
     """
-    found = "://" in text or os.path.exists(os.path.expanduser(text))
-    if found and (options or settings.storage is not None):
+    from data_stack.repository.places import is_place
+
+    path = os.path.expanduser(text)
+    is_known = is_place(text) or (os.path.exists(path) and text not in repository().list())
+    if not is_known:
+        return None
+    if options or settings.storage is not None:
         raise click.UsageError(
             f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL"
         )
-    return found
+    return text if "://" in text else Path(path)
 
 
 def answer(settings: Settings, value: Any, *blocks: Block | str | None) -> None:

@@ -317,17 +317,17 @@ def browse(
     from data_stack.browse.browser import Browser
     from data_stack.browse.server import serve
 
-    is_file, about = (
-        common.is_place(settings, source, options),
-        common.repository().describe(source),
-    )
-    loaded = common.repository().load(source, split, settings.connector(), **options)
+    place = common.find_place(settings, source, options)
+    name: Any = source if place is None else place
+    about = common.repository().describe(name)
+    storage = settings.connector() if place is None else None
+    loaded = common.repository().load(name, split, storage, **options)
     splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
     for each in splits.values():
         if hasattr(each, "limit_cache"):  # Parquet; a page needs few row groups
             each.limit_cache(16 << 20)
-    title = os.path.basename(source.rstrip("/")) if is_file else about.name
-    browser = Browser(title or source, splits, {} if is_file else dict(about.facts()))
+    title = about.name if place is None else os.path.basename(source.rstrip("/"))
+    browser = Browser(title or source, splits, dict(about.facts()) if place is None else {})
     serve(
         browser,
         port=port,

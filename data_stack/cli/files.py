@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -89,8 +90,9 @@ def _source(
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.places import locate
 
-    if common.is_place(settings, text, options):
-        return locate(text)
+    place = common.find_place(settings, text, options)
+    if place is not None:
+        return locate(os.fspath(place))
     if source_format is not None:
         raise ConfigError(f"no file or folder exists at {text!r}")
     try:

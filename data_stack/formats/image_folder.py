@@ -31,7 +31,6 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
-    MaliciousFilePathError,
     ResourceNotFoundError,
 )
 from data_stack.formats.columns import FieldsAccess
@@ -273,15 +272,6 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return _Index(paths, columns, ())
 
     def _open(self, path: str) -> StreamedResource:
-        root = self._folder.path
-        if (
-            root is not None
-            and (root / path).is_symlink()
-            and not (root / path).resolve().is_relative_to(root.resolve())
-        ):
-            raise MaliciousFilePathError(
-                f"{path!r} is a link to a file outside the folder of images {self._folder.name!r}"
-            )
         return self._folder.open(path)
 
 

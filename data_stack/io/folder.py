@@ -23,7 +23,7 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.identifiers import check_prefix
+from data_stack.io.identifiers import check_key_prefix, check_prefix
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import FileLease, Lease, StorageConnector
@@ -32,6 +32,7 @@ from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
+from data_stack.io.tree import LeftOut, LinkRule, entries_of, walk_folder
 from data_stack.io.url import StorageURL
 from data_stack.util.group_rights import make_folders
 from data_stack.util.interrupts import open_descriptor
@@ -94,7 +95,10 @@ class Folder:
     _store: Any = None
 
     def __init__(self, store: Any, name: str = "") -> None:
-        self._store, self.name = store, name
+        self._store = store
+        self.name = name
+        #: Whether the store also knows the files of other tools, by keys that need not be identifiers.
+        self._has_keys = hasattr(store, "open_key")
         self.checks_reads = getattr(store, "checks_reads", False)
         kind = type(uncached(store))
         own = (StorageConnector.delete_resource, StorageConnector.list_resources)
@@ -102,7 +106,8 @@ class Folder:
 
     def has_file(self, file: str) -> bool:
         """Whether there is a file (not merely a folder) of that name."""
-        return bool(self._store.has_resource(self.full_name(file)))
+        name = self.full_name(file)
+        return bool(self._store.has_key(name) if self._has_keys else self._store.has_resource(name))
 
     def open(self, file: str) -> StreamedResource:
         """Open a file for reading; the caller closes it.
@@ -113,7 +118,9 @@ class Folder:
         Raises:
             ResourceNotFoundError: there is no such file.
         """
-        return self._store.get_resource(self.full_name(file))  # type: ignore[no-any-return]
+        name = self.full_name(file)
+        method = self._store.open_key if self._has_keys else self._store.get_resource
+        return method(name)  # type: ignore[no-any-return]
 
     def list_names(self) -> list[str]:
         """The names of the files and folders in it, sorted; an empty list if it does not exist.
@@ -130,11 +137,15 @@ class Folder:
             UnsupportedStorageOperationError: the store cannot list.
         """
         start = self.full_name("")
-        return sorted(
-            name[len(start) :]
-            for name in self._ask("list", "list_resources", start)
-            if name.startswith(start)
-        )
+        return sorted(name[len(start) :] for name in self._list(start) if name.startswith(start))
+
+    def survey(self) -> tuple[list[str], list[LeftOut]]:
+        """The paths of all files, as :meth:`list_files`, and what is there but is not listed, with the reasons.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+        return self.list_files(), []
 
     def subfolder(self, name: str) -> Folder:
         """A folder in it, which need not exist.
@@ -142,7 +153,7 @@ class Folder:
         Raises:
             MalformedIdentifierError: ``name`` leads out of this folder, or nothing can be stored under it.
         """
-        return Folder(self._store, check_prefix(self.full_name(name)))
+        return Folder(self._store, self._check_prefix(self.full_name(name)))
 
     def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
         """Write a file: it is published durably when the block ends cleanly, and replaces an older one.
@@ -161,7 +172,8 @@ class Folder:
             StorageError: it could not be deleted.
         """
         with contextlib.suppress(ResourceNotFoundError):
-            self._ask("delete", "delete_resource", self.full_name(file))
+            method = "delete_key" if self._has_keys else "delete_resource"
+            self._ask("delete", method, self.full_name(file))
 
     def lease(self, file: str) -> AbstractContextManager[Lease]:
         """A lease of this folder, which uses the name of a file. It ends with the block, or with the process.
@@ -207,6 +219,22 @@ class Folder:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    def _list(self, prefix: str) -> list[str]:
+        method = "list_keys" if self._has_keys else "list_resources"
+        return self._ask("list", method, prefix)  # type: ignore[no-any-return]
+
+    def _check_prefix(self, prefix: str) -> str:
+        """Return a prefix if names of the store can begin with it.
+
+        Raises:
+            MalformedIdentifierError: they cannot.
+        """
+        # A connector that overrides no method for keys has only identifiers.
+        own = getattr(type(uncached(self._store)), "open_key", StorageConnector.open_key)
+        return (
+            check_prefix(prefix) if own is StorageConnector.open_key else check_key_prefix(prefix)
+        )
 
     def _ask(self, action: str, method: str, name: str) -> Any:
         if not hasattr(self._store, method):
@@ -271,7 +299,7 @@ class ListedFolder(Folder):
     ) -> None:
         super().__init__(store, name)
         self._listed = listed or functools.cache(
-            lambda: dict.fromkeys(self._ask("list", "list_resources", self.full_name("")))
+            lambda: dict.fromkeys(self._list(self.full_name("")))
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -285,7 +313,7 @@ class ListedFolder(Folder):
         return sorted(name[len(start) :] for name in self._listed() if name.startswith(start))
 
     def subfolder(self, name: str) -> Folder:
-        return ListedFolder(self._store, check_prefix(self.full_name(name)), self._listed)
+        return ListedFolder(self._store, self._check_prefix(self.full_name(name)), self._listed)
 
     @classmethod
     def of(cls, folder: Folder) -> Folder:
@@ -296,10 +324,11 @@ class ListedFolder(Folder):
 
 
 class LocalFolder(Folder):
-    """A folder of this machine.
+    """A folder of this machine. What its links lead to is listed as :mod:`data_stack.io.tree` says.
 
     Args:
         path: path of the folder, which the first write creates.
+        place: the folder above it that the user named, below which links may lead; itself by default.
 
     Raises:
         ConfigError: the path is invalid.
@@ -307,37 +336,50 @@ class LocalFolder(Folder):
 
     can_delete = True
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], place: str | None = None) -> None:
         text = os.fsdecode(path)
         if not text or "\0" in text:
             raise ConfigError(f"{text!r:.80} is not a valid path of a folder")
         self.path: Path = Path(os.path.abspath(text))
         self.name = str(self.path)
+        self._links = LinkRule(self.name if place is None else place)
 
     def has_file(self, file: str) -> bool:
         return os.path.isfile(self._inside(file))
 
     def open(self, file: str) -> StreamedResource:
-        path = self._inside(file)
+        path = self.path_of(file)
         return StreamedResource.from_source(path, open_local_file(path), self)
 
+    def path_of(self, file: str) -> str:
+        """The path of a file on this machine, to read it.
+
+        Raises:
+            MaliciousFilePathError: the name leads out of the folder, or the file is a link that does.
+        """
+        path = self._inside(file)
+        self._links.check(path, file)
+        return path
+
     def list_names(self) -> list[str]:
+        names = []
         with storage_errors("list", self.name):
-            try:
-                return sorted(os.listdir(self.name))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+            for entry in entries_of(self.name):
+                is_linked_folder = entry.is_symlink() and entry.is_dir()
+                if not is_linked_folder or not self._links.leads_out(entry.path):
+                    names.append(entry.name)
+        return sorted(names)
 
     def list_files(self) -> list[str]:
-        start = len(os.path.join(self.name, ""))
-        return sorted(
-            os.path.join(folder, file)[start:]
-            for folder, _, files in os.walk(self.name)
-            for file in files
-        )
+        return self.survey()[0]
+
+    def survey(self) -> tuple[list[str], list[LeftOut]]:
+        with storage_errors("list", self.name):
+            tree = walk_folder(self.name, links=self._links)
+        return tree.files, tree.left_out
 
     def subfolder(self, name: str) -> Folder:
-        return LocalFolder(self._inside(name))
+        return LocalFolder(self._inside(name), self._links.place)
 
     def delete(self, file: str) -> None:
         path = self._inside(file)

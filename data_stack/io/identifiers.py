@@ -9,6 +9,11 @@ An identifier is a relative POSIX path such as ``"mnist/raw/samples_train.gz"``:
 
 Whether an identifier is refused depends on the identifier alone, never on what a store holds.
 Names outside of the grammar (a leading dot, a ``~``) are therefore free for a store's own files.
+
+Other tools name their files as they like: ``city=New York/part(2).parquet``. A *key* is the name of any
+file in a store. Keys are read and deleted, but nothing is stored under a key that is no identifier.
+A key is a ``str`` of 1 to 4,096 characters without NUL; no segment is ``.`` or ``..``; the first segment is not
+``.data_stack``, where stores keep their own files; the name does not begin with ``.~``, as an unfinished write does.
 """
 
 from __future__ import annotations
@@ -20,6 +25,13 @@ from data_stack.exception import MalformedIdentifierError, MaliciousFilePathErro
 
 MAX_CHARACTERS: Final = 512
 MAX_SEGMENTS: Final = 16
+
+#: No object store allows more than 1,024 bytes, no file system more than 4,096.
+MAX_KEY_CHARACTERS: Final = 4096
+#: The folder of a store's own files.
+OWN_FOLDER: Final = ".data_stack"
+#: Beginning of the name of an unfinished write of a folder store.
+_UNFINISHED: Final = ".~"
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@,-]{0,199}", re.ASCII)
 _DEVICE: Final = re.compile(
@@ -83,3 +95,48 @@ def check_prefix(prefix: object) -> str:
     if type(prefix) is not str or not _PREFIX.fullmatch(prefix):
         raise MalformedIdentifierError(f"{prefix!r} cannot be the beginning of an identifier")
     return prefix
+
+
+def check_key(key: object) -> str:
+    """Return ``key`` if a file of a store can have this name.
+
+    Raises:
+        MalformedIdentifierError: it cannot; the message says why. MaliciousFilePathError, which is one, where it climbs.
+    """
+    if type(key) is not str:
+        raise MalformedIdentifierError(f"a key must be a str, got {type(key).__name__}")
+    if not key or key.endswith("/"):
+        raise MalformedIdentifierError(f"{key[:80]!r} is not the name of a file")
+    return check_key_prefix(key)
+
+
+def check_key_prefix(prefix: object) -> str:
+    """Return ``prefix`` if keys can begin with it: any beginning of a key, or the empty string.
+
+    Raises:
+        MalformedIdentifierError: no key can begin so; as :func:`check_key`.
+    """
+    if type(prefix) is not str:
+        raise MalformedIdentifierError(f"a key must be a str, got {type(prefix).__name__}")
+    if len(prefix) > MAX_KEY_CHARACTERS:
+        raise MalformedIdentifierError(
+            f"key {prefix[:40]!r}… has more than {MAX_KEY_CHARACTERS:,} characters"
+        )
+    if "\0" in prefix:
+        raise MalformedIdentifierError(f"key {prefix[:80]!r} holds the character NUL")
+    segments = prefix.split("/")
+    if "." in segments or ".." in segments:
+        raise MaliciousFilePathError(
+            f"key {prefix[:80]!r} has the segment '.' or '..'; give a path that does not climb"
+        )
+    if segments[0] == OWN_FOLDER or segments[-1].startswith(_UNFINISHED):
+        raise MalformedIdentifierError(f"{prefix[:80]!r} is a file of the store itself")
+    return prefix
+
+
+def is_key(text: object) -> bool:
+    """Whether a file of a store can have this name."""
+    try:
+        return bool(check_key(text))
+    except MalformedIdentifierError:
+        return False

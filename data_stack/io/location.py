@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.byte_source import ByteSource, LazySource
-from data_stack.io.folder import Folder, ListedFolder, folder_of
+from data_stack.io.folder import Folder, ListedFolder, LocalFolder, folder_of
 from data_stack.io.resources import StreamedResource, StreamedTextResource
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import scheme_of, split_url
 
@@ -93,6 +95,14 @@ class Location:
         """Open the file; the caller closes it."""
         return self.folder.open(self.name)
 
+    def local_file(self) -> str | None:
+        """The path of the file, to read it; None if it is not on this machine.
+
+        Raises:
+            MaliciousFilePathError: it was found in a folder, and is a link that leads out of it.
+        """
+        return self.folder.path_of(self.name) if isinstance(self.folder, LocalFolder) else None
+
     def as_folder(self) -> Folder:
         """It as a folder."""
         return self.contents or self.folder.subfolder(self.name)
@@ -123,22 +133,36 @@ def location_of(source: Any) -> Location:
             )
         return Location(folder_of(source[0], above), name)
     if isinstance(source, str) and (scheme_of(source) is not None or "://" in source):
-        store, name = split_url(source)
-        return (
-            location_of(name)
-            if store is None
-            else location_of((storage_connector_from_url(store), name))
-        )
+        return location_of_url(source, storage_connector_from_url)
     if isinstance(source, (str, os.PathLike)):
         text = os.fsdecode(source)
         folder, name = os.path.split(os.path.abspath(os.path.expanduser(text)))
         if not text or not name or "\0" in text:
             raise ConfigError(f"{source!r:.80} does not name a file or folder")
-        return Location(folder_of(folder), name)
+        # The user named this path, so it is followed wherever it leads; links below it stay below it.
+        return Location(LocalFolder(folder, os.sep), name, LocalFolder(os.path.join(folder, name)))
     if hasattr(source, "read"):
         resource = as_resource(source)
         return Location(Folder(OneResource(resource)), resource.identifier)
     raise ConfigError(f"expected a path, a URL, or (connector, name), got {source!r:.80}")
+
+
+def location_of_url(url: str, connect: Callable[[str], StorageConnector]) -> Location:
+    """The location that a URL names: a name in a store, or a path.
+
+    Args:
+        url: see :func:`~data_stack.io.url.split_url`.
+        connect: makes the connector of a store's URL.
+
+    Raises:
+        ConfigError: it has no name in the store.
+    """
+    store, name = split_url(url)
+    if store is None:
+        return location_of(name)
+    if name.startswith("/"):  # the key of an object has an empty segment: s3://bucket/a//b
+        return Location(Folder(connect(store)), name)
+    return location_of((connect(store), name))
 
 
 def is_path(source: Any) -> bool:

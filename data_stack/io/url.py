@@ -16,6 +16,13 @@ _URL: Final = re.compile(
     r"(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
+#: A URL of an object store or a remote file system. A key may hold "?", "#" and "%", which these stores do not encode;
+#: a "?" begins the options only where NAME=VALUE follows.
+_KEYED_URL: Final = re.compile(
+    r"(?P<scheme>s3a?|gs|gcs|az|abfss?|sftp|ssh|hdfs|viewfs)://(?P<authority>[^/?#]*)"
+    r"(?P<path>.*?)((?P<query>\?[a-z][a-z0-9_.-]*=[^#]*)(?P<fragment>#.*)?)?",
+    re.ASCII | re.IGNORECASE | re.DOTALL,
+)
 #: Here the first part of the path is the database.
 _DATABASES: Final = ("mongodb", "mongodb+srv")
 
@@ -23,6 +30,10 @@ _DATABASES: Final = ("mongodb", "mongodb+srv")
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageURL:
     """The parts of a URL as written, percent-encoding included. Its repr shows only the scheme, as the rest may be secret.
+
+    In URLs of object stores and remote file systems (``s3://``, ``gs://``, ``az://``, ``sftp://``,
+    ``hdfs://``), the path is the key, character by character: ``s3://bucket/q?x#1.csv`` is the key
+    ``q?x#1.csv``. Options are what follows a ``?`` as ``NAME=VALUE``.
 
     Attributes:
         scheme: in lower case.
@@ -41,16 +52,20 @@ class StorageURL:
     @classmethod
     def parse(cls, text: Any) -> StorageURL | None:
         """The parts of ``text``; None for a path, or if it is not a string (a ``Path`` is never a URL)."""
-        found = _URL.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
+        if not isinstance(text, str):
             return None
-        scheme = (found["short"] or found["scheme"]).lower()
+        parts = _KEYED_URL.fullmatch(text)
+        if parts is None:
+            parts = _URL.fullmatch(text)
+        if parts is None:
+            return None
+        scheme = parts["scheme"] or parts["short"]
         return cls(
-            scheme,
-            found["authority"] or "",
-            found["path"],
-            found["query"] or "",
-            found["fragment"] or "",
+            scheme.lower(),
+            parts["authority"] or "",
+            parts["path"],
+            parts["query"] or "",
+            parts["fragment"] or "",
         )
 
     def __str__(self) -> str:
@@ -119,17 +134,31 @@ def split_url(url: str) -> tuple[str | None, str]:
         raise ConfigError("the URL of a store is SCHEME://…; this is not one")
     if parts.scheme == "file":
         return None, parts.local_path()
-    path, scheme = parts.path.strip("/"), parts.scheme
+    scheme = parts.scheme
     if scheme in _DATABASES:
-        folder, _, name = path.partition("/")
+        folder, _, name = parts.path.strip("/").partition("/")
         pattern = f"{scheme}://HOST/DATABASE/NAME"
     else:
-        folder, _, name = path.rpartition("/")
+        folder, name = _split_key(parts)
         pattern = f"{scheme}://PLACE/NAME"
     if not name:
         raise ConfigError(f"a {scheme}:// URL must name a dataset in the store: {pattern}")
     above = f"/{folder}" if folder or scheme in _DATABASES else ""
     return str(replace(parts, path=above)), name
+
+
+def _split_key(url: StorageURL) -> tuple[str, str]:
+    """Split the path of a URL into a folder and a name in it."""
+    if _KEYED_URL.fullmatch(str(url)) is None:
+        folder, _, name = url.path.strip("/").rpartition("/")
+        return folder, name
+    key = url.path.removeprefix("/").rstrip("/")
+    folder, _, name = key.rpartition("/")
+    # The URL of a store ends without a slash, so the name of "a//b.csv" in "a" is "/b.csv".
+    above = folder.rstrip("/")
+    if not above:
+        return "", key
+    return above, folder[len(above) :] + name
 
 
 def parse_option(name: str, text: str, kind: type) -> Any:

@@ -21,12 +21,12 @@ from data_stack.formats.conversion.formats import (
     format_of_suffix,
 )
 from data_stack.formats.records import open as open_records
-from data_stack.io.location import Location, location_of
+from data_stack.io.location import Location, location_of, location_of_url
 from data_stack.io.storage_connectors import StorageConnector
-from data_stack.io.url import scheme_of, split_url
+from data_stack.io.url import scheme_of
 from data_stack.io.web import is_web
 from data_stack.io.work import progress_as
-from data_stack.repository.default_storage import as_storage_connector
+from data_stack.repository.default_storage import as_storage_connector, storage_connector_from_url
 from data_stack.repository.published import PublishedDataset, open_published
 from data_stack.repository.split_expressions import load_expression
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph
@@ -93,13 +93,17 @@ class DatasetDescription(Document):
 
 
 def is_place(name: Any) -> bool:
-    """Whether a name is a path or URL: a ``Path``, or a text that begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``.
+    """Whether a name is a path or URL: a ``Path``, or a text with ``://`` or such a beginning or end.
+
+    A path begins with ``./``, ``../``, ``/`` or ``~``, or ends with ``/``.
 
     All other names are those of datasets, so that no file or folder hides a dataset.
     """
     if not isinstance(name, str):
         return isinstance(name, os.PathLike)
-    return name in (".", "..") or name.startswith(("./", "../", "/", "~")) or "://" in name
+    if name in (".", "..") or name.startswith(("./", "../", "/", "~")):
+        return True
+    return name.endswith("/") or "://" in name
 
 
 def locate(text: str) -> Any:
@@ -110,8 +114,7 @@ def locate(text: str) -> Any:
     """
     if "://" not in text or scheme_of(text) in ("file", "hdfs", "viewfs"):
         return text
-    store, name = split_url(text)
-    return location_of((as_storage_connector(store), name))
+    return location_of_url(text, storage_connector_from_url)
 
 
 @dataclass(frozen=True)
@@ -320,7 +323,7 @@ def _open(
     if kind in ("csv", "jsonl"):
         from data_stack.exchange.tables.arrow import from_csv, from_jsonl
 
-        opened: Any = place.path or place.open()
+        opened: Any = place.local_file() or place.open()
         return (
             from_csv(opened, target=target, **options)
             if kind == "csv"

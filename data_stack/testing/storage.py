@@ -153,6 +153,22 @@ class StorageConnectorContract:
 
         assert accepted == []
 
+    def test_identifiers_are_keys(self, connector: StorageConnector) -> None:
+        connector.set_resource("a/b", CONTENT)
+
+        assert connector.has_key("a/b")
+        assert not connector.has_key("a/c")
+        with connector.open_key("a/b") as resource:
+            assert_same_bytes(resource.read(), CONTENT)
+        if overrides(connector, "list_resources"):
+            assert connector.list_keys() == ["a/b"]
+        for key in ("../up", "a/../../up", "a\0b", ""):
+            with pytest.raises(MalformedIdentifierError):
+                connector.open_key(key)
+        if overrides(connector, "delete_resource"):
+            connector.delete_key("a/b")
+            assert not connector.has_resource("a/b")
+
     def test_no_two_identifiers_meet(self, connector: StorageConnector) -> None:
         identifiers = [
             "a/b", "a/c/d", "A/b", "a_b", "a-b", "a.b", "a+b", "a=b", "a@b", "a,b", "x.tmp", "x", "x.json",

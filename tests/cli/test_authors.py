@@ -196,6 +196,21 @@ def test_it_opens_the_page_in_the_browser_of_the_user(
     assert finished(running) == (0, "", "")
 
 
+@pytest.mark.parametrize("source", ["numbers/", "./numbers", "numbers"])
+def test_a_folder_is_browsed_as_the_page_says(
+    process: Start, records: str, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(os.path.dirname(records))
+
+    running: Any = process("browse", source, "--json", "--no-open")
+    url = json.loads("".join(running.stdout.readline() for _ in range(3)))["url"]
+
+    place, _, query = url.partition("/?")
+    assert Served(place).ask(f"/api/overview?{query}", {}).json["title"] == "numbers"
+    running.send_signal(signal.SIGINT)
+    assert finished(running) == (0, "", "")
+
+
 def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, records: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

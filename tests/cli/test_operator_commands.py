@@ -346,6 +346,36 @@ def test_a_dataset_is_converted_and_compared(command: Any, source: Path, tmp_pat
     )
 
 
+def test_no_folder_hides_a_dataset(
+    command: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source.rename(tmp_path / "digits")
+
+    by_name = command("convert", "digits:train", "of_name", "--columns", "image=sample")
+    ambiguous = command("convert", "digits", "of_all")
+    by_place = [
+        command("convert", text, name) for text, name in (("digits/", "a"), ("./digits", "b"))
+    ]
+
+    assert "1,437 samples of digits" in by_name.out
+    assert "choose one, such as digits:train" in ambiguous.err
+    for outcome in by_place:
+        assert "has 12 samples" in outcome.out, outcome.err
+
+
+def test_a_file_whose_name_no_dataset_has_needs_no_dot(
+    command: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    outcome = command("convert", source.name, "out.npz", "--columns", "x")
+
+    assert "has 12 samples" in outcome.out, outcome.err
+    refused = command("convert", source.name, "more.npz", "-O", "a=1")
+    assert "require an installed dataset" in refused.err
+
+
 def test_an_installed_dataset_is_a_source(command: Any, tmp_path: Path) -> None:
     outcome = command(
         "convert", "digits:train", str(tmp_path / "digits"), "--columns", "image=sample,label=1"

@@ -25,6 +25,7 @@ from data_stack.exception import (
     DatasetNotFoundError,
     PluginError,
 )
+from data_stack.formats import convert
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins import PluginManager, default_manager
@@ -453,3 +454,34 @@ def test_a_spawned_process_reads_a_plugins_type_although_it_asks_no_plugins(
         )
 
     assert said == "{'text': b'abc'}\n"
+
+
+KEPT = """
+from data_stack import FileStorageConnector
+from data_stack.plugins import hookimpl
+
+@hookimpl
+def data_stack_storage_connectors():
+    return {"kept": lambda url: FileStorageConnector(url.removeprefix("kept://"))}
+"""
+
+READ_KEPT = """
+import sys
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.io.folder import folder_of
+print(folder_of(f"kept://{sys.argv[1]}", "rows").list_files())
+print(len(ParquetDataset(f"kept://{sys.argv[1]}", prefix="rows")))
+"""
+
+
+def test_folders_and_formats_know_the_stores_of_plugins(site: Site, tmp_path: Path) -> None:
+    site.install_hooks("kept", KEPT)
+    rows = data_stack.SequenceDatasetIterator([list(np.arange(5))]).as_dict("x")
+    convert(rows, tmp_path / "store" / "rows", target_format="parquet", progress=False)
+    names = sorted(path.name for path in (tmp_path / "store" / "rows").iterdir())
+
+    said, _ = run_python("-c", READ_KEPT, str(tmp_path / "store"))
+
+    listing, n_rows = said.splitlines()
+    assert ast.literal_eval(listing) == names
+    assert n_rows == "5"

@@ -217,7 +217,7 @@ def test_a_file_for_each_split_and_what_was_guessed_can_be_corrected(
 def test_places_are_no_names_and_names_no_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert all(map(is_place, ["./a", "../a", "/a", "~/a", ".", "s3://a/b", Path("a")]))
+    assert all(map(is_place, ["./a", "../a", "/a", "~/a", "a/", ".", "s3://a/b", Path("a")]))
     assert not any(
         map(is_place, ["digits", "digits@1.0.0", "pkg:digits", "hf:owner/name", "a.csv", None, 3])
     )

@@ -30,7 +30,7 @@ from data_stack.formats.parquet.metadata import (
     ParquetManifest,
     find_metadata,
 )
-from data_stack.io.folder import TEMPORARY, Folder, folder_of
+from data_stack.io.folder import TEMPORARY, Folder, LocalFolder, folder_of
 from data_stack.io.location import LentResource, location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
@@ -73,6 +73,8 @@ class ParquetFiles:
             return folder.open_for_arrow(path)
         if folder.path is not None:
             full = os.path.join(folder.path, path)
+            if isinstance(folder, LocalFolder) and not self.given:
+                full = folder.path_of(path)
             with _errors(full, "open"):
                 return _open_local(full)
         resource = folder.open(path)

@@ -127,6 +127,36 @@ class StorageConnector(ABC):
             f"{type(self).__name__} cannot list: it does not override list_resources()"
         )
 
+    # Files of other tools. A store that holds none leaves the defaults as they are.
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        """The keys of all files that begin with ``prefix``, sorted: identifiers, and other names that other tools gave.
+
+        See :mod:`data_stack.io.identifiers` for keys. The default knows identifiers only.
+        """
+        return self.list_resources(prefix)
+
+    def has_key(self, key: str) -> bool:
+        """Whether a file (not merely a folder) has this key."""
+        return self.has_resource(key)
+
+    def open_key(self, key: str) -> StreamedResource:
+        """Open a file by its key, as :meth:`get_resource` opens a resource; the caller closes it.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+            MalformedIdentifierError: no file of this store can have such a key.
+        """
+        return self.get_resource(key)
+
+    def delete_key(self, key: str) -> None:
+        """Remove a file by its key, as :meth:`delete_resource` removes a resource.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+        """
+        self.delete_resource(key)
+
     def stat(self, identifier: str) -> ResourceInfo:
         """Size, digest and age of a resource, without reading it.
 
@@ -246,6 +276,21 @@ class StorageConnector(ABC):
                 for name in self.remove_abandoned()
             ]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOpener:
+    """Opens the files of a store by their keys: for a resource of such a file in another process.
+
+    Attributes:
+        connector: the store.
+    """
+
+    connector: StorageConnector
+
+    def get_resource(self, key: str) -> StreamedResource:
+        """Open a file."""
+        return self.connector.open_key(key)
 
 
 def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,16 +19,28 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
-from typing import Final
 
-from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    MaliciousFilePathError,
+    ResourceNotFoundError,
+)
 from data_stack.io.byte_source import LazySource
-from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
+from data_stack.io.identifiers import (
+    OWN_FOLDER,
+    check_identifier,
+    check_key,
+    check_key_prefix,
+    check_prefix,
+    is_identifier,
+    is_key,
+)
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     FileLease,
     Garbage,
+    KeyOpener,
     Lease,
     ResourceInfo,
     StorageConnector,
@@ -49,15 +61,15 @@ from data_stack.io.storage_connectors.writer import (
     remove_unfinished,
 )
 from data_stack.io.storage_errors import explaining, storage_error
+from data_stack.io.tree import is_below, walk_folder
 from data_stack.util.group_rights import make_folder, make_folders
-
-_OWN_FOLDER: Final = ".data_stack"
 
 
 class FileStorageConnector(StorageConnector):
     """Keeps resources as files below ``root_path``; several processes may share it.
 
-    The first write creates the folder. It may be a symbolic link; links inside of it are not resources.
+    The first write creates the folder. It may be a symbolic link; links inside of it are not resources. A link is a key,
+    which :meth:`open_key` reads, if its target is a file below ``root_path``.
 
     The digest of a file is unknown after any other program touched it (edited, damaged, copied it): ``stat`` then returns none,
     and the next loading of a dataset reads the file and compares it with the manifest.
@@ -75,7 +87,7 @@ class FileStorageConnector(StorageConnector):
 
     def __init__(self, root_path: str | os.PathLike[str]) -> None:
         self.root_path = os.path.abspath(os.fspath(root_path))
-        self._notes = DigestNotes(os.path.join(self.root_path, _OWN_FOLDER, "digests"))
+        self._notes = DigestNotes(os.path.join(self.root_path, OWN_FOLDER, "digests"))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root_path!r})"
@@ -133,6 +145,42 @@ class FileStorageConnector(StorageConnector):
             return sorted(
                 {identifier for identifier in self._walk(prefix) if identifier.startswith(prefix)}
             )
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        check_key_prefix(prefix)
+        above = prefix.rpartition("/")[0]
+        with self._explaining("list", prefix):
+            tree = walk_folder(self.root_path, above)
+        return sorted(key for key in tree.files if key.startswith(prefix) and is_key(key))
+
+    def has_key(self, key: str) -> bool:
+        try:
+            with self._locate(self._resolve_key(key)):
+                return True
+        except ResourceNotFoundError:
+            return False
+
+    def open_key(self, key: str) -> StreamedResource:
+        path = self._resolve_key(key)
+        if is_identifier(path) and path == key:
+            return self.get_resource(key)
+        with self._locate(path):
+            source = LazySource(functools.partial(self._open_file, path))
+        return StreamedResource.from_source(key, source, KeyOpener(self))
+
+    def delete_key(self, key: str) -> None:
+        if is_identifier(key) and self.has_resource(key):
+            self.delete_resource(key)
+            return
+        if not self.has_key(key):
+            raise ResourceNotFoundError(key, repr(self))
+        with self._explaining("delete", key):
+            folder, name = self._open_folder(key)
+            try:
+                os.unlink(name, dir_fd=folder)
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def stat(self, identifier: str) -> ResourceInfo:
         identifier = self._check_name(identifier)
@@ -195,7 +243,7 @@ class FileStorageConnector(StorageConnector):
             + identifier.replace("/", "~")[:200]
         )
         return contextlib.closing(
-            FileLease(os.path.join(self.root_path, _OWN_FOLDER, "leases", name))
+            FileLease(os.path.join(self.root_path, OWN_FOLDER, "leases", name))
         )
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
@@ -213,7 +261,7 @@ class FileStorageConnector(StorageConnector):
     ) -> Iterator[Garbage]:
         """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
-        for start in (below, os.path.join(_OWN_FOLDER, "digests", below)):
+        for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
             for path, size, reason in remove_unfinished(
                 os.path.join(self.root_path, start), grace_seconds, dry_run=dry_run
             ):
@@ -232,6 +280,22 @@ class FileStorageConnector(StorageConnector):
                 if identifier.startswith(root.rstrip("/") + "/"):
                     return check_identifier(identifier[len(root.rstrip("/")) + 1 :])
         return check_identifier(identifier)
+
+    def _resolve_key(self, key: str) -> str:
+        """The path, below the root, of the file that a key names, through links.
+
+        Raises:
+            MalformedIdentifierError: no file can have such a key.
+            MaliciousFilePathError: a link leads out of the store.
+        """
+        check_key(key)
+        root = os.path.realpath(self.root_path)
+        path = os.path.realpath(os.path.join(root, key.lstrip("/")))
+        if key.startswith("/") or not is_below(path, root):
+            raise MaliciousFilePathError(
+                f"{key!r:.200} is a link out of {self!r}; what it leads to is not read"
+            )
+        return os.path.relpath(path, root)
 
     def _open_folder(self, identifier: str, *, create: bool = False) -> tuple[int, str]:
         """A handle on the folder of a resource, which the caller closes, and the name of its file.
@@ -311,9 +375,8 @@ class FileStorageConnector(StorageConnector):
         with self._locate(identifier) as (folder, name, _), self._explaining("read", identifier):
             handle = os.open(name, os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
             # The note last: that of a successor does not match, that of a predecessor would look like damage.
-            return OpenedFile(
-                handle, self._explain("read", identifier), self._notes.read(identifier)
-            )
+            noted = self._notes.read(identifier) if is_identifier(identifier) else None
+            return OpenedFile(handle, self._explain("read", identifier), noted)
 
     def _note(self, identifier: str, version: FileVersion) -> None:
         """Note the version of a file, unless it was replaced meanwhile."""

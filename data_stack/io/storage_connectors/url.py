@@ -28,7 +28,9 @@ _CACHE: Final = ("cache", "cachebytes", "cachefresh")
 
 
 def storage_connector_from_url(
-    url_or_path: str | os.PathLike[str], *, more_schemes: Callable[[], Mapping[str, Connect]] = dict
+    url_or_path: str | os.PathLike[str],
+    *,
+    more_schemes: Callable[[], Mapping[str, Connect]] | None = None,
 ) -> StorageConnector:
     """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
 
@@ -40,7 +42,8 @@ def storage_connector_from_url(
         url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
             ``memory://`` (a new, empty store on each call), ``mongodb://host/database`` (``mongodb+srv://``),
             ``s3://bucket/prefix`` (``gs``, ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of one of ``more_schemes``.
-        more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL has another one.
+        more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL
+            has another one; by default those of installed plugins.
 
     Raises:
         ConfigError: no such scheme, or a URL that does not name a store. The message holds no part of a URL but its scheme,
@@ -62,6 +65,8 @@ def storage_connector_from_url(
         return FileStorageConnector(os.path.expanduser(text))
     scheme, schemes = url.scheme, BUILT_IN_STORAGE_SCHEMES
     if scheme not in schemes:
+        if more_schemes is None:
+            return _connect_by_plugin(text)
         schemes = {**schemes, **more_schemes()}
     if scheme not in schemes:
         known = ", ".join(f"{each}://" for each in sorted(schemes))
@@ -71,6 +76,18 @@ def storage_connector_from_url(
         )
     plain, cached = split_cache(url)
     return schemes[scheme](text) if cached is None else cached(schemes[scheme](str(plain)))
+
+
+def _connect_by_plugin(url: str) -> StorageConnector:
+    """The connector of a URL whose scheme only an installed plugin can know.
+
+    Plugins are a package above this one, which imports none of their modules: it asks for a public
+    name of the whole package. Without this, ``folder_of("sqlite://…")`` and the formats would know
+    fewer stores than ``data_stack.load``.
+    """
+    package = importlib.import_module(__name__.partition(".")[0])
+    connector: StorageConnector = package.storage_connector_from_url(url)
+    return connector
 
 
 def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConnector] | None]:

@@ -36,13 +36,22 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
+from data_stack.io.identifiers import (
+    OWN_FOLDER,
+    check_identifier,
+    check_key,
+    check_key_prefix,
+    check_prefix,
+    is_identifier,
+    is_key,
+)
 from data_stack.io.integrity import Digest, digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     Garbage,
+    KeyOpener,
     Lease,
     ResourceInfo,
     StorageConnector,
@@ -56,7 +65,7 @@ from data_stack.io.storage_connectors.heartbeat import (
 )
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces
-from data_stack.io.url import parse_option
+from data_stack.io.url import StorageURL, parse_option
 from data_stack.util.executor import waiting
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
@@ -137,8 +146,11 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             ConfigError: an option is unknown or invalid. Values are never shown.
         """
-        place, _, query = url.partition("#")[0].partition("?")
-        return cls(place, **_parse_options(url.partition(":")[0].lower(), query))
+        parts = StorageURL.parse(url)
+        if parts is None:
+            raise ConfigError("a store needs a URL with a scheme, such as s3://bucket/folder")
+        place = replace(parts, query="", fragment="")
+        return cls(str(place), **_parse_options(parts.scheme, parts.query.removeprefix("?")))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._files.place!r})"
@@ -195,7 +207,40 @@ class FsspecStorageConnector(StorageConnector):
             self._files.delete(_note_path(identifier))
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        folder = check_prefix(prefix).rpartition("/")[0]
+        check_prefix(prefix)
+        return [key for key in self._list(prefix) if is_identifier(key)]
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        check_key_prefix(prefix)
+        return self._list(prefix)
+
+    def has_key(self, key: str) -> bool:
+        if is_identifier(key):
+            return self.has_resource(key)
+        return self._files.exist([check_key(key)])[0]
+
+    def open_key(self, key: str) -> StreamedResource:
+        if is_identifier(key):
+            return self.get_resource(key)
+        file = self._files.info(check_key(key))
+        if file is None:
+            raise ResourceNotFoundError(key, repr(self))
+        blocks = objects.ObjectBlocks(
+            self._files, objects.Pointer.adopt(key, file, None), lambda: None
+        )
+        return StreamedResource.from_source(key, BlockedSource(blocks), KeyOpener(self))
+
+    def delete_key(self, key: str) -> None:
+        if is_identifier(key):
+            self.delete_resource(key)
+            return
+        if not self.has_key(key):
+            raise ResourceNotFoundError(key, repr(self))
+        self._files.delete(key)
+
+    def _list(self, prefix: str) -> list[str]:
+        """The keys of all resources and files of other tools that begin with ``prefix``, sorted."""
+        folder = prefix.rpartition("/")[0]
         if prefix and self._files.lists_by_prefix:
             pointers, plain = waiting.map(
                 self._files.beginning_with, (f"{_RESOURCES}/{prefix}", prefix), at_once=2
@@ -204,16 +249,11 @@ class FsspecStorageConnector(StorageConnector):
             pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
             plain, folders = self._files.entries(folder)  # of other tools
             for each in folders:
-                if each != ".data_stack" and f"{each}/".startswith(prefix):
+                if each != OWN_FOLDER and f"{each}/".startswith(prefix):
                     plain += self._files.files(each)
-        identifiers = {_identifier_of(file.path) for file in pointers} | {
-            file.path for file in plain if is_identifier(file.path)
-        }
-        return sorted(
-            identifier
-            for identifier in identifiers
-            if identifier is not None and identifier.startswith(prefix)
-        )
+        keys = {_identifier_of(file.path) for file in pointers}
+        keys.update(file.path for file in plain if is_key(file.path))
+        return sorted(key for key in keys if key is not None and key.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
         pointer = self._look_up(identifier)

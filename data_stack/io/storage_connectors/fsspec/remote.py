@@ -405,7 +405,8 @@ class RemoteFiles:
         return f"{self.root}/{path}" if path else self.root
 
     def _relative(self, name: str) -> str:
-        return str(self._class._strip_protocol(name)).removeprefix(self.root).strip("/")
+        path = str(self._class._strip_protocol(name)).removeprefix(self.root)
+        return path.removeprefix("/").rstrip("/")  # the key "/a" is another one than "a"
 
     def _describe(self, found: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
         """The files that are not links."""
