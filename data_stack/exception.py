@@ -19,6 +19,8 @@
         (RuntimeError), MissingDependencyError (ImportError), UnpicklableResourceError (TypeError),
         UnsupportedStorageOperationError (NotImplementedError), and others that are nothing else
 
+One class is a warning: :class:`LeftOutWarning`.
+
 Messages say what was wrong, where, and what to do next. The facts of an error are its positional
 ``args`` and attributes, so an error raised in a worker process survives pickling.
 """
@@ -301,6 +303,10 @@ class LicenceDeniedError(DataStackError, PermissionError):
     """The policy of this process denies the licence of a dataset; nothing was retrieved."""
 
 
+class ManagedTableError(DataStackError):
+    """A folder is a table of Delta Lake, Iceberg or Hudi, whose log says which of its files count; the message names a reader."""
+
+
 class LockError(DataStackError):
     """Data is not as the lock file says, or there is no such file, or it is damaged."""
 
@@ -479,8 +485,15 @@ class UnpicklableResourceError(DataStackError, TypeError):
     """A resource around a private buffer cannot be sent to another process. Store it first: stored resources pickle."""
 
 
+class LeftOutWarning(UserWarning):
+    """Files or columns of a place are not read; the message names the first few, their number and the rule.
+
+    ``warnings.simplefilter("error", LeftOutWarning)`` makes it an error.
+    """
+
+
 __all__ = sorted(
     name
     for name, value in globals().items()
-    if isinstance(value, type) and issubclass(value, DataStackError)
+    if isinstance(value, type) and issubclass(value, (DataStackError, LeftOutWarning))
 )

@@ -26,6 +26,7 @@ from data_stack.formats.conversion.format import (
     plain_type,
     register_format,
 )
+from data_stack.formats.managed_tables import refuse_managed_table
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, npz_keys, write_npz
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.io.folder import Folder
@@ -424,6 +425,7 @@ def find_format(location: Location, choice: str) -> str:
     names = names or folder.list_names()
     if not names:
         raise ConfigError(f"there is nothing at {location.full_name}")
+    refuse_managed_table(folder, names)
     for is_fallback in (False, True):
         found = [
             each.name

@@ -103,6 +103,8 @@ class ParquetDataset(AccessedDatasetIterator):
     Attributes:
         schema: the fields of the samples.
         with_nulls: for each field of the files whether a value may be null, as far as the footers tell.
+        account: what else is in the folder, and which columns of files are not read
+            (:class:`~data_stack.io.account.PlaceAccount`). LeftOutWarning names what may be data.
 
     Raises:
         ResourceNotFoundError: ``source`` has no Parquet files.
@@ -140,6 +142,11 @@ class ParquetDataset(AccessedDatasetIterator):
             )  # else numbers would change
             footers = footers if chosen is files else Footers(chosen, lazily=True)
             footers.read_all()  # the statistics are needed
+        account = files.account
+        if schema is None and columns is None:
+            account = account.with_left_out(footers.columns_left_out(whole.fields))
+        self.account = account
+        account.warn()
         self._footers = footers
         self._groups = self._stored_groups = RowGroups(footers, whole)
         with_nulls = self.with_nulls = self._groups.with_nulls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import secrets
@@ -23,6 +24,7 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageError,
 )
+from data_stack.formats.managed_tables import refuse_managed_table
 from data_stack.formats.parquet.metadata import (
     COMMON_METADATA,
     PARQUET_MANIFEST,
@@ -30,6 +32,7 @@ from data_stack.formats.parquet.metadata import (
     ParquetManifest,
     find_metadata,
 )
+from data_stack.io.account import HIDDEN, LeftOut, PlaceAccount, account_of, is_document
 from data_stack.io.folder import TEMPORARY, Folder, LocalFolder, folder_of
 from data_stack.io.location import LentResource, location_of
 from data_stack.io.positional import PositionalFile
@@ -37,9 +40,16 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
+from data_stack.util.executor import waiting
 
 #: Suffixes of files of rows; Hive writes none.
 SUFFIXES: Final = (".parquet", ".parq", ".pq")
+#: The first bytes of a file, and of one with an encrypted footer.
+_MAGICS: Final = (b"PAR1", b"PARE")
+#: Files that are opened at once to read their first bytes.
+_N_AT_ONCE: Final = 16
+#: The rule that leaves other files out.
+NO_PARQUET: Final = "no Parquet, by its name or its first bytes"
 #: Stands for null in the name of a folder, as Hive writes it.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -54,6 +64,7 @@ class ParquetFiles:
         partitions: the texts in the names of each file's folders (``day=2024-01-01``), None for null.
         given: whether the caller listed the files.
         beside: the paths of ``_common_metadata`` and of the manifest, if they exist.
+        account: what else is in the folder, and why it is left out.
     """
 
     folder: Folder
@@ -61,6 +72,7 @@ class ParquetFiles:
     partitions: tuple[Mapping[str, str | None], ...]
     given: bool
     beside: tuple[str, ...]
+    account: PlaceAccount
 
     def open(self, number: int) -> Any:
         """Open a file for pyarrow, in a ``with`` block: as a native file if possible, as these read without the GIL.
@@ -105,10 +117,12 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     """
     folder, paths = folder_and_paths(source, prefix, filesystem=filesystem)
     given = paths is not None
+    account = PlaceAccount(folder.full_name(""), len(paths or ()))
     if paths is not None:
         beside = find_metadata(folder, filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST)))
     else:
-        tree = folder.list_files()
+        tree, links = folder.survey()
+        refuse_managed_table(folder, tree)
         beside = find_metadata(folder, tree)
         if any(
             path.startswith(f"{PROGRESS_FOLDER}/") for path in tree
@@ -119,21 +133,59 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
                     f"{folder!r} is not finished: its writer was interrupted, or is still writing"
                 )
             tree = [file.name for file in manifest.files]  # those that were complete before
-        paths = [path for path in tree if not is_hidden(path)]
-        # files without a suffix are Parquet, too (Hive writes them), unless others have one
-        named = [path for path in paths if path.endswith(SUFFIXES)]
-        paths = named or [path for path in paths if "." not in PurePosixPath(path).name]
+        paths = _files_of_rows(folder, tree)
+        links += [LeftOut(path, HIDDEN) for path in tree if is_hidden(path) and path not in beside]
+        visible = [path for path in tree if not is_hidden(path)]
+        account = account_of(folder.full_name(""), paths, visible, NO_PARQUET, links)
         if not paths and not beside:
             if folder.path is not None and not folder.path.exists():
                 raise MissingFileError(str(folder.path))
-            raise ResourceNotFoundError(f"{folder.name or folder!r} has no Parquet files")
+            summary = account.summary()
+            why = f"; it holds {summary}" if summary else ""
+            raise ResourceNotFoundError(f"{folder.name or folder!r} has no Parquet files{why}")
     return ParquetFiles(
         folder,
         tuple(paths),
         tuple({} if given else partition_of(path) for path in paths),
         given,
         beside,
+        account,
     )
+
+
+def _files_of_rows(folder: Folder, tree: Sequence[str]) -> list[str]:
+    """The files with rows of a dataset, in the order of its files.
+
+    Those are the files with a suffix of Parquet in any case, and those without a suffix, as Hive and Spark write
+    them. Beside files with a suffix, one without counts if it begins as Parquet does.
+    """
+    visible = [path for path in tree if not is_hidden(path)]
+    named = {path for path in visible if has_suffix(path)}
+    bare = [
+        path
+        for path in visible
+        if "." not in PurePosixPath(path).name and not is_document(path) and path not in named
+    ]
+    if not named:
+        return bare
+    if not bare:
+        return [path for path in visible if path in named]
+    begins = waiting.map(functools.partial(_begins_as_parquet, folder), bare, at_once=_N_AT_ONCE)
+    named.update(path for path, is_parquet in zip(bare, begins, strict=True) if is_parquet)
+    return [path for path in visible if path in named]
+
+
+def _begins_as_parquet(folder: Folder, path: str) -> bool:
+    try:
+        with folder.open(path) as resource:
+            return resource.read_at(0, 4) in _MAGICS
+    except ResourceNotFoundError:  # a pipe, a device, or removed meanwhile
+        return False
+
+
+def has_suffix(path: str) -> bool:
+    """Whether the name of a file ends as those of Parquet do, in any case."""
+    return path.lower().endswith(SUFFIXES)
 
 
 def folder_and_paths(
@@ -149,7 +201,7 @@ def folder_and_paths(
         return location.folder, [location.name]
     folder = _folder_of(source, filesystem)
     for segment in filter(None, prefix.split("/")):
-        if segment.endswith(SUFFIXES) and folder.has_file(segment):
+        if has_suffix(segment) and folder.has_file(segment):
             return folder, [segment]
         folder = folder.subfolder(segment)
     above, _, name = folder.name.rpartition("/")

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from data_stack.formats.parquet.metadata import (
     read_metadata,
     reading_parquet,
 )
+from data_stack.io.account import LeftOut
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.work import Workers
 from data_stack.util.executor import n_threads
@@ -36,6 +37,8 @@ _MAX_THREADS = 16
 #: Bytes read from the end of a file; most footers are shorter.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
+#: The rule that leaves out a column of some files.
+LATER_COLUMN = "a column that the first file, or the stored schema, lacks"
 
 
 class _Footer(NamedTuple):
@@ -160,6 +163,24 @@ class Footers:
             columns, before = self.facts(file).values_per_row(), self._columns[file - 1]
             columns = self._columns[file] = before if columns == before else columns
         return columns
+
+    def columns_left_out(self, names: Collection[str]) -> list[LeftOut]:
+        """The columns of files that a dataset does not have, each once, with the first file that has it.
+
+        Args:
+            names: the columns of the dataset.
+        """
+        left_out: dict[str, LeftOut] = {}
+        before: Mapping[str, int | None] | None = None
+        for file, path in enumerate(self.files.paths):
+            columns = self.columns(file)
+            if columns is before:  # as in most datasets
+                continue
+            before = columns
+            for column in columns:
+                if column not in names and column not in left_out:
+                    left_out[column] = LeftOut(f"{path}, column {column}", LATER_COLUMN)
+        return list(left_out.values())
 
     def is_read(self, file: int) -> bool:
         """Whether the footer of a file has been read."""

@@ -209,6 +209,7 @@ def generate_metadata(
     files = find_files(source, prefix)
     if files.given:
         raise ConfigError("metadata belong to a whole dataset: pass its folder, not a file")
+    files.account.warn()
     footers = Footers(files, verified=False)
     found = read_schema(footers) if schema is None else schema
     RowGroups(

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.columns import by_name, samples_at_once
 from data_stack.formats.dataset_writer import DatasetWriter
-from data_stack.formats.parquet.files import SUFFIXES, is_hidden
+from data_stack.formats.parquet.files import has_suffix, is_hidden
 from data_stack.formats.parquet.inference import schema_of_columns
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
@@ -437,7 +437,7 @@ def _at_least(name: str, value: Any, least: float) -> float:
 
 def _is_data_file(path: str) -> bool:
     """Whether tools read a file as rows of the dataset, by its path."""
-    return not is_hidden(path) and (path.endswith(SUFFIXES) or "." not in path.rpartition("/")[2])
+    return not is_hidden(path) and (has_suffix(path) or "." not in path.rpartition("/")[2])
 
 
 def _clear_left_over(
