@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
+from data_stack.dataset.recipes.recipe import note_place
 from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
 from data_stack.formats.conversion.formats import (
     FORMATS,
@@ -212,6 +213,11 @@ class Place:
             name: open_as(where, kind, target, columns, options)
             for name, (where, kind) in chosen.items()
         }
+        if place.path is not None:
+            given = {"format": format, "target": target, "columns": columns, **options}
+            passed = {name: value for name, value in given.items() if value is not None}
+            for name, iterator in opened.items():
+                note_place(iterator, str(place.path), None if is_one else name, passed)
         if split is not None or is_one:
             return next(iter(opened.values()))
         from data_stack.show.page import Splits  # takes as long to import as a fifth of the rest
