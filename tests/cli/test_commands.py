@@ -95,6 +95,22 @@ def test_doctor_shows_a_broken_plugin_with_its_error_and_the_others_all_the_same
     assert "data_stack.datasets  lazy-data-stack-digits" in outcome.out
 
 
+def test_doctor_finds_what_an_update_left_behind(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    for version in ("0.9", "1.0"):
+        entry_points = "[data_stack.datasets]\nwine = data_stack.mnist.factory:MNISTFactory\n"
+        write_distribution(site, "wineds", entry_points, version=version)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+
+    outcome = command("doctor")
+
+    assert outcome.code == 1
+    assert "wineds is installed twice: 1.0 in" in outcome.out
+    assert "0.9 in" in outcome.out
+
+
 def test_doctor_finds_the_original_of_pypi_beside_this_one(
     command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

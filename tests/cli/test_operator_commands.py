@@ -8,8 +8,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
+import pymongo
 import pytest
 from petastorm_fixtures import petastorm_folder
 from process_harness import flip_file
@@ -156,6 +158,24 @@ def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
 
 
 # ------------------------------------------------------------------ MongoDB
+
+
+def test_the_doctor_finds_a_store_of_a_reader_usable(command: Any, mongodb_auth_uri: str) -> None:
+    parts = urlsplit(mongodb_auth_uri)
+    database = parts.path.strip("/")
+    with pymongo.MongoClient[Any](mongodb_auth_uri) as client:
+        roles = [{"role": "read", "db": database}]
+        client[database].command("createUser", "reader", pwd="canary", roles=roles)
+    address = parts.netloc.rpartition("@")[2]
+
+    outcome = command(
+        "--json", "--storage", f"mongodb://reader:canary@{address}/{database}", "doctor"
+    )
+
+    store = outcome.json["store"]
+    assert (store["usable"], store["writable"]) == (True, False)
+    assert "lacks the right" in store["not_writable"]
+    assert "canary" not in outcome.out
 
 
 def test_all_commands_work_on_mongodb(
