@@ -332,8 +332,18 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(
             f"indices must be integers, slices, or lists or arrays of integers, not {index!r:.80}"
+            f"{_advise_column(index)}"
         )
     return iterator._view(index)
+
+
+def _advise_column(index: Any) -> str:
+    """How to read a column, for an index that looks like the name of one."""
+    if isinstance(index, str):
+        return f"; to read a column, use read_column({index!r:.80})"
+    if isinstance(index, tuple):
+        return "; to read columns, use select(…) or read_column(…)"
+    return ""
 
 
 class Indexable(Protocol):

@@ -423,6 +423,8 @@ def find_format(location: Location, choice: str) -> str:
         return find_format_of_name(location, choice)
     names = names or folder.list_names()
     if not names:
+        if location.path is not None and location.path.is_dir():
+            raise ConfigError(f"the folder {location.full_name} is empty")
         raise ConfigError(f"there is nothing at {location.full_name}")
     for is_fallback in (False, True):
         found = [
@@ -443,7 +445,7 @@ def find_format_of_name(location: Location, choice: str) -> str:
     found = format_of_suffix(os.path.splitext(location.name)[1].lower())
     if not isinstance(found, ConvertibleFormat):
         known = ", ".join(
-            suffix for each in convertible_formats().values() for suffix in each.suffixes
+            suffix for known_format in FORMATS.values() for suffix in known_format.suffixes
         )
         raise ConfigError(
             f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {choice}"
