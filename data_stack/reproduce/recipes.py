@@ -441,9 +441,9 @@ def _load(
 
 def _open_place(node: _Node, arguments: Mapping[str, Any]) -> Any:
     """The samples of the file or folder that a node names by its path."""
-    path = arguments.get("path")
-    split = arguments.get("split")
-    options = arguments.get("options")
+    path: Any = arguments.get("path")
+    split: Any = arguments.get("split")
+    options: Any = arguments.get("options")
     is_complete = (
         arguments.keys() == _PLACE_FIELDS
         and not node.of

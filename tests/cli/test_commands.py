@@ -63,6 +63,30 @@ def test_show_prints_a_line_for_each_sample(command: Any) -> None:
     assert command("show", "iris", "-n", "2", "--seed", "1").code == 0
 
 
+def test_head_and_show_print_all_columns_of_a_table(command: Any, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("id,city,size,flag\n7,Bonn,1.5,true\n8,Ulm,2.5,false\n")
+
+    head = command("head", str(table), "-n", "1")
+    show = command("show", str(table))
+
+    assert [line.split() for line in head.out.splitlines()] == [
+        ["position", "id", "city", "size", "flag"],
+        ["--------", "--", "----", "----", "----"],
+        ["0", "7", "Bonn", "1.5", "True"],
+    ]
+    assert [line.split()[2] for line in show.out.splitlines()[2:]] == ["Bonn", "Ulm"]
+    assert command("head", str(table), "--json").json[1]["city"] == "Ulm"
+
+
+def test_head_prints_the_first_samples_of_a_dataset(command: Any) -> None:
+    outcome = command("head", "iris", "-n", "2")
+
+    header, _, first, _ = outcome.out.splitlines()
+    assert header.split() == ["position", "species", "features", "tag"]
+    assert first.split()[:2] == ["0", "setosa"]
+
+
 # ------------------------------------------------------------------ import-file
 
 
