@@ -38,7 +38,7 @@ _Array = npt.NDArray[Any]
 _INTEGERS = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 #: Names beside Parquet files; the package that defines them needs pyarrow.
 _UNFINISHED = "_data_stack_progress"
-_PARQUET_NAMES = frozenset(
+PARQUET_NAMES = frozenset(
     {"_common_metadata", "_metadata", "_data_stack_manifest.parquet", _UNFINISHED}
 )
 
@@ -333,7 +333,7 @@ class ParquetFormat(ConvertibleFormat):
         )
         return (
             bool(folders)
-            or not _PARQUET_NAMES.isdisjoint(names)
+            or not PARQUET_NAMES.isdisjoint(names)
             or any(name.endswith(endings) for name in names)
         )
 
