@@ -14,6 +14,7 @@ from data_stack.exception import (
     CatalogueBusyError,
     CatalogueError,
     CatalogueUnavailableError,
+    ResourceChangedError,
     ResourceNotFoundError,
     StorageError,
     StorageUnavailableError,
@@ -21,6 +22,7 @@ from data_stack.exception import (
 from data_stack.io.retriever.fetchers import is_offline
 from data_stack.io.url import shorten
 from data_stack.io.web import Exchange, Limits, WebError, ask
+from data_stack.io.web_answers import ByteRange, FileVersion, sent_range, size_beyond
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The longest pause that a server may ask for is a minute.
@@ -150,12 +152,16 @@ _NAMES: Final = {
 class WebFiles:
     """The files below a URL. Threads may share it; it pickles as the URL, and a forked process makes its own connections.
 
+    All that it reads of a file is of one version: the first answer for the file tells the version (its ETag, or else its
+    Last-Modified, and its size), and a later answer of another one is an error. Servers that tell no version are not checked.
+
     Args:
         url: of the folder. A user and password in it are sent to its own host only, and never shown.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
+        self._versions = dict[str, FileVersion]()
 
     def __repr__(self) -> str:
         return shorten(self.url)
@@ -170,34 +176,47 @@ class WebFiles:
 
         Raises:
             ResourceNotFoundError: there is no such file.
+            ResourceChangedError: the file is of another version than what was read of it before.
             StorageUnavailableError: the server does not answer.
             StorageError: it does not serve ranges, or answers something else.
         """
-        url, headers = f"{self.url}/{quote(file)}", {"Range": f"bytes={start}-{stop - 1}"}
+        url = f"{self.url}/{quote(file)}"
+        asked = ByteRange(start, stop, self._versions.get(file))
         try:
             return ask(
                 url,
-                lambda answer: self._receive(answer, file, start, stop),
+                lambda answer: self._receive(answer, file, asked),
                 Limits(n_retries=3),
-                headers=headers,
+                byte_range=asked,
             )
         except WebError as error:
             kind = StorageUnavailableError if error.transient else StorageError
             raise kind(f"could not read {shorten(url)}: {error.reason}") from None
 
-    def _receive(self, answer: Exchange, file: str, start: int, stop: int) -> bytes:
+    def _receive(self, answer: Exchange, file: str, asked: ByteRange) -> bytes:
         if answer.status == 404:
             raise ResourceNotFoundError(file, repr(self))
+        known = asked.version
+        if answer.status == 412 and known is not None:
+            raise ResourceChangedError(file, str(known), "another version")
         if answer.status == 416:
+            size = size_beyond(answer.headers)
+            if known is not None and (known.size or 0) > asked.start:
+                now = "fewer" if size is None else f"{size:,}"
+                raise ResourceChangedError(file, str(known), f"{now} bytes")
             return b""
         if answer.status == 200:
             raise WebError(
                 "the server does not support ranges. Use one that does, such as nginx, or load a copy of the folder"
             )
-        sent = answer.content_range
-        if answer.status != 206 or sent is None or sent[0] != start or sent[1] >= stop:
-            raise WebError(f"{answer.describe_status()} instead of bytes {start} to {stop}")
-        data = answer.read(stop - start)
-        if len(data) != sent[1] + 1 - start:
-            raise WebError(f"the connection was cut after {len(data):,} bytes", transient=True)
-        return data
+        sent = sent_range(answer.headers)
+        if answer.status != 206 or sent is None:
+            raise WebError(
+                f"{answer.describe_status()} instead of bytes {asked.start} to {asked.stop}"
+            )
+        # Of two threads that read a file for the first time, the second one compares with the first.
+        version = answer.version
+        first = self._versions.setdefault(file, version)
+        if not first.is_kept_by(version):
+            raise ResourceChangedError(file, str(first), str(version))
+        return answer.read(sent.stop - sent.start)
