@@ -263,11 +263,19 @@ def test_parts_of_two_versions_are_not_mixed(
     before = {"Content-Range": "bytes 0-99/3000"} | first
     after = {"Content-Range": "bytes 100-199/3000"} | second
     server.url("/a", Answer(BODY[:100], 206, before), Answer(BODY[100:200], 206, after))
+    file = WebFiles(server.origin).open("a")
+
+    assert file.read(0, 100) == BODY[:100]
+    with pytest.raises(ResourceChangedError, match="was replaced while it was in use"):
+        file.read(100, 200)
+
+
+def test_a_file_that_is_opened_again_is_read_as_it_is_now(server: ScriptedServer) -> None:
+    server.url("/a", Answer(BODY, headers=ONE, ranges=True), Answer(b"new", ranges=True))
     files = WebFiles(server.origin)
 
-    assert files.read("a", 0, 100) == BODY[:100]
-    with pytest.raises(ResourceChangedError, match="was replaced while it was in use"):
-        files.read("a", 100, 200)
+    assert files.read("a", 0, 5000) == BODY
+    assert files.read("a", 0, 5000) == b"new"
 
 
 @pytest.mark.parametrize(
@@ -288,12 +296,12 @@ def test_later_parts_are_asked_for_by_version(
         Answer(status=412),
         Answer(status=416, headers={"Content-Range": "bytes */10"}),
     )
-    files = WebFiles(server.origin)
+    file = WebFiles(server.origin).open("a")
 
-    assert files.read("a", 0, 100) + files.read("a", 100, 200) == BODY[:200]
+    assert file.read(0, 100) + file.read(100, 200) == BODY[:200]
     for _ in ("412", "416"):
         with pytest.raises(ResourceChangedError):
-            files.read("a", 200, 300)
+            file.read(200, 300)
 
     name, value = asked
     assert [seen.headers.get(name) for seen in server.requests] == [None, value, value, value]
