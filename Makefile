@@ -34,7 +34,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines bench dist version constraints docs notebooks api mutants clean
+.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines bench dist dist-check version constraints docs notebooks api mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -104,7 +104,10 @@ test-newest:  ## pytest with the newest versions that there are
 bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-dist: .venv-dist/.installed  ## build and check the packages of a release, and try each extra and plugin in a fresh environment
+dist: .venv-dist/.installed  ## build the packages of a release into dist/, and check their contents
+	.venv-dist/bin/python tools/build_packages.py --only-build
+
+dist-check: .venv-dist/.installed  ## dist, and try each extra and plugin in a fresh environment
 	.venv-dist/bin/python tools/build_packages.py
 
 version:  ## write a version, V=0.3.0, into all packages

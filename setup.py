@@ -125,6 +125,7 @@ setup(
         "license-expression>=30.3",
         "msgpack>=1.0.5",
         "numpy>=1.26",
+        "packaging>=24.2",  # compares versions and checks names of distributions
         "platformdirs>=4.0",
         "pluggy>=1.5",
         "requests>=2.32.4",  # CVE-2024-47081: sent passwords of .netrc to other hosts

@@ -14,6 +14,9 @@ nothing else.
 
 from typing import Any
 
+#: Modules that register what plugins bring; data_stack.util.providers imports them when it is needed.
+_PROVIDERS = ("data_stack.plugins.manager",)
+
 _OPTIONAL = (
     *("FsspecStorageConnector", "MongoDBStorageConnector"),
     *(

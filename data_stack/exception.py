@@ -15,8 +15,8 @@
     ├── RetrievalError: SeveralRetrievalErrors
     │   └── CorruptSourceError (DatasetFileCorruptError): SeveralCorruptSourceErrors (SeveralRetrievalErrors)
     ├── ConfigError (ValueError): LoaderStateError, RecipeError, UnknownSplitError (ResourceNotFoundError)
-    └── DatasetOutOfBoundsError (IndexError), LicenceDeniedError (PermissionError), LoadingError, TaskError, WorkerError
-        (RuntimeError), MissingDependencyError (ImportError), UnpicklableResourceError (TypeError),
+    └── DatasetOutOfBoundsError (IndexError), LicenceDeniedError (PermissionError), EarlyEndError, LoadingError, TaskError,
+        WorkerError (RuntimeError), MissingDependencyError (ImportError), UnpicklableResourceError (TypeError),
         UnsupportedStorageOperationError (NotImplementedError), and others that are nothing else
 
 One class is a warning: :class:`LeftOutWarning`.
@@ -74,6 +74,14 @@ class CatalogueBusyError(CatalogueUnavailableError):
 
 class DatasetOutOfBoundsError(DataStackError, IndexError):
     """A position lies outside of an iterator."""
+
+
+class EarlyEndError(DataStackError, RuntimeError):
+    """An iteration would have ended before its last sample.
+
+    A function of the program raised StopIteration, which every loop of Python takes for the end of the data (it is chained);
+    or an iterator yielded fewer samples than its length says.
+    """
 
 
 class ModelNotTrainedError(DataStackError):

@@ -1,4 +1,4 @@
-"""Loads a tiny dataset through each extra and plugin of the installed data_stack; `make dist` runs it, far from the clone.
+"""Loads a tiny dataset through each extra and plugin of the installed data_stack; `make dist-check` runs it, far from the clone.
 
 python smoke.py [EXTRA …]
 """
@@ -319,7 +319,7 @@ def check_jax() -> None:
 #: Extras for those who work on data_stack.
 NOT_FOR_USERS = {"all", "bench", "dev", "docs", "test"}
 
-#: Extras that `make dist` does not install.
+#: Extras that `make dist-check` does not install.
 TOO_LARGE = {"jax", "tensorflow"}
 
 CHECKS: dict[str, Callable[[], None]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.metadata
 import json
 import os
@@ -157,7 +158,8 @@ def report(settings: Settings, name: str, options: dict[str, Any], **what: Any) 
 def doctor(settings: Settings) -> int:
     """Check the environment, the store and all plugins.
 
-    Imports every plugin. Exits with 1 if a plugin or the store is broken, or if the original DataStack is installed too.
+    Imports every plugin. Exits with 1 if a plugin is broken or shadowed by another one, if the
+    store cannot be used, or if the original DataStack is installed too.
     """
     findings = run_checks(settings)
     healthy, plugins = findings["healthy"], findings["plugins"]
@@ -320,7 +322,7 @@ def run_checks(settings: Settings) -> dict[str, Any]:
     healthy = (
         bool(store["usable"])
         and not originals
-        and not any(plugin["state"] == "broken" for plugin in plugins)
+        and not any(plugin["state"] in ("broken", "shadowed") for plugin in plugins)
     )
     return {
         "healthy": healthy,
@@ -331,25 +333,41 @@ def run_checks(settings: Settings) -> dict[str, Any]:
     }
 
 
+#: Errors of a store that the user may read, and not write to.
+_NO_RIGHT_TO_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
 def _check_store(settings: Settings) -> dict[str, Any]:
-    """Check that the store answers and can store a few bytes; a missing folder is not created."""
+    """Check that the store answers and can store a few bytes; a missing folder is not created.
+
+    A store without the right to write is usable, for reading.
+    """
     from data_stack.io.storage_connectors.file import FileStorageConnector
     from data_stack.repository.default_storage import check_there
 
-    found: dict[str, Any] = {"store": "none", "usable": False, "writable": False}
+    findings: dict[str, Any] = {"store": "none", "usable": False, "writable": False}
     probe = f"doctor-probe-{os.getpid()}"
     try:
         connector = settings.connector()
-        found["store"] = repr(connector)
+        findings["store"] = repr(connector)
         check_there(connector, may_be_new=True)
         connector.has_resource(probe)
-        found["usable"] = True
-        if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
-            connector.set_resource(probe, [b"data_stack"])
-            found["writable"] = True
-            with contextlib.suppress(UnsupportedStorageOperationError):
-                connector.delete_resource(probe)
     except (DataStackError, OSError) as error:
-        if not isinstance(error, ReadOnlyStorageError):  # the URL requests it
-            found |= {"usable": False, "problem": str(error)}
-    return found
+        findings["problem"] = str(error)
+        return findings
+    findings["usable"] = True
+    if isinstance(connector, FileStorageConnector) and not os.path.isdir(connector.root_path):
+        return findings
+    try:
+        connector.set_resource(probe, [b"data_stack"])
+        findings["writable"] = True
+        with contextlib.suppress(UnsupportedStorageOperationError):
+            connector.delete_resource(probe)
+    except ReadOnlyStorageError:
+        findings["not_writable"] = "the URL asks for reading only"
+    except (DataStackError, OSError) as error:
+        if getattr(error, "errno", None) in _NO_RIGHT_TO_WRITE:  # prepared datasets can be loaded
+            findings["not_writable"] = str(error)
+        else:
+            findings |= {"usable": False, "problem": str(error)}
+    return findings

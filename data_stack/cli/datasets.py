@@ -234,8 +234,9 @@ def show(
 ) -> None:
     """Draw samples with their labels.
 
-    Draws the same number of samples of each class. Prepares the dataset first if it is not ready. Prints a line for each
-    sample; -o writes one picture of all.
+    NAME is a dataset, or the path or URL of a file or folder, such as ./pictures. Draws the same number of samples of each
+    class. Prepares the dataset first if it is not ready. Prints a line for each sample, with all columns; -o writes one
+    picture of all. `data-stack head` prints the first samples.
     """
     if output is not None and Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise click.BadParameter(f"{output!r} must end in .png or .jpg", param_hint="'-o'")
@@ -256,33 +257,42 @@ def show(
 def _show_here(
     settings: Settings, iterator: DatasetIteratorIF, n_samples: int | None, seed: int | None
 ) -> None:
-    """Print samples as lines of text."""
-    from data_stack.show.looks import choose, default_keys, label_text, part_of, shorten
+    """Print samples as lines of text, equally many of each class."""
+    from data_stack.cli.sample_tables import show_samples
+    from data_stack.show.looks import choose, default_keys
 
-    meta: Any = getattr(iterator, "dataset_meta", None)
-    sample_key, target_key = default_keys(meta, iterator[0] if len(iterator) else ())
-    positions = (
-        choose(iterator, target_key, min(n_samples or 20, len(iterator)), seed)[0]
-        if len(iterator)
-        else []
-    )
-    header, rows = ("position", "label", "sample"), list[tuple[int, str, str]]()
-    for position in positions:
-        sample = iterator[position]
-        value, label = (
-            part_of(sample, sample_key),
-            label_text(part_of(sample, target_key), getattr(meta, "class_names", None)),
-        )
-        text = (
-            f"{value.dtype} {' × '.join(map(str, value.shape))}"
-            if getattr(value, "ndim", 0) > 1
-            else shorten(value, 100)
-        )
-        rows.append((position, label, text))
-    shown = table(
-        header, [(str(position), label, text) for position, label, text in rows], right=(0,)
-    )
-    answer(settings, [dict(zip(header, row, strict=True)) for row in rows], shown)
+    positions: list[int] = []
+    if len(iterator):
+        target_key = default_keys(getattr(iterator, "dataset_meta", None), iterator[0])[1]
+        n_shown = min(n_samples or 20, len(iterator))
+        positions = choose(iterator, target_key, n_shown, seed)[0]
+    show_samples(settings, iterator, positions)
+
+
+@cli.command()
+@name_argument
+@click.option("--split", metavar="SPLIT", help="One split.  [default: the first]")
+@click.option(
+    *("-n", "--samples", "n_samples"),
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Number of samples.",
+)
+@common.dataset_options
+def head(
+    settings: Settings, name: str, split: str | None, n_samples: int, options: dict[str, Any]
+) -> None:
+    """Print the first samples, with all columns.
+
+    NAME is a dataset, or the path or URL of a file or folder, such as ./train.csv. Prepares the
+    dataset first if it is not ready.
+    """
+    from data_stack.cli.sample_tables import show_samples
+
+    loaded = common.repository().load(name, split, settings.connector(), **options)
+    samples = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
+    show_samples(settings, samples, range(min(n_samples, len(samples))))
 
 
 @cli.command("browse")

@@ -40,13 +40,23 @@ _jobs = click.option(
 @_names
 @_jobs
 def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
-    """Verify stored resources against their checksums.
+    """Verify stored resources against their checksums, or files and folders by reading them.
 
     Reads every resource of the datasets NAME, or of the whole store, and compares it with the checksums of the store and the
     manifest. Needs no plugin. Exits with 1 if a resource is damaged or missing. `gc --dry-run` lists garbage.
+
+    A NAME that is a path or URL, such as ./pictures, is opened as `show` opens it, and all of its samples are read.
     """
+    from data_stack.repository.places import is_place
     from data_stack.stores.upkeep import verify_storage
 
+    places = [name for name in names if is_place(name)]
+    if places:
+        if len(places) < len(names) or settings.storage is not None:
+            raise click.UsageError(
+                "verify paths and URLs by themselves: without --storage, and without names of datasets"
+            )
+        return _verify_places(settings, places)
     _check_names(names)
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
     done = f"read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}"
@@ -57,6 +67,21 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     )
     answer(settings, asdict(found), _faults(found.faults), *blocks)
     return int(found.state == "faulty")
+
+
+def _verify_places(settings: Settings, places: Sequence[str]) -> int:
+    """Verify files and folders by reading all of their samples; 1 if one of them cannot be read."""
+    from data_stack.stores.verified_places import verify_place
+
+    verified = [verify_place(place) for place in places]
+    lines = [
+        f"{place.state}: read {place.n_samples:,} samples in {place.seconds:.3f} s from "
+        f"{place.place}; {len(place.faults)} faults"
+        for place in verified
+    ]
+    faults = [fault for place in verified for fault in place.faults]
+    answer(settings, [asdict(place) for place in verified], _faults(faults), *lines)
+    return int(bool(faults))
 
 
 def _faults(faults: Sequence[Any], what: str = "FAULT") -> Table | None:

@@ -29,6 +29,7 @@ from data_stack.exception import (
     MissingDependencyError,
     RequestLimitError,
 )
+from data_stack.util.providers import import_providers
 from data_stack.util.request_limit import current_request
 from data_stack.util.suggestions import did_you_mean
 
@@ -487,8 +488,8 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
     )
     raise ConfigError(
         f"unknown column type {name!r:.80}{did_you_mean(name, names)}; known types: {', '.join(names)}, and zstd(…) around each. "
-        f"Pass codecs={{{name!r:.80}: …}} with a Codec, (encode, decode), or None for bytes; `import data_stack.repository` adds "
-        f"types of plugins"
+        f"Pass codecs={{{name!r:.80}: …}} with a Codec, (encode, decode), or None for bytes, or "
+        f"install the plugin that brings it"
     )
 
 
@@ -522,4 +523,5 @@ def add_codec_provider(provider: Callable[[], Mapping[str, Codec]]) -> None:
 
 def find_provided_codecs() -> dict[str, Codec]:
     """The codecs of all providers, by type."""
+    import_providers()
     return {name: codec for provider in reversed(_providers) for name, codec in provider().items()}

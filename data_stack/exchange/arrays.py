@@ -82,7 +82,11 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
 
 
 def from_folder(
-    folder: Any, *, target: str | None = None, on_error: Literal["raise", "skip"] = "raise"
+    folder: Any,
+    *,
+    target: str | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    class_names: Sequence[str] | None = None,
 ) -> DatasetIteratorIF:
     """The images of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
 
@@ -94,12 +98,24 @@ def from_folder(
         target: the column of the target; None for ``"label"`` if there are classes, whose names are the meta's ``class_names``.
         on_error: ``"skip"`` decodes all images now, and leaves out broken ones: the log shows their number, and the iterator's
             attribute ``broken`` the reasons by path.
+        class_names: the classes in the order of their labels, such as those of the training split; None for the names of the
+            folders, sorted.
 
     Raises:
         ResourceNotFoundError: the folder does not exist.
         ConfigError: it contains both images and folders of classes, or the target does not exist.
     """
-    iterator = ImageFolderIterator(folder, on_error=on_error)
+    return with_labels(
+        ImageFolderIterator(folder, on_error=on_error, class_names=class_names), target
+    )
+
+
+def with_labels(iterator: ImageFolderIterator, target: str | None = None) -> DatasetIteratorIF:
+    """The images of a folder with a meta that says which column is the target: the label, if there are classes.
+
+    Raises:
+        ConfigError: the target does not exist.
+    """
     target = "label" if target is None and iterator.class_names else target
     return with_target(
         iterator,

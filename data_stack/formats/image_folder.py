@@ -1,8 +1,9 @@
 """Folders of images with a folder for each class, as in torchvision and Hugging Face.
 
 ``ROOT/cat/1.jpg`` is a sample of class ``cat``; labels number the classes in the order of their names (torchvision's
-``ImageFolder``). A ``metadata.jsonl`` or ``metadata.csv`` in ``ROOT`` lists the images in order by its column ``file_name``, with
-further columns (Hugging Face's ``imagefolder``).
+``ImageFolder``). Nested folders are classes such as
+``round/circle``, see :mod:`data_stack.formats.class_folders`. A ``metadata.jsonl`` or ``metadata.csv`` in ``ROOT`` lists the
+images in order by its column ``file_name``, with further columns (Hugging Face's ``imagefolder``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import io
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -33,10 +35,12 @@ from data_stack.exception import (
     DatasetFileCorruptError,
     ResourceNotFoundError,
 )
+from data_stack.formats.class_folders import ClassFolders, find_class_folders
 from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.csv import Table
+from data_stack.formats.split_names import warn_of_splits
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location
@@ -45,14 +49,19 @@ from data_stack.io.storage_errors import storage_errors
 from data_stack.io.work import with_bar
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
+from data_stack.util.program_lines import warn_program
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.untrusted_text import parse_json
 
-_METADATA: Final = ("metadata.jsonl", "metadata.csv")
+METADATA_OF_IMAGES: Final = ("metadata.jsonl", "metadata.csv")
 #: Marks a folder that is being written.
 _PART: Final = ".metadata.jsonl.part"
 _CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
 _MAX_METADATA_BYTES: Final = 1 << 30
+#: Of so many folders in one folder the contents tell whether it is one of images.
+_MAX_FOLDERS_IN_ONE: Final = 3
+#: The limit of all folders that are looked into: each may be a request to a store.
+_MAX_FOLDERS_TRIED: Final = 64
 _FILE_NAME: Final = "file_name"
 
 
@@ -61,10 +70,65 @@ def _image_types() -> dict[str, str]:
     return {f".{extension}": name for extension, name in types_by_extension("image").items()}
 
 
-def _holds_images(names: Sequence[str]) -> bool:
+def _visible_files(folder: Folder) -> list[str]:
+    """The paths of the files below a folder, without hidden ones; but with the mark of a folder that is being written."""
+    return [name for name in folder.list_files() if "/." not in f"/{name}" or name == _PART]
+
+
+def _pictures_and_others(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The paths of pictures, and those of other files."""
+    types = _image_types()
+    pictures: list[str] = []
+    others: list[str] = []
+    for name in names:
+        is_picture = os.path.splitext(name)[1].lower() in types
+        (pictures if is_picture else others).append(name)
+    return pictures, others
+
+
+def _check_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(class_names)
+    if isinstance(class_names, str) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f"class_names must be a list of names such as ['cat', 'dog'], got {class_names!r:.80}"
+        )
+    if len(set(names)) < len(names):
+        raise ConfigError(f"class_names has a name twice: {', '.join(names)[:200]}")
+    return names
+
+
+def holds_images(names: Sequence[str]) -> bool:
     """Whether one of the files is an image, or the metadata of images."""
     types = _image_types()
-    return any(os.path.splitext(name)[1].lower() in types or name in _METADATA for name in names)
+    return any(
+        os.path.splitext(name)[1].lower() in types or name in METADATA_OF_IMAGES for name in names
+    )
+
+
+def _holds_images_below(folder: Folder, names: Sequence[str]) -> bool:
+    """Whether a folder that holds ``names`` has images, or some of the first folders in it, at any depth.
+
+    A folder is looked into before the folders in it are, and at most :data:`_MAX_FOLDERS_TRIED` are looked into.
+    """
+    waiting: deque[tuple[Folder, Sequence[str]]] = deque([(folder, names)])
+    n_tried = 0
+    while waiting:
+        above, listed = waiting.popleft()
+        if holds_images(listed):
+            return True
+        n_folders = 0
+        for name in listed:
+            if n_folders == _MAX_FOLDERS_IN_ONE or n_tried == _MAX_FOLDERS_TRIED:
+                break
+            if name.startswith("."):
+                continue
+            n_tried += 1
+            below = above.subfolder(name)
+            inside = below.list_names()
+            if inside:  # it is a folder, not a file
+                n_folders += 1
+                waiting.append((below, inside))
+    return False
 
 
 # ---------------------------------------------------------------------- reading
@@ -88,7 +152,8 @@ class _Index:
 class ImageFolderIterator(AccessedDatasetIterator):
     """Samples ``{"image", "label", "class", "path"}`` from images in a folder for each class.
 
-    Images are sorted by class, then by path; ``label`` is the index of the class among all class names, sorted. Images in
+    Images are sorted by class, then by path; ``label`` is the index of the class among all class names, sorted. The class is the
+    path of the folder, ``round/circle``, without folders that are the only one in theirs. Images in
     ``root`` itself are samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
     metadata, in the order of its lines. Images are read on demand; reading labels reads no images.
 
@@ -106,9 +171,11 @@ class ImageFolderIterator(AccessedDatasetIterator):
             ``{"png": PngCodec(mode="RGB")}`` reads palettes as colours.
         on_error: ``"skip"`` decodes all images once, at the first access, and leaves out those that cannot be decoded; a warning
             in the log shows their number, and :attr:`broken` the reasons. ``"raise"`` raises when such an image is read.
+        class_names: the classes in the order of their labels, such as those of the training split; None for those of the folders.
 
     Raises:
-        ConfigError: at the first access: there are images both in ``root`` and in folders of classes.
+        ConfigError: at the first access: there are images both in ``root`` and in folders of classes, or in the folder of a class
+            that is not in ``class_names``.
         DatasetFileCorruptError: at the first access: the metadata are damaged or do not match the images, or a writer has not
             finished. When a sample is read: an image is damaged.
         MaliciousFilePathError: when a sample is read: its image is a link to a file outside ``root``.
@@ -125,9 +192,13 @@ class ImageFolderIterator(AccessedDatasetIterator):
         metadata: bool = True,
         codecs: Codecs | None = None,
         on_error: Literal["raise", "skip"] = "raise",
+        class_names: Sequence[str] | None = None,
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise ConfigError(f"on_error must be 'raise' or 'skip', got {on_error!r:.60}")
+        self._class_names = None if class_names is None else _check_class_names(class_names)
+        self._class_folders: ClassFolders | None = None
+        self._below: tuple[str, ...] | None = None
         self._broken: dict[str, str] | None = None if on_error == "skip" else {}
         self._folder = folder_of(root, prefix)
         self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
@@ -216,16 +287,17 @@ class ImageFolderIterator(AccessedDatasetIterator):
         root = self._folder.path
         if root is not None and not root.is_dir():
             raise ResourceNotFoundError(str(root))
-        names = [
-            name for name in self._folder.list_files() if "/." not in f"/{name}" or name == _PART
-        ]  # none that is hidden
+        names = _visible_files(self._folder)
         if _PART in names:
             raise DatasetFileCorruptError(
                 f"{self._folder.name} is unfinished; write it again, or remove {_PART}"
             )
-        types = _image_types()
-        images = [name for name in names if os.path.splitext(name)[1].lower() in types]
-        metadata = next((name for name in _METADATA if name in names), None)
+        images, others = _pictures_and_others(names)
+        if self._class_folders is None and self._class_names is None and self._below is None:
+            folders_in_it = {path.partition("/")[0] for path in images if "/" in path}
+            advice = "open one of these folders"
+            warn_of_splits(self._folder.name, {name: name for name in folders_in_it}, advice)
+        metadata = next((name for name in METADATA_OF_IMAGES if name in names), None)
         if metadata is not None and self._metadata:
             return self._by_metadata(metadata, images)
         in_root = [path for path in images if "/" not in path]
@@ -233,18 +305,28 @@ class ImageFolderIterator(AccessedDatasetIterator):
             raise ConfigError(
                 f"{self._folder.name} contains images, such as {in_root[0]!r}, and folders of images"
             )
-        if in_root:
-            return _Index(sorted(in_root), {"path": sorted(in_root)}, ())
-        images.sort(key=lambda path: (path.partition("/")[0], *path.rpartition("/")[::2]))
-        classes = tuple(sorted({name.partition("/")[0] for name in names if "/" in name}))
-        labels = {name: label for label, name in enumerate(classes)}
-        of_images = [path.partition("/")[0] for path in images]
+        folders = self._class_folders
+        if folders is None:
+            folders = find_class_folders({"": images}, others)
+        class_of_image = {path: folders.class_of(path) or "" for path in images}
+        if images and not any(class_of_image.values()):
+            return _Index(sorted(images), {"path": sorted(images)}, ())
+        class_names = folders.class_names if self._class_names is None else self._class_names
+        labels = {name: label for label, name in enumerate(class_names)}
+        for path, name in class_of_image.items():
+            if name not in labels:
+                raise ConfigError(
+                    f"{self._folder.full_name(path)} is in the folder of class {name!r:.80}, which is not "
+                    f"among the classes {', '.join(class_names[:20])}; open the place again, or name it "
+                    f"in class_names="
+                )
+        images.sort(key=lambda path: (class_of_image[path], *path.rpartition("/")[::2]))
         columns: dict[str, list[Any]] = {
-            "label": [labels[each] for each in of_images],
-            "class": of_images,
+            "label": [labels[class_of_image[path]] for path in images],
+            "class": [class_of_image[path] for path in images],
             "path": images,
         }
-        return _Index(images, columns, classes)
+        return _Index(images, columns, class_names)
 
     def _by_metadata(self, metadata: str, images: list[str]) -> _Index:
         what = self._folder.full_name(metadata)
@@ -269,10 +351,77 @@ class ImageFolderIterator(AccessedDatasetIterator):
             raise DatasetFileCorruptError(
                 f"{what} has a column 'image', a name that is reserved for the images"
             )
+        if self._below is not None:  # the metadata list the images of all splits
+            below = self._below
+            rows = [row for row, path in enumerate(paths) if path.startswith(below)]
+            paths = [paths[row] for row in rows]
+            columns = {name: [values[row] for row in rows] for name, values in columns.items()}
         return _Index(paths, columns, ())
 
     def _open(self, path: str) -> StreamedResource:
         return self._folder.open(path)
+
+
+def open_splits_of_images(
+    place: Folder,
+    splits: Mapping[str, Sequence[str]],
+    *,
+    on_error: Literal["raise", "skip"] = "raise",
+    class_names: Sequence[str] | None = None,
+) -> dict[str, list[ImageFolderIterator]]:
+    """The images of each split, one iterator for each of its folders. A class has one number in all of them.
+
+    A ``metadata.csv`` or ``metadata.jsonl`` beside the folders is that of all splits.
+
+    Args:
+        place: the folder that holds the folders.
+        splits: the names of the folders of each split.
+        on_error: as for :class:`ImageFolderIterator`.
+        class_names: as for :class:`ImageFolderIterator`.
+
+    Raises:
+        ConfigError: as for :class:`ImageFolderIterator`.
+
+    Warns:
+        UserWarning: there are classes, and a split has none.
+    """
+    opened: dict[str, list[ImageFolderIterator]] = {}
+    if any(place.has_file(name) for name in METADATA_OF_IMAGES):
+        for split, folders in splits.items():
+            iterator = ImageFolderIterator(place, on_error=on_error, class_names=class_names)
+            iterator._below = tuple(f"{folder}/" for folder in folders)
+            opened[split] = [iterator]
+        return opened
+    pictures: dict[str, list[str]] = {}
+    others: list[str] = []
+    for split, folders in splits.items():
+        opened[split] = []
+        pictures[split] = []
+        for name in folders:
+            folder = place.subfolder(name)
+            opened[split].append(
+                ImageFolderIterator(folder, on_error=on_error, class_names=class_names)
+            )
+            files = _visible_files(folder)
+            if not any(metadata in files for metadata in METADATA_OF_IMAGES):
+                images, beside = _pictures_and_others(files)
+                pictures[split] += images
+                others += beside
+    class_folders = find_class_folders(pictures, others)
+    for iterators in opened.values():
+        for iterator in iterators:
+            iterator._class_folders = class_folders
+    without_class = [
+        split
+        for split, paths in pictures.items()
+        if paths and not any(class_folders.class_of(path) for path in paths)
+    ]
+    if class_folders.class_names and without_class:
+        warn_program(
+            f"{place.name}: no folder of {', '.join(without_class)} names a class as those of the other "
+            f"splits do, so these samples have no label"
+        )
+    return opened
 
 
 class _ImagesAccess(FieldsAccess):
@@ -426,7 +575,7 @@ def write_image_folder(
                 (root / path).write_bytes(data)
     if root is not None:
         os.sync()
-    with folder.create(_METADATA[0]) as file:
+    with folder.create(METADATA_OF_IMAGES[0]) as file:
         file.write(b"".join(rows))
     if root is not None:
         (root / _PART).unlink()
@@ -474,14 +623,11 @@ class ImagesFormat(ConvertibleFormat):
     """A folder of images; their metadata file is written last."""
 
     name = "images"
-    options = frozenset({"on_error"})
+    options = frozenset({"on_error", "class_names"})
     is_fallback = True
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        folders = [name for name in names if "." not in name][:3]
-        return _holds_images(names) or any(
-            _holds_images(folder.subfolder(name).list_names()) for name in folders
-        )
+        return _holds_images_below(folder, names)
 
     def open(self, location: Location) -> Source:
         values = ImageFolderIterator(location.as_folder())

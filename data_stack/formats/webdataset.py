@@ -309,7 +309,7 @@ class _ShardsAccess(FieldsAccess):
             try:
                 samples: Iterable[dict[str, Any]] = self.source._read(positions)
             except RequestLimitError:  # each may fit alone
-                samples = map(self.sample, positions)
+                samples = (self.sample(position) for position in positions)
             yield from samples
 
     def locate(self, position: int) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import io
 import os
+import re
 import socket
 import ssl
 import threading
@@ -13,13 +14,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
 from requests.hooks import dispatch_hook
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from data_stack.exception import DataStackError
+from data_stack.io.web_answers import is_chunked, refuse_framing
 
+#: A size has at most 16 digits; a few servers add extensions behind it.
+_MAX_CHUNK_LINE_BYTES: Final = 4096
+_CHUNK_SIZE: Final = re.compile(rb"[0-9a-fA-F]{1,16}")
+#: What may follow the last chunk; it is discarded.
+_MAX_TRAILER_BYTES: Final = 64 << 10
+#: The most that is read of an answer that asks for a login, before the login.
+_MAX_REFUSAL_BYTES: Final = 64 << 10
 _CLOSED: Final = (
     http.client.RemoteDisconnected,
     ConnectionResetError,
@@ -62,11 +72,64 @@ class _TimedFile(io.RawIOBase):
         super().close()
 
 
+class _BadFraming(http.client.HTTPException):
+    """It cannot be known where the body of an answer begins and ends."""
+
+
 class _TimedAnswer(http.client.HTTPResponse):
+    """An answer that comes in time, and whose framing is read strictly.
+
+    http.client takes 102 and 103 for the last answer, reads trailers without end, and any text that ``int()`` accepts as the size
+    of a chunk.
+    """
+
+    fp: Any
+
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         if _asking.tick is not None:
             self.fp = io.BufferedReader(_TimedFile(self.fp, sock, _asking.tick))
+
+    def begin(self) -> None:
+        super().begin()
+        # As requests shows them: those that were sent twice are joined.
+        headers = {
+            name: ", ".join(self.headers.get_all(name, []))
+            for name in ("Transfer-Encoding", "Content-Length")
+        }
+        if _asking.tick is not None and (reason := refuse_framing(headers)) is not None:
+            raise _BadFraming(reason)  # of some, urllib3 would leave the connection open
+        if is_chunked(headers) and not self.chunked:  # http.client does not strip a space behind it
+            self.chunked = True
+            self.chunk_left = None
+            self.length = None
+            self.will_close = self._check_close()  # type: ignore[attr-defined]
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """The first status that is no interim one; begin() itself skips only 100."""
+        while True:
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not 101 < status < 200:
+                return version, status, reason
+            http.client.parse_headers(self.fp)
+
+    def _read_next_chunk_size(self) -> int:
+        line = self.fp.readline(_MAX_CHUNK_LINE_BYTES)
+        size, _, _ = line.partition(b";")
+        if not line.endswith(b"\n") or not _CHUNK_SIZE.fullmatch(size.strip()):
+            self._close_conn()  # type: ignore[attr-defined]
+            raise ValueError("not a size of a chunk")  # http.client makes it an IncompleteRead
+        return int(size, 16)
+
+    def _read_and_discard_trailer(self) -> None:
+        n_left = _MAX_TRAILER_BYTES
+        while n_left > 0:
+            line = self.fp.readline(n_left)
+            n_left -= len(line)
+            if line in (b"\r\n", b"\n", b""):
+                return
+        self._close_conn()  # type: ignore[attr-defined]
+        raise http.client.LineTooLong("trailer")
 
 
 class _Timed:
@@ -109,6 +172,28 @@ _POOLS: Final = {"http": _timed(HTTPConnectionPool), "https": _timed(HTTPSConnec
 
 
 class _Adapter(HTTPAdapter):
+    def send(
+        self, request: requests.PreparedRequest, *arguments: Any, **options: Any
+    ) -> requests.Response:
+        if _asking.tick is None:
+            return super().send(request, *arguments, **options)
+        while True:
+            _asking.tick(0)
+            _asking.is_reused = False
+            try:
+                answer = super().send(request, *arguments, **options)
+                break
+            except requests.ConnectionError as error:
+                # A server may close a kept connection at any time; the next try takes another one, at last a new one.
+                was_closed = any(isinstance(cause, _CLOSED) for cause in causes_of(error))
+                if not (_asking.is_reused and was_closed):
+                    raise
+        # A login reads the body of the refusal whole, and then sends its next request through here as well.
+        is_login = bool(request.hooks.get("response")) and answer.status_code in (401, 407)
+        if is_login:
+            answer.raw = _read_beginning(answer.raw)
+        return answer
+
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options)
         self.poolmanager.pool_classes_by_scheme = _POOLS
@@ -118,6 +203,31 @@ class _Adapter(HTTPAdapter):
         if not proxy.lower().startswith("socks"):  # their connections have their own way to connect
             manager.pool_classes_by_scheme = _POOLS
         return manager
+
+
+def _read_beginning(raw: urllib3.BaseHTTPResponse) -> urllib3.HTTPResponse:
+    """An answer with at most the first 64 KiB of the body of another one, which are not decoded."""
+    body = bytearray()
+    with contextlib.closing(raw):
+        while len(body) <= _MAX_REFUSAL_BYTES:
+            piece = raw.read1(_MAX_REFUSAL_BYTES + 1 - len(body), decode_content=False)
+            if not piece:
+                break
+            body += piece
+    headers = urllib3.HTTPHeaderDict(raw.headers)
+    headers.discard("Content-Encoding")
+    headers.discard("Content-Length")
+    headers.discard("Transfer-Encoding")
+    return urllib3.HTTPResponse(
+        io.BytesIO(body[:_MAX_REFUSAL_BYTES]),
+        headers,
+        raw.status,
+        reason=raw.reason,
+        preload_content=False,
+        original_response=getattr(
+            raw, "_original_response", None
+        ),  # of which requests takes cookies
+    )
 
 
 _ours: Final = requests.Session()
@@ -168,24 +278,16 @@ def send(
     )
     if settings["verify"] is True:  # Python's own name for it, which requests does not know
         settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
-    while True:
-        tick(0)
-        _asking.tick, _asking.is_reused = tick, False
-        try:
-            # Session.send() would read the body of a redirect.
-            answer = session.get_adapter(url).send(
-                request, timeout=(timeout_seconds / 2, timeout_seconds), **settings
-            )
-            break
-        except requests.ConnectionError as error:
-            # A server may close a kept connection at any time; the next try takes another one, at last a new one.
-            if not _asking.is_reused or not any(
-                isinstance(each, _CLOSED) for each in causes_of(error)
-            ):
-                raise
-        finally:
-            _asking.tick = None
-    return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
+    settings["timeout"] = (timeout_seconds / 2, timeout_seconds)
+    tick(0)
+    _asking.tick = tick
+    try:
+        # Session.send() would read the body of a redirect.
+        answer = session.get_adapter(url).send(request, **settings)
+        # Logins send further requests from here, which have the same time.
+        return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
+    finally:
+        _asking.tick = None
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
@@ -212,6 +314,8 @@ def explain(error: Exception, timeout_seconds: float) -> tuple[str, bool] | None
             return f"the host cannot be found: {cause.strerror}", cause.errno == socket.EAI_AGAIN
         if isinstance(cause, http.client.IncompleteRead):
             return "the connection was cut", True
+        if isinstance(cause, _BadFraming):
+            return str(cause), False
     for cause in causes:
         if isinstance(cause, TimeoutError):
             return f"no answer within {timeout_seconds:g} s", True

@@ -14,6 +14,7 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.described import LOADER_ARGUMENTS
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
@@ -35,6 +36,7 @@ from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKin
 from data_stack.show.markup import Heading, as_html
 from data_stack.util.executor import n_processors
 from data_stack.util.program_lines import brief_errors
+from data_stack.util.unknown_arguments import explains_arguments
 
 _Self = TypeVar("_Self", bound="Loader")
 
@@ -102,6 +104,7 @@ class Loader:
         ConfigError: an argument is out of range, or two arguments conflict.
     """
 
+    @explains_arguments(LOADER_ARGUMENTS)
     def __init__(
         self,
         iterator: DatasetIteratorIF | Indexable,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,13 @@ class TorchDataset(Dataset[Any]):
     def __getitem__(self, index: Any) -> Any:
         """The sample of the iterator at ``index``."""
         return self._iterator[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        # Without it, a loop would take an IndexError of a function for the end of the samples.
+        return iter(self._iterator)
+
+    def __reversed__(self) -> Iterator[Any]:
+        yield from reversed(self._iterator)
 
     def __getitems__(self, indices: Sequence[int]) -> _Columns:
         """The samples at ``indices`` as columns, for :func:`collate`.

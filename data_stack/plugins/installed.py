@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+from packaging.version import InvalidVersion, Version
 
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
@@ -34,7 +36,7 @@ class PluginRecord:
         state: ``listed``: installed, not imported yet; ``ok``: imported, and it keeps its contract; ``broken``: its name is
             malformed, importing or calling it failed, it is not a dataset factory, or its hooks are not those of this version of
             data_stack; ``blocked``: ``DATA_STACK_DISABLE_PLUGINS`` names it; ``shadowed``: another distribution provides a
-            dataset of the same name.
+            dataset of the same name, or another copy of the distribution is used.
         error: why it is in its state; None for ``ok`` and ``listed``.
         entry_point: where its code is, ``"package.module:attribute"``.
     """
@@ -63,6 +65,34 @@ def read_disabled() -> frozenset[str]:
     return frozenset(_normalise(name) for name in names if name.strip())
 
 
+@dataclass(frozen=True, slots=True)
+class _InstalledCopy:
+    """A distribution as a folder of ``sys.path`` has it, with its entry points in our groups.
+
+    Attributes:
+        name: of the distribution, as its metadata spell it.
+        version: of the distribution.
+        folder: that holds its metadata.
+        entry_points: name, group and value of each.
+    """
+
+    name: str
+    version: str
+    folder: str
+    entry_points: frozenset[tuple[str, str, str]]
+
+    def is_same_as(self, other: _InstalledCopy) -> bool:
+        """Whether both bring the same, as an editable package and its source folder do."""
+        return (self.version, self.entry_points) == (other.version, other.entry_points)
+
+    def records(self) -> list[PluginRecord]:
+        """A record for each entry point."""
+        return [
+            PluginRecord(name, group, self.name, self.version, entry_point=value)
+            for name, group, value in sorted(self.entry_points)
+        ]
+
+
 class InstalledPlugins:
     """The plugins that the distributions on ``sys.path`` bring, at one moment; skips those that cannot be read.
 
@@ -72,15 +102,22 @@ class InstalledPlugins:
     Attributes:
         datasets: name of a dataset to its providers; more than one where the name is ambiguous.
         behaviour: plugins that implement hooks, sorted by distribution.
-        unusable: plugins that are broken or blocked.
+        unusable: plugins that are broken, blocked, or of another copy of a distribution than the
+            one in use.
     """
 
     def __init__(self, disabled: frozenset[str] = frozenset()) -> None:
         self.datasets: dict[str, tuple[PluginRecord, ...]] = {}
         self.behaviour, self.unusable = list[PluginRecord](), list[PluginRecord]()
-        for record in sorted(
-            _find(), key=lambda record: (_normalise(record.distribution), record.name)
-        ):
+        records: list[PluginRecord] = []
+        for copies in _find_copies().values():
+            in_use = _choose_copy(copies)
+            records += in_use.records()
+            for copy in copies:
+                if not copy.is_same_as(in_use):
+                    self.unusable += _shadowed_records(copy, in_use)
+        records.sort(key=lambda record: (_normalise(record.distribution), record.name))
+        for record in records:
             own = _normalise(record.distribution)
             try:
                 if "/" in check_identifier(record.name):
@@ -135,21 +172,24 @@ class InstalledPlugins:
         )
 
 
-def _find() -> Iterator[PluginRecord]:
-    """All entry points of our groups; of two copies of a distribution on ``sys.path`` the first one counts."""
-    seen = set()
+def _find_copies() -> dict[str, list[_InstalledCopy]]:
+    """The distributions with entry points in our groups, by normalised name, in the order of ``sys.path``."""
+    copies: dict[str, list[_InstalledCopy]] = {}
     for distribution in importlib.metadata.distributions():
         try:
-            if BEHAVIOUR_GROUP not in (
-                distribution.read_text("entry_points.txt") or ""
-            ):  # both groups begin so
+            # both groups begin so
+            if BEHAVIOUR_GROUP not in (distribution.read_text("entry_points.txt") or ""):
                 continue
-            entry_points = [
-                each
-                for each in distribution.entry_points
-                if each.group in (DATASETS_GROUP, BEHAVIOUR_GROUP)
-            ]
-            name, version = str(distribution.metadata["Name"]), str(distribution.version)
+            copy = _InstalledCopy(
+                name=str(distribution.metadata["Name"]),
+                version=str(distribution.version),
+                folder=str(distribution.locate_file("")),
+                entry_points=frozenset(
+                    (entry_point.name, entry_point.group, entry_point.value)
+                    for entry_point in distribution.entry_points
+                    if entry_point.group in (DATASETS_GROUP, BEHAVIOUR_GROUP)
+                ),
+            )
         except Exception as error:  # noqa: BLE001 - any finder of distributions may be installed; none may disturb the others
             logger.warning(
                 "cannot read the entry points of %s: %s",
@@ -157,12 +197,37 @@ def _find() -> Iterator[PluginRecord]:
                 error,
             )
             continue
-        if entry_points and _normalise(name) not in seen:
-            seen.add(_normalise(name))
-            yield from {
-                PluginRecord(each.name, each.group, name, version, entry_point=each.value)
-                for each in entry_points
-            }
+        if copy.entry_points:
+            copies.setdefault(_normalise(copy.name), []).append(copy)
+    return copies
+
+
+def _choose_copy(copies: list[_InstalledCopy]) -> _InstalledCopy:
+    """The copy whose modules Python imports.
+
+    Python imports from the first folder of ``sys.path``. Of several versions in that folder, only
+    the metadata of the older ones were left behind: an installation overwrites the modules.
+    """
+    beside = [copy for copy in copies if copy.folder == copies[0].folder]
+    return max(beside, key=lambda copy: _version_key(copy.version))
+
+
+def _shadowed_records(copy: _InstalledCopy, in_use: _InstalledCopy) -> list[PluginRecord]:
+    """Records that say which copy of a distribution is not used, and what to do."""
+    problem = (
+        f"{copy.name} is installed twice: {in_use.version} in {in_use.folder} is used, "
+        f"{copy.version} in {copy.folder} is not. Run `{sys.executable} -m pip uninstall "
+        f"{copy.name}` until it finds no package, then install it again"
+    )
+    return [replace(record, state="shadowed", error=problem) for record in copy.records()]
+
+
+def _version_key(version: str) -> tuple[bool, Version]:
+    """A key that sorts versions as pip does; what is no version comes first."""
+    try:
+        return True, Version(version)
+    except InvalidVersion:
+        return False, Version("0")
 
 
 def _normalise(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from data_stack.codecs.plain_data import canonical_json
-from data_stack.dataset.recipes.recipe import TABLE_FILE
+from data_stack.dataset.recipes.recipe import PLACE, TABLE_FILE
 from data_stack.util.untrusted_text import parse_json
 
 
@@ -35,7 +35,7 @@ def _with_paths(recipe: str, change: Callable[[str], str]) -> str:
     try:
         fields: Any = parse_json(recipe)
         for node in fields["nodes"]:
-            if node["layer"] == TABLE_FILE:
+            if node["layer"] in (PLACE, TABLE_FILE):
                 node["arguments"]["path"] = change(node["arguments"]["path"])
         return canonical_json(fields)
     except (LookupError, TypeError, ValueError):

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NoReturn
 
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.described import ARGUMENTS, explain
+from data_stack.dataset.recipes.recipe import note_place
 from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
-from data_stack.formats.conversion.formats import (
-    FORMATS,
-    find_format,
-    format_named,
-    format_of_suffix,
-)
-from data_stack.formats.records import open as open_records
+from data_stack.formats.place_splits import find_places
+from data_stack.formats.place_splits import format_of_name as format_of_name
+from data_stack.formats.place_splits import stem_of_name as stem_of_name
 from data_stack.io.location import Location, location_of, location_of_url
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.url import scheme_of
 from data_stack.io.web import is_web
 from data_stack.io.work import progress_as
 from data_stack.repository.default_storage import as_storage_connector, storage_connector_from_url
+from data_stack.repository.opening import open_as as open_as
+from data_stack.repository.opening import open_splits
 from data_stack.repository.published import PublishedDataset, open_published
 from data_stack.repository.split_expressions import load_expression
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph
@@ -190,9 +184,7 @@ class Place:
 
     def _splits(self, kind: str | None = None) -> tuple[str, ...]:
         place = self._locate()
-        return tuple(
-            name for name, (where, _) in find_places(place, kind).items() if where != place
-        )
+        return tuple(name for name, files in find_places(place, kind).items() if not files.is_place)
 
     def _open(
         self,
@@ -205,16 +197,18 @@ class Place:
     ) -> Any:
         place = self._locate()
         found = find_places(place, format)
-        is_one = next(iter(found.values()))[0] == place
+        is_one = next(iter(found.values())).is_place
         if split is not None and split not in found:
             known = "none: it is one dataset" if is_one else ", ".join(found)
             hint = f"{did_you_mean(split, found)}; its splits are {known}"
             raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}{hint}")
-        chosen = found if split is None else {split: found[split]}
-        opened = {
-            name: open_as(where, kind, target, columns, options)
-            for name, (where, kind) in chosen.items()
-        }
+        chosen = list(found) if split is None else [split]
+        opened = open_splits(found, chosen, target, columns, options)
+        if place.path is not None:
+            given = {"format": format, "target": target, "columns": columns, **options}
+            passed = {name: value for name, value in given.items() if value is not None}
+            for name, iterator in opened.items():
+                note_place(iterator, str(place.path), None if is_one else name, passed)
         if split is not None or is_one:
             return next(iter(opened.values()))
         from data_stack.show.page import Splits  # takes as long to import as a fifth of the rest
@@ -236,120 +230,6 @@ def find_in_store(name: str, storage: Any) -> Place | None:
         return None
     return (
         Place(name, place)
-        if {kind for _, kind in found.values()} <= {"records", "parquet"}
+        if {files.kind for files in found.values()} <= {"records", "parquet"}
         else None
     )
-
-
-def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Location, str]]:
-    """The datasets at a place by the names of their splits, with their formats: itself, or those in a folder.
-
-    Raises:
-        ConfigError: as for :meth:`Place.load`.
-    """
-    if kind is not None and kind not in FORMATS:
-        raise ConfigError(
-            f"unknown format {kind!r:.40}{did_you_mean(kind, FORMATS)}; known formats: {', '.join(FORMATS)}"
-        )
-    try:
-        return {
-            place.name: (
-                place,
-                kind
-                or _find_format(place, f"say which it is: format= one of {', '.join(FORMATS)}"),
-            )
-        }
-    except ConfigError as error:
-        folder, refused = place.as_folder(), error
-    kinds: dict[str, str] = {}
-    for name in sorted(folder.list_names(), key=lambda name: (not name.startswith("train"), name)):
-        with contextlib.suppress(ConfigError):  # a licence or a readme
-            kinds[name] = _find_format(Location(folder, name))
-    if not kinds:
-        raise refused
-    found: dict[str, tuple[Location, str]] = {}
-    # beside files of another format, a .bin file may hold anything
-    for name in [name for name, kind in kinds.items() if kind != "bin"] or kinds:
-        split = name.partition(".")[0]
-        found[name if split in found else split] = Location(folder, name), kinds[name]
-    if len({kind for _, kind in found.values()}) > 1:
-        held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
-        raise ConfigError(
-            f"{place.full_name} holds datasets of several formats: {held}; name one of them"
-        )
-    return found
-
-
-def format_of_name(name: str) -> str | None:
-    """The format of a file by the suffix of its name; None if the suffix is unknown."""
-    plain = re.sub(r"(\.(gz|bz2|xz|zst))+$", "", name.lower())
-    found = format_of_suffix(os.path.splitext(plain)[1])
-    return (
-        None if found is None or (plain != name.lower() and not found.is_streamed) else found.name
-    )
-
-
-def _find_format(place: Location, advice: str = "") -> str:
-    known = format_of_name(place.name)
-    return known if known is not None and place.is_file() else find_format(place, advice)
-
-
-def open_as(
-    place: Location,
-    kind: str,
-    target: str | None = None,
-    columns: Sequence[str] | None = None,
-    options: Mapping[str, Any] = MappingProxyType({}),
-) -> DatasetIteratorIF:
-    """The samples of one file or folder of a known format; see :meth:`Place.load`."""
-    taken = ["format", "target", "columns", *sorted(FORMATS[kind].options)]
-    for name in options:
-        if name not in taken[3:]:
-            hint = f"{explain(name, ARGUMENTS) or did_you_mean(name, taken)}; its options: {', '.join(taken)}"
-            raise ConfigError(
-                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{hint}"
-            )
-    if ".tsv" in place.name.lower():
-        options = {"delimiter": "\t", **options}
-    iterator = _open(place, kind, target, options)
-    return iterator if columns is None else iterator.select(*columns)
-
-
-def _open(
-    place: Location, kind: str, target: str | None, options: Mapping[str, Any]
-) -> DatasetIteratorIF:
-    from data_stack.exchange.arrays import from_folder, with_target
-
-    if kind in ("csv", "jsonl"):
-        from data_stack.exchange.tables.arrow import from_csv, from_jsonl
-
-        opened: Any = place.local_file() or place.open()
-        return (
-            from_csv(opened, target=target, **options)
-            if kind == "csv"
-            else from_jsonl(opened, target=target, **options)
-        )
-    if kind == "images":
-        return from_folder(place.as_folder(), target=target, **options)
-    if kind == "npy":
-        from data_stack.formats.numpy_arrays import NumpyDatasetIterator
-
-        return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
-    if kind == "bin":
-        from data_stack.formats.numpy_arrays import RawDatasetIterator
-
-        if "dtype" not in options:
-            raise ConfigError(
-                f"{place.full_name} holds bare numbers: pass dtype=, e.g. dtype='uint16'"
-            )
-        return with_target(RawDatasetIterator([place.open()], **options), place.name, [0], target)
-    if kind == "parquet":  # a description of its columns for other formats would read all rows
-        from data_stack.formats.conversion.parquet_columns import open_parquet
-
-        rows = open_parquet(place, **options)
-        return with_target(rows, place.name, list(rows.schema.fields), target)
-    if kind == "records":  # a conversion opens columns of pictures twice
-        records = open_records(place.as_folder())
-        return with_target(records, place.name, list(records.schema), target)
-    source = format_named(kind).open(place)
-    return with_target(source.values, place.name, list(source.keys.values()), target)

@@ -171,6 +171,20 @@ class _FolderFiles:
             resource.seek(start)
             return bytes(resource.read(stop - start))
 
+    def open(self, file: str) -> _FolderFile:
+        """As :meth:`WebFiles.open`."""
+        return _FolderFile(self, file)
+
+
+@dataclass(frozen=True)
+class _FolderFile:
+    files: _FolderFiles
+    file: str
+
+    def read(self, start: int, stop: int) -> bytes:
+        """As :meth:`WebFile.read`."""
+        return self.files.read(self.file, start, stop)
+
 
 class _ReadOnly(StorageConnector):
     knows_digests = checks_reads = True
@@ -252,11 +266,15 @@ class _VerifiedBlocks(Blocks):
     def __init__(
         self, files: WebFiles | _FolderFiles, file: str, info: ResourceInfo, digests: bytes
     ) -> None:
-        self._files, self._file, self._digests = files, file, digests
-        self.size, self.sha256 = info.size, info.sha256
+        self._files = files
+        self._file = file
+        self._opened = files.open(file)
+        self._digests = digests
+        self.size = info.size
+        self.sha256 = info.sha256
 
     def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
-        blocks = self.split(self._files.read(self._file, *self.range_of(first, n_blocks)), n_blocks)
+        blocks = self.split(self._opened.read(*self.range_of(first, n_blocks)), n_blocks)
         for number, block in enumerate(blocks, first):
             found = hashlib.sha256(block).digest()[:DIGEST_BYTES]
             expected = self._digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 import pkgutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,8 +19,10 @@ from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import NAMED
 from data_stack.dataset.recipes.recipe import (
     DATASET,
+    PLACE,
     RECIPE_VERSION,
     describe_layer,
+    fingerprint,
     node_digests,
     recipe,
     samples_content,
@@ -33,12 +36,13 @@ from data_stack.exception import (
 )
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
-from data_stack.repository.places import is_place
+from data_stack.repository.places import Place, is_place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.untrusted_text import describe_format, distinct_fields, parse_json
 
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
+_PLACE_FIELDS = {"path", "split", "options", "samples"}
 
 
 # Errors of the environment, and those that name their node already.
@@ -93,8 +97,9 @@ def from_recipe(
         recipe = train.shuffle(seed=1).take(1000).recipe()        # plain JSON data
         again = data_stack.from_recipe(recipe)                    # on another machine, next year
 
-    A recipe is data, also a stranger's. It can name datasets, which are loaded as by ``data_stack.load``, and functions, which
-    are called only if they are allowed here. It can still ask for more work than you have time for.
+    A recipe is data, also a stranger's. It can name datasets, which are loaded as by ``data_stack.load``, files and folders of
+    this machine, whose samples must have the fingerprint that the recipe gives, and functions, which are called only if they
+    are allowed here. It can still ask for more work than you have time for.
 
     Args:
         recipe: returned by :meth:`~data_stack.DatasetIteratorIF.recipe`, or its JSON text.
@@ -130,6 +135,8 @@ def from_recipe(
             made[node.number] = _load(
                 node, values[node.number], repository or default_repository(), storage
             )
+        elif node.number in values and node.layer == PLACE:
+            made[node.number] = _open_place(node, values[node.number])
         elif node.number in values:
             made[node.number] = _stack_layer(
                 node, [made[number] for number in node.of], values[node.number]
@@ -178,7 +185,7 @@ def _check_node(number: int, fields: Any) -> _Node:
             f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number
         )
     node = _Node(number, **fields)
-    if node.layer not in (None, DATASET) and not (
+    if node.layer not in (None, DATASET, PLACE) and not (
         isinstance(node.layer, str) and node.layer in import_layers()
     ):
         raise RecipeError(
@@ -430,6 +437,46 @@ def _load(
             f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {_ADVICE}",
         )
     return loaded
+
+
+def _open_place(node: _Node, arguments: Mapping[str, Any]) -> Any:
+    """The samples of the file or folder that a node names by its path."""
+    path: Any = arguments.get("path")
+    split: Any = arguments.get("split")
+    options: Any = arguments.get("options")
+    is_complete = (
+        arguments.keys() == _PLACE_FIELDS
+        and not node.of
+        and isinstance(path, str)
+        and isinstance(split, (str, type(None)))
+        and isinstance(options, Mapping)
+    )
+    if not is_complete:
+        need = f"the arguments {_list(_PLACE_FIELDS)}: a path, a split or null, and options"
+        _refuse(node, f"a place has {need}; this has {shorten(arguments)}")
+    if "://" in path:
+        _refuse(node, f"a place is a path of this machine, not a URL: {shorten(path)}")
+    if not os.path.isfile(path) and not os.path.isdir(path):
+        _refuse(
+            node, f"there is no file or folder {shorten(path)}; pass the data as one of sources=[…]"
+        )
+    try:
+        opened = Place(path).load(split, **options)
+    except _ENVIRONMENT:
+        raise
+    except Exception as error:  # noqa: BLE001  # options may be of any type
+        _refuse(node, f"{shorten(path)} cannot be opened: {_reason(error)}", error)
+    if isinstance(opened, dict):
+        _refuse(node, f"{shorten(path)} has the splits {_list(opened)}, but the recipe names none")
+    samples = fingerprint(opened)
+    if samples != arguments["samples"]:
+        _refuse(
+            node,
+            f"the samples of {shorten(path)} have the fingerprint {samples}, in the recipe "
+            f"{shorten(arguments['samples'])}. The files differ from those of the recipe: restore "
+            "them, or make the recipe again",
+        )
+    return opened
 
 
 def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> Any:

@@ -1,12 +1,12 @@
-"""Parameters of functions."""
+"""Functions of the program: their parameters, and how they are called."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, EarlyEndError
 
 
 def has_parameter(function: Callable[..., Any], name: str) -> bool:
@@ -40,3 +40,48 @@ def check_takes(function: Callable[..., Any], arguments: Sequence[str], advice: 
             f"{name}{signature} receives {len(arguments)} argument{'s' * (len(arguments) != 1)}, {' and '.join(arguments)}: "
             f"{error}. {advice}"
         ) from None
+
+
+def call_for_each(function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
+    """What a function of the program returns for each value, as ``map`` yields it and as fast.
+
+    ``map`` itself would end where the function raises StopIteration, and whoever reads it would take that for the end of the
+    data.
+
+    Raises (while iterating):
+        EarlyEndError: the function raised StopIteration.
+    """
+    try:
+        for value in values:
+            yield function(value)
+    except StopIteration as error:
+        raise stopped_by(function) from error
+
+
+def stopped_by(function: Any) -> EarlyEndError:
+    """The error in place of the StopIteration that a function, or a method of an object, of the program has raised."""
+    name = getattr(function, "__qualname__", None) or f"{function!r:.80}"
+    return EarlyEndError(
+        f"{name} raised StopIteration, which a loop would take for the end of the data. "
+        f"It often comes from next() on an empty iterator: give next() a default, next(values, None)"
+    )
+
+
+def iterate_all(samples: Iterable[Any], n_samples: int) -> Iterator[Any]:
+    """The first ``n_samples`` of an iterable of the program.
+
+    Raises (while iterating):
+        EarlyEndError: there are fewer.
+    """
+    if n_samples == 0:
+        return
+    n_yielded = 0
+    for sample in samples:
+        yield sample
+        n_yielded += 1
+        if n_yielded == n_samples:
+            return
+    raise EarlyEndError(
+        f"an object of {type(samples).__name__} yielded {n_yielded:,} samples, but its length is {n_samples:,}. "
+        f"Its iteration ends early, or its length is wrong"
+    )

@@ -63,6 +63,30 @@ def test_show_prints_a_line_for_each_sample(command: Any) -> None:
     assert command("show", "iris", "-n", "2", "--seed", "1").code == 0
 
 
+def test_head_and_show_print_all_columns_of_a_table(command: Any, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("id,city,size,flag\n7,Bonn,1.5,true\n8,Ulm,2.5,false\n")
+
+    head = command("head", str(table), "-n", "1")
+    show = command("show", str(table))
+
+    assert [line.split() for line in head.out.splitlines()] == [
+        ["position", "id", "city", "size", "flag"],
+        ["--------", "--", "----", "----", "----"],
+        ["0", "7", "Bonn", "1.5", "True"],
+    ]
+    assert [line.split()[2] for line in show.out.splitlines()[2:]] == ["Bonn", "Ulm"]
+    assert command("head", str(table), "--json").json[1]["city"] == "Ulm"
+
+
+def test_head_prints_the_first_samples_of_a_dataset(command: Any) -> None:
+    outcome = command("head", "iris", "-n", "2")
+
+    header, _, first, _ = outcome.out.splitlines()
+    assert header.split() == ["position", "species", "features", "tag"]
+    assert first.split()[:2] == ["0", "setosa"]
+
+
 # ------------------------------------------------------------------ import-file
 
 
@@ -93,6 +117,22 @@ def test_doctor_shows_a_broken_plugin_with_its_error_and_the_others_all_the_same
     assert "broken: broken-one:broken-one\n" in outcome.out
     assert "the reactor is offline" in outcome.out
     assert "data_stack.datasets  lazy-data-stack-digits" in outcome.out
+
+
+def test_doctor_finds_what_an_update_left_behind(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    for version in ("0.9", "1.0"):
+        entry_points = "[data_stack.datasets]\nwine = data_stack.mnist.factory:MNISTFactory\n"
+        write_distribution(site, "wineds", entry_points, version=version)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+
+    outcome = command("doctor")
+
+    assert outcome.code == 1
+    assert "wineds is installed twice: 1.0 in" in outcome.out
+    assert "0.9 in" in outcome.out
 
 
 def test_doctor_finds_the_original_of_pypi_beside_this_one(

@@ -8,10 +8,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
+import pymongo
 import pytest
 from petastorm_fixtures import petastorm_folder
+from PIL import Image
 from process_harness import flip_file
 from written_dataset import Written
 
@@ -155,7 +158,69 @@ def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
     assert ("Traceback" in outcome.err) == (arguments[0] != "doctor")
 
 
+# ------------------------------------------------------------------ verify a place
+
+
+def test_verify_reads_all_samples_of_a_folder(command: Any, tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (4, 4)).save(tmp_path / "photos" / name / f"{number}.png")
+    damaged = tmp_path / "photos" / "dog" / "1.png"
+
+    whole = command("verify", str(tmp_path / "photos"))
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    cut = command("verify", str(tmp_path / "photos"), "--json")
+
+    assert (whole.code, "ok: read 6 samples in " in whole.out) == (0, True)
+    assert cut.code == 1
+    ((fault,),) = [place["faults"] for place in cut.json]
+    assert fault["identifier"].endswith("dog/1.png")
+    assert "truncated" in fault["problem"]
+
+
+def test_verify_names_the_split_and_row_of_each_fault(command: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    for split in ("train", "test"):
+        with records.RecordWriter(folder / split, {"x": "utf8"}) as writer:
+            for number in range(5):
+                writer.append({"x": f"row {number} of {split}" * 10})
+    flip_file(folder / "test" / "x.bag", 3)
+
+    outcome = command("verify", f"{folder}")
+
+    assert outcome.code == 1
+    assert "FAULT" in outcome.out
+    assert "test: " in outcome.out
+    assert "train: " not in outcome.out
+
+
+def test_verify_takes_places_or_names_not_both(command: Any, tmp_path: Path) -> None:
+    outcome = command("verify", str(tmp_path), "digits")
+
+    assert outcome.code == 2
+    assert "without names of datasets" in outcome.err
+
+
 # ------------------------------------------------------------------ MongoDB
+
+
+def test_the_doctor_finds_a_store_of_a_reader_usable(command: Any, mongodb_auth_uri: str) -> None:
+    parts = urlsplit(mongodb_auth_uri)
+    database = parts.path.strip("/")
+    with pymongo.MongoClient[Any](mongodb_auth_uri) as client:
+        roles = [{"role": "read", "db": database}]
+        client[database].command("createUser", "reader", pwd="canary", roles=roles)
+    address = parts.netloc.rpartition("@")[2]
+
+    outcome = command(
+        "--json", "--storage", f"mongodb://reader:canary@{address}/{database}", "doctor"
+    )
+
+    store = outcome.json["store"]
+    assert (store["usable"], store["writable"]) == (True, False)
+    assert "lacks the right" in store["not_writable"]
+    assert "canary" not in outcome.out
 
 
 def test_all_commands_work_on_mongodb(

@@ -64,6 +64,35 @@ def test_files_are_granulars_byte_for_byte_images_too(tmp_path: Path) -> None:
         assert raw[0:5] == theirs[0:5]
 
 
+@pytest.mark.parametrize("error", [IndexError, StopIteration])
+def test_a_decoder_that_fails_ends_no_loop(tmp_path: Path, error: type[Exception]) -> None:
+    def decode(data: Any) -> Any:
+        if bytes(data) == b"value3":
+            raise error
+        return bytes(data)
+
+    folder = write(ours, tmp_path / "data")
+
+    with ours.DatasetReader(folder, {**ours.decoders, "utf8": decode}) as reader:
+        assert [reader[i]["bar"] for i in range(3)] == [0, 1, 2]
+        for loop in (iter, reversed):
+            with pytest.raises((DatasetFileCorruptError, RuntimeError, IndexError)):
+                list(loop(reader))
+
+
+def test_readers_are_iterated_in_both_directions(tmp_path: Path) -> None:
+    with ours.DatasetReader(write(ours, tmp_path / "data"), ours.decoders) as reader:
+        assert [each["bar"] for each in reader] == [0, 1, 2, 3, 4]
+        assert [each["bar"] for each in reversed(reader)] == [4, 3, 2, 1, 0]
+
+
+def test_a_source_that_stops_iteration_ends_no_loader() -> None:
+    loader = ours.Loader(lambda step: next(iter(())), 2, workers=0, shard_id=0, num_shards=1)
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        list(loader)
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 def test_slices_are_dicts_of_lists(tmp_path: Path, sharded: bool) -> None:
     if sharded:

@@ -195,6 +195,20 @@ def test_an_exception_names_the_sample_and_the_worker_and_has_its_traceback(kind
         assert error.__cause__.__traceback__ is not None
 
 
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_a_sample_that_stops_iteration_is_no_end(kind: Any) -> None:
+    class Stopping(Numbers):
+        def __getitem__(self, index: int) -> int:
+            return index if index != 37 else next(iter(()))
+
+    received = []
+    with pytest.raises(LoadingError, match="sample 37 could not be read: EarlyEndError"):
+        for batch in loader(Stopping(64), worker_kind=kind):
+            received += batch.tolist()
+
+    assert received == list(range(32))
+
+
 @pytest.mark.parametrize(
     ("kind", "what", "text", "cause"),
     [

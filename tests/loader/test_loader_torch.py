@@ -6,7 +6,7 @@ import collections
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -267,6 +267,27 @@ def test_other_columns_without_a_value_stay_lists(values: list[Any]) -> None:
 
 
 # ------------------------------------------------------------------ torch's own loader
+
+
+@pytest.mark.parametrize("error", [StopIteration, IndexError])
+def test_a_function_that_fails_ends_no_loop_of_torchs(error: type[Exception]) -> None:
+    def fails_at_three(value: int) -> int:
+        if value == 3:
+            raise error
+        return value
+
+    samples = SequenceDatasetIterator([list(range(10))]).map(fails_at_three, column=0)
+    readers: list[Any] = [
+        DataLoader(cast(Any, samples), 2, collate_fn=list),
+        DataLoader(TorchDataset(samples), 2, collate_fn=collate),
+        TorchDataset(samples),
+        reversed(TorchDataset(samples)),
+        Loader(samples, 10, worker_kind="inline").torch(),
+    ]
+
+    for reader in readers:
+        with pytest.raises((RuntimeError, IndexError)):
+            list(reader)
 
 
 def described(value: Any) -> Any:

@@ -198,6 +198,26 @@ def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> No
         assert list(loader) == [(0, 99, np.uint8), (100, 199, np.uint8), (200, 239, np.uint8)]
 
 
+@pytest.mark.parametrize("drops_rows", [False, True])
+def test_a_collate_that_stops_iteration_ends_no_loader(table: Path, drops_rows: bool) -> None:
+    def stops_at_second(rows: Any) -> Any:
+        return next(iter(rows)) if rows[0]["id"] == 0 else next(iter(()))
+
+    spec = TransformSpec(lambda frame: frame[frame["id"] != 1]) if drops_rows else None
+    options: dict[str, Any] = {"reader_pool_type": "dummy", "shuffle_row_groups": False}
+    rows = (
+        make_batch_reader(str(table), schema_fields=["id"], transform_spec=spec, **options)
+        if drops_rows
+        else reader(table, ["id"], **options)
+    )
+
+    with DataLoader(rows, 100, stops_at_second) as loader:
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            next(batches)
+
+
 def test_tensors_of_a_transform_that_names_no_fields_are_batched(table: Path) -> None:
     spec = TransformSpec(
         lambda row: {"id": row["id"], "vector": torch.tensor(row["vector"]) / 2},

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from distributions import write_distribution
 from process_harness import run_python
 from writing import append_all
 
@@ -90,6 +91,65 @@ def test_a_name_of_two_distributions_leads_to_neither_and_the_distribution_tells
     ]
     with pytest.raises(DatasetNotFoundError):
         manager.load_dataset("third:numbers")
+
+
+# ---------------------------------------------------------------------- one distribution twice
+
+FACTORY_MODULE = """
+from data_stack.dataset.factory import BaseDatasetFactory
+class Factory(BaseDatasetFactory):
+    def get_dataset_iterator(self, config):
+        raise KeyError(config)
+"""
+
+
+def test_metadata_left_of_an_older_version_hide_nothing(site: Site, manager: PluginManager) -> None:
+    for version, dataset in (("9.0", "gone"), ("10.0", "here"), ("2.0", "gone_too")):
+        write_distribution(
+            site.folder,
+            "wine",
+            f"[data_stack.datasets]\n{dataset} = wine_here:Factory\n",
+            {"wine_here": FACTORY_MODULE},
+            version=version,
+        )
+
+    records = {record.name: record for record in manager.doctor() if record.distribution == "wine"}
+
+    assert manager.load_dataset("here").__name__ == "Factory"
+    assert {name: (record.state, record.version) for name, record in records.items()} == {
+        "gone": ("shadowed", "9.0"),
+        "gone_too": ("shadowed", "2.0"),
+        "here": ("ok", "10.0"),
+    }
+    assert f"wine is installed twice: 10.0 in {site.folder} is used, 9.0" in str(
+        records["gone"].error
+    )
+    assert "gone" not in manager.dataset_names()
+
+
+def test_the_first_folder_of_the_path_counts(
+    site: Site, manager: PluginManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry_points = "[data_stack.datasets]\nwine = wine_module:Factory\n"
+    modules = {"wine_module": FACTORY_MODULE}
+    write_distribution(site.folder, "wine", entry_points, modules, version="1.0")
+    write_distribution(tmp_path / "other", "wine", entry_points, version="2.0")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "other")])
+
+    states = {r.version: r.state for r in manager.doctor() if r.distribution == "wine"}
+
+    assert states == {"1.0": "ok", "2.0": "shadowed"}
+
+
+def test_equal_copies_of_a_distribution_are_no_problem(
+    site: Site, manager: PluginManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry_points = "[data_stack.datasets]\nwine = wine_module:Factory\n"
+    write_distribution(site.folder, "wine", entry_points, {"wine_module": FACTORY_MODULE})
+    write_distribution(tmp_path / "source", "wine", entry_points)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "source")])
+
+    assert [r.state for r in manager.doctor() if r.distribution == "wine"] == ["ok"]
 
 
 # ---------------------------------------------------------------------- switches
@@ -191,6 +251,31 @@ def test_plugins_use_no_private_attributes_of_others() -> None:
         found += [f"{module}: {name}" for name in used - own - KNOWN]
 
     assert found == []
+
+
+def test_a_plugins_column_type_is_known_to_a_program_of_records_alone(
+    site: Site, tmp_path: Path
+) -> None:
+    site.install_hooks(
+        "shout",
+        """
+        from data_stack.codecs import IntCodec
+        from data_stack.plugins import hookimpl
+        @hookimpl
+        def data_stack_codecs():
+            return {"loud": IntCodec()}
+        """,
+    )
+    program = f"""
+import sys
+sys.path.insert(0, {str(site.folder)!r})
+from data_stack.formats.records import RecordReader, RecordWriter
+with RecordWriter({str(tmp_path / "numbers")!r}, {{"x": "loud"}}) as writer:
+    writer.append({{"x": 7}})
+print(RecordReader({str(tmp_path / "numbers")!r})[0])
+"""
+
+    assert run_python("-c", program)[0] == "{'x': 7}\n"
 
 
 @pytest.mark.parametrize(

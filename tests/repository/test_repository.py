@@ -253,6 +253,15 @@ def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigError) as caught:
         data_stack.load("./nope.csv")
     assert str(caught.value) == f"there is nothing at {tmp_path / 'nope.csv'}"
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(ConfigError) as caught:
+        data_stack.load("./nothing")
+    assert str(caught.value) == f"the folder {tmp_path / 'nothing'} is empty"
+    (tmp_path / "words.txt").write_text("a")
+    with pytest.raises(ConfigError) as caught:
+        data_stack.load("./words.txt")
+    for suffix in (".csv", ".jsonl", ".npy", ".bin", ".parquet", ".npz", ".h5", ".tar", ".pt"):
+        assert suffix in str(caught.value).partition("known: ")[2]
 
 
 # ---------------------------------------------------------------------- licences, versions, digests

@@ -30,6 +30,9 @@ class Answer:
         seconds_per_byte: delay after each byte of ``body``.
         drip_header: a header that never ends is sent first.
         is_last: whether the connection is closed after it.
+        raw: these bytes are sent instead of all that, as they are.
+        endless: what is sent after ``raw`` again and again, until the other side goes away.
+        seconds_per_piece: delay after each of these.
     """
 
     body: bytes = b""
@@ -43,6 +46,9 @@ class Answer:
     seconds_per_byte: float = 0.0
     drip_header: bool = False
     is_last: bool = True
+    raw: bytes | None = None
+    endless: bytes = b""
+    seconds_per_piece: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,11 @@ class WebServer:
     def _send(
         self, connection: socket.socket, answer: Answer, asked: dict[str, str], *, is_head: bool
     ) -> None:
+        if answer.raw is not None:
+            connection.sendall(answer.raw)
+            while answer.endless and not self.stopped.wait(answer.seconds_per_piece):
+                connection.sendall(answer.endless)
+            return
         status, headers, body = answer.status, dict(answer.headers), answer.body
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked.get("range", ""))
         if (

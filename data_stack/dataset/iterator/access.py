@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
+from data_stack.util.functions import iterate_all, stopped_by
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import (
     Batch,
@@ -328,23 +328,36 @@ class DefaultAccess(SampleAccess):
         return id(self._iterator)
 
     def sample(self, position: int) -> Any:
-        return self._iterator[position]
+        try:
+            return self._iterator[position]
+        except StopIteration as error:
+            raise stopped_by(type(self._iterator).__getitem__) from error
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
         if "__getitems__" not in self._methods:
             return super().samples(positions)
-        return self._iterator.__getitems__(positions.tolist())  # type: ignore[no-any-return]  # samples
+        try:
+            return self._iterator.__getitems__(positions.tolist())  # type: ignore[no-any-return]  # samples
+        except StopIteration as error:
+            raise stopped_by(type(self._iterator).__getitems__) from error
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if "read_batch" not in self._methods:
             return super().batch(positions)
-        return map_columns(_new, self._iterator.read_batch(positions))  # type: ignore[no-any-return]  # a batch
+        try:
+            batch = self._iterator.read_batch(positions)
+        except StopIteration as error:
+            raise stopped_by(type(self._iterator).read_batch) from error
+        return map_columns(_new, batch)  # type: ignore[no-any-return]  # a batch
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
     ) -> list[Column]:
         if "read_column" in self._methods:
-            return [_new(self._iterator.read_column(key, positions)) for key in keys]
+            try:
+                return [_new(self._iterator.read_column(key, positions)) for key in keys]
+            except StopIteration as error:
+                raise stopped_by(type(self._iterator).read_column) from error
         keys = [self._iterator._column_key(key) for key in keys]
         if len(keys) > 1 and self.n_samples and "read_batch" in self._methods:
             batch = self.batch(
@@ -356,7 +369,7 @@ class DefaultAccess(SampleAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         if "__iter__" in self._methods and start == 0:
-            return itertools.islice(self._iterator, stop)
+            return iterate_all(self._iterator, stop)
         return super().iterate(start, stop)
 
 

@@ -27,6 +27,7 @@ from data_stack.dataset.meta import (
 from data_stack.dataset.positions import IndexArray as IndexArray
 from data_stack.dataset.positions import check_index, check_indices
 from data_stack.exception import ConfigError
+from data_stack.util.functions import stopped_by
 from data_stack.util.program_lines import brief_errors
 from data_stack.values.stacking import Batch as Batch
 from data_stack.values.stacking import Column as Column
@@ -140,13 +141,23 @@ class DatasetIteratorIF(
     def __iter__(self) -> Iterator[SampleT]:
         return access_to(self, "__iter__").iterate(0, len(self))
 
+    def __reversed__(self) -> Iterator[SampleT]:
+        # Without it, reversed() would take an IndexError of a function for the end of the samples.
+        for position in range(len(self) - 1, -1, -1):
+            yield self[position]
+
     def __getitems__(self, indices: IndexArray) -> list[SampleT]:
         """The samples at ``indices``, in that order (PyTorch's protocol for fetching a batch).
 
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
         """
-        return access_to(self, "__getitems__").samples(check_indices(indices, len(self)))
+        access = access_to(self, "__getitems__")
+        positions = check_indices(indices, len(self))
+        try:
+            return access.samples(positions)
+        except StopIteration as error:
+            raise stopped_by(type(self).__getitems__) from error
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
@@ -161,7 +172,11 @@ class DatasetIteratorIF(
             ConfigError: the samples differ in their number of columns or in their keys.
         """
         access = access_to(self, "read_batch")
-        return access.batch(check_indices(indices, access.n_samples))
+        positions = check_indices(indices, access.n_samples)
+        try:
+            return access.batch(positions)
+        except StopIteration as error:
+            raise stopped_by(type(self).read_batch) from error
 
     @brief_errors
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
@@ -174,7 +189,11 @@ class DatasetIteratorIF(
             ConfigError: the samples have no such column.
         """
         positions = None if indices is None else check_indices(indices, len(self))
-        (column,) = access_to(self, "read_column").columns([self._column_key(key)], positions)
+        access = access_to(self, "read_column")
+        try:
+            (column,) = access.columns([self._column_key(key)], positions)
+        except StopIteration as error:
+            raise stopped_by(type(self).read_column) from error
         return column
 
     # ------------------------------------------------------------------ what a layer is
@@ -252,7 +271,10 @@ class AccessedDatasetIterator(DatasetIterator):
         if type(index) is int:
             access = self._sample_access or own_access(self)
             if 0 <= index < access.n_samples:
-                return access.sample(index)
+                try:
+                    return access.sample(index)
+                except StopIteration as error:  # of a class of the program, such as a column's
+                    raise stopped_by(type(self).__getitem__) from error
         return sample_or_view(self, index)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -332,8 +354,18 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(
             f"indices must be integers, slices, or lists or arrays of integers, not {index!r:.80}"
+            f"{_advise_column(index)}"
         )
     return iterator._view(index)
+
+
+def _advise_column(index: Any) -> str:
+    """How to read a column, for an index that looks like the name of one."""
+    if isinstance(index, str):
+        return f"; to read a column, use read_column({index!r:.80})"
+    if isinstance(index, tuple):
+        return "; to read columns, use select(…) or read_column(…)"
+    return ""
 
 
 class Indexable(Protocol):
@@ -354,7 +386,10 @@ class AdaptedIterator(DatasetIterator):
         return len(self.adapted_samples)
 
     def __getitem__(self, index: int) -> Sample:
-        return self.adapted_samples[index]
+        try:
+            return self.adapted_samples[index]
+        except StopIteration as error:
+            raise stopped_by(type(self.adapted_samples).__getitem__) from error
 
 
 def as_iterator(samples: Any) -> DatasetIteratorIF:

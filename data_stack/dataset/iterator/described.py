@@ -30,11 +30,16 @@ METHODS: Mapping[str, str] = {
     "num_rows": "`len(dataset)`",
     "prefetch": "`data_stack.Loader(dataset, 64)`, which reads ahead",
     "remove_columns": _LEFT,
+    "push_to_hub": '`to_huggingface().push_to_hub("owner/name")`, or `data-stack publish NAME FOLDER`',
     "save_to_disk": '`data_stack.formats.convert(dataset, "folder")`',
     "select_columns": '`select("image", "label")`',
     "set_format": _BATCHES_FOR_OTHERS,
     "sort_values": '`sort("label")`',
     "targets": '`read_column("label")`',
+    "to_csv": '`to_pandas().to_csv("file.csv")`',
+    "to_dict": "`read_column(name)` of each of `column_names`, or `to_arrow().to_pydict()`",
+    "to_json": '`to_pandas().to_json("file.jsonl", orient="records", lines=True)`',
+    "to_list": "`list(dataset)`",
     "to_parquet": '`data_stack.formats.convert(dataset, "folder", target_format="parquet")`',
     "train_test_split": '`split([0.8, 0.2], seed=1, stratify="label")`',
     "value_counts": "`report()`, `plot(column)`",
@@ -65,6 +70,42 @@ ARGUMENTS: Mapping[str, str] = {
     "trust_remote_code": "nothing: reading runs no code of a dataset",
 }
 """Arguments of functions that load a dataset, and what they are called here."""
+
+METHOD_ARGUMENTS: Mapping[str, str] = {
+    "batched": "`batch(n).map(function)`, or a function of columns by `map(function, column=…)`",
+    "buffer_size": "nothing: all samples are shuffled, without a buffer",
+    "desc": "nothing: `map` and `filter` show no progress, as they compute what is read",
+    "fn_kwargs": "`functools.partial(function, …)`",
+    "frac": "`shuffle(seed).take(n)`",
+    "input_columns": "`column=`",
+    "keep_in_memory": "`.in_memory()`",
+    "load_from_cache_file": "`.cache()`",
+    "n_jobs": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
+    "num_parallel_calls": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
+    "num_proc": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
+    "random_state": "`seed=`",
+    "remove_columns": _LEFT,
+    "reshuffle_each_iteration": "nothing: a Loader draws a new order for each epoch",
+    "with_indices": "`zip([*range(len(dataset))]).map(function)`",
+}
+"""Arguments of methods, and what they are called here."""
+
+LOADER_ARGUMENTS: Mapping[str, str] = {
+    "batch_sampler": "`shuffle=` and `batch_size=`",
+    "collate_fn": "`collate=`",
+    "dataset": "`iterator`, the first argument",
+    "generator": "`seed=`",
+    "multiprocessing_context": '`worker_kind="processes"`',
+    "num_epochs": "`epochs=`",
+    "num_workers": "`workers=`",
+    "persistent_workers": "`with loader:`, inside of which workers stay for the next epoch",
+    "pin_memory": "`loader.torch(pin_memory=True)`",
+    "prefetch_factor": "`prefetch=`",
+    "sampler": "`shuffle=`; `shard=(rank, world)` in place of a DistributedSampler",
+    "timeout": "`timeout_seconds=`",
+    "worker_init_fn": "nothing: `transform=` with a parameter `rng` draws the same in all workers",
+}
+"""Arguments of loaders of other libraries, and what they are called here."""
 
 
 def explain(name: str, names: Mapping[str, str]) -> str:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from data_stack.dataset.iterator.access import ColumnKey
-from data_stack.dataset.iterator.described import DescribedIterator
+from data_stack.dataset.iterator.described import METHOD_ARGUMENTS, DescribedIterator
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_key
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 from data_stack.util.program_lines import brief_errors
+from data_stack.util.unknown_arguments import explains_arguments
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -58,6 +59,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """All but the first ``n_samples`` samples."""
         return self._view(slice(check_integer("n_samples", n_samples, at_least=0), None))
 
+    @explains_arguments(METHOD_ARGUMENTS)
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
@@ -159,6 +161,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             epoch=epoch,
         )
 
+    @explains_arguments(METHOD_ARGUMENTS)
     def filter(
         self,
         predicate: Callable[[Any], Any],
@@ -255,6 +258,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     # ------------------------------------------------------------------ what a sample is
 
+    @explains_arguments(METHOD_ARGUMENTS)
     def map(
         self,
         function: Callable[..., Any],
@@ -395,6 +399,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(InMemoryDatasetIterator)
 
+    @explains_arguments(METHOD_ARGUMENTS)
     def cache(
         self,
         max_bytes: int | None = None,
@@ -435,6 +440,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             StoredCacheDatasetIterator, storage=storage, identifier=identifier, version=version
         )
 
+    @explains_arguments(METHOD_ARGUMENTS)
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator

@@ -43,6 +43,9 @@ DATASET = "dataset"
 TABLE_FILE = "table_file"
 """The layer of a table that was read from a file."""
 
+PLACE = "place"
+"""The layer of a file or folder of this machine that ``data_stack.load`` opened by its path."""
+
 # Layers that do not change samples.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 
@@ -65,7 +68,7 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
     why_not: list[str] = []
     numbers: dict[int, int] = {}
     known: dict[str, int] = {}
-    for layer in _layers_below(iterator):
+    for layer in _layers_below(iterator, by_place=True):
         reasons: list[str] = []
         of = [numbers[id(each)] for each in layer.of]
         node = {"layer": layer.name, "of": of, "arguments": _write_arguments(layer, reasons)}
@@ -98,7 +101,9 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
     }
     if layer.name is None:
         why_not.append(
-            f"from_recipe cannot make {layer.arguments['class']}; pass such an iterator as one of sources=[…]"
+            f"from_recipe cannot make {layer.arguments['class']}; open a file or folder by "
+            "data_stack.load(path), which a recipe can name, or pass such an iterator to "
+            "from_recipe as one of sources=[…]"
         )
         return contents
     why_not.append(
@@ -222,10 +227,13 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     digests: list[str] = []
     for node in nodes:
+        arguments = node["arguments"]
+        if node["layer"] == PLACE:  # the same wherever the files lie
+            arguments = {"samples": arguments.get("samples")}
         content = {
             "layer": node["layer"],
             "of": [digests[number] for number in node["of"]],
-            "arguments": node["arguments"],
+            "arguments": arguments,
         }
         digests.append(json_digest(content))
     return digests
@@ -241,12 +249,13 @@ def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     return content_of(list(value) if isinstance(value, tuple) else value)
 
 
-def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
+def _layers_below(top: Any, *, probed: bool = True, by_place: bool = False) -> list[Layer]:
     """``top`` and all iterators below it, each once and after those it is stacked on.
 
     Args:
         top: any iterator, or what is used as one.
         probed: whether the content of sources is looked at.
+        by_place: whether what was opened by its path is described by that path.
 
     Raises:
         ConfigError: something is stacked on itself.
@@ -254,20 +263,48 @@ def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
     found: dict[int, Layer] = {}
 
     def below(iterator: Any) -> list[Any]:
-        layer = found[id(iterator)] = describe_layer(iterator, probed)
+        layer = found[id(iterator)] = describe_layer(iterator, probed, by_place)
         return layer.of
 
     return [found[id(iterator)] for iterator, _ in walk_stack(top, below)]
 
 
-def describe_layer(iterator: Any, probed: bool = True) -> Layer:
+def note_place(
+    iterator: DatasetIteratorIF, path: str, split: str | None, options: Mapping[str, Any]
+) -> None:
+    """Note on an iterator where its samples were opened, so that its recipe can name the place.
+
+    Args:
+        iterator: what was opened.
+        path: of a file or folder of this machine.
+        split: of the folder; None if it has no splits.
+        options: with which :func:`data_stack.load` opened it.
+    """
+    place: Any = iterator
+    place._opened_at = {"path": path, "split": split, "options": dict(options)}
+
+
+def _describe_place(iterator: Any) -> Layer | None:
+    """Describe an iterator by the path at which it was opened; None if it was not opened by a path."""
+    # a client's wrapper may forward attributes; the place of what it wraps is not its own
+    opened_at = getattr(iterator, "__dict__", {}).get("_opened_at")
+    if opened_at is None:
+        return None
+    return Layer(iterator, PLACE, [], {**opened_at, "samples": fingerprint(iterator)})
+
+
+def describe_layer(iterator: Any, probed: bool = True, by_place: bool = False) -> Layer:
     """Describe an iterator as a node of a recipe.
 
     Args:
         iterator: any, or what is used as one.
         probed: whether the content of a source is looked at: digests of files, or some samples of a class that is not of
             data_stack.
+        by_place: whether what was opened by its path is described by that path and a fingerprint.
     """
+    place = _describe_place(iterator) if by_place else None
+    if place is not None:
+        return place
     # a client's wrapper may forward attributes; the origin of what it wraps is not its own
     origin = (
         getattr(iterator, "__dict__", {}).get("_origin")

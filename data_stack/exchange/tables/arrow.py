@@ -42,6 +42,17 @@ _HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and 
 _UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 
+class UnknownTypedColumnError(ConfigError):
+    """``dtypes`` names a column that a table lacks."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message, column)
+        self.column = column
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
     """The rows of a table of Arrow as dict samples; values are made when they are read.
 
@@ -359,8 +370,8 @@ def _iterator_of(
 ) -> DatasetIteratorIF:
     for unknown in types.keys() - {*table.column_names}:
         near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
-        raise ConfigError(
-            f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}"
+        raise UnknownTypedColumnError(
+            f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}", unknown
         )
     return iterator_of_table(table, name, target, read_from)
 

@@ -28,6 +28,7 @@ from data_stack.formats.conversion.formats import (
     find_format_of_name,
     format_named,
 )
+from data_stack.formats.place_splits import find_splits
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.work import new_bar, shows_progress
@@ -178,6 +179,12 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
     location = location_of(source)
     if location.full_name == target.full_name:
         raise ConfigError(f"source and target are both {location.full_name}")
+    splits = [name for name, files in find_splits(location, kind).items() if not files.is_place]
+    if splits:
+        raise ConfigError(
+            f"{location.full_name} has the splits {', '.join(splits)}; convert each by its own path, or pass "
+            f"data_stack.load(path, split={splits[0]!r})"
+        )
     kind = kind or find_format(
         location, f"say which it is: --from {' or '.join(convertible_formats())}"
     )

@@ -39,7 +39,7 @@ _Array = npt.NDArray[Any]
 _INTEGERS = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 #: Names beside Parquet files; the package that defines them needs pyarrow.
 _UNFINISHED = "_data_stack_progress"
-_PARQUET_NAMES = frozenset(
+PARQUET_NAMES = frozenset(
     {"_common_metadata", "_metadata", "_data_stack_manifest.parquet", _UNFINISHED}
 )
 
@@ -334,7 +334,7 @@ class ParquetFormat(ConvertibleFormat):
         )
         return (
             bool(folders)
-            or not _PARQUET_NAMES.isdisjoint(names)
+            or not PARQUET_NAMES.isdisjoint(names)
             or any(name.endswith(endings) for name in names)
         )
 
@@ -424,6 +424,8 @@ def find_format(location: Location, choice: str) -> str:
         return find_format_of_name(location, choice)
     names = names or folder.list_names()
     if not names:
+        if location.path is not None and location.path.is_dir():
+            raise ConfigError(f"the folder {location.full_name} is empty")
         raise ConfigError(f"there is nothing at {location.full_name}")
     refuse_managed_table(folder, names)
     for is_fallback in (False, True):
@@ -445,7 +447,7 @@ def find_format_of_name(location: Location, choice: str) -> str:
     found = format_of_suffix(os.path.splitext(location.name)[1].lower())
     if not isinstance(found, ConvertibleFormat):
         known = ", ".join(
-            suffix for each in convertible_formats().values() for suffix in each.suffixes
+            suffix for known_format in FORMATS.values() for suffix in known_format.suffixes
         )
         raise ConfigError(
             f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {choice}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -35,17 +35,17 @@ from data_stack.io.location import Location
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
 
 
-def open_parquet(location: Location, schema: Any = None, nulls: Nulls = "none") -> ParquetDataset:
-    """The rows of a file or folder, with lists of text or bytes as Python lists unless a schema says otherwise."""
-    folder, prefix = (
-        (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
-    )
-    rows = ParquetDataset(folder, prefix=prefix, schema=schema)
+def open_parquet(
+    source: Location | Sequence[Location], schema: Any = None, nulls: Nulls = "none"
+) -> ParquetDataset:
+    """The rows of a file, folder or list of files, with lists of text or bytes as Python lists unless a schema says otherwise."""
+    files: Any = source if isinstance(source, Location) else list(source)
+    rows = ParquetDataset(files, schema=schema)
     if schema is None and (plain := _with_plain_lists(rows.schema)) != rows.schema:
         schema = plain
     elif nulls == "none":
         return rows
-    return ParquetDataset(folder, prefix=prefix, schema=schema, nulls=nulls)
+    return ParquetDataset(files, schema=schema, nulls=nulls)
 
 
 def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:

@@ -32,9 +32,10 @@ from data_stack.formats.parquet.metadata import (
     ParquetManifest,
     find_metadata,
 )
+from data_stack.formats.split_names import warn_of_splits
 from data_stack.io.account import HIDDEN, LeftOut, PlaceAccount, account_of, is_document
 from data_stack.io.folder import TEMPORARY, Folder, LocalFolder, folder_of
-from data_stack.io.location import LentResource, location_of
+from data_stack.io.location import LentResource, Location, location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import ResourceWriter
@@ -137,6 +138,8 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         links += [LeftOut(path, HIDDEN) for path in tree if is_hidden(path) and path not in beside]
         visible = [path for path in tree if not is_hidden(path)]
         account = account_of(folder.full_name(""), paths, visible, NO_PARQUET, links)
+        if not beside:
+            _warn_of_splits(folder, paths)
         if not paths and not beside:
             if folder.path is not None and not folder.path.exists():
                 raise MissingFileError(str(folder.path))
@@ -188,6 +191,16 @@ def has_suffix(path: str) -> bool:
     return path.lower().endswith(SUFFIXES)
 
 
+def _warn_of_splits(folder: Folder, paths: Sequence[str]) -> None:
+    """Warn if the files of one dataset, or the folders that hold them, are named as splits."""
+    stems = {}
+    for path in paths:
+        name = path.partition("/")[0]
+        stems[name] = name.removesuffix(PurePosixPath(name).suffix) if name == path else name
+    advice = "name a file, list the files of a split, or pass prefix="
+    warn_of_splits(folder.name or repr(folder), stems, advice)
+
+
 def folder_and_paths(
     source: Any, prefix: str = "", *, filesystem: Any = None
 ) -> tuple[Folder, list[str] | None]:
@@ -196,6 +209,10 @@ def folder_and_paths(
         return _folder_of_list(
             [folder_and_paths(each, prefix, filesystem=filesystem) for each in source]
         )
+    if isinstance(source, Location):
+        if source.is_file():
+            return source.folder, [source.name]
+        return source.as_folder(), None
     if not isinstance(source, Folder) and hasattr(source, "read"):
         location = location_of(source)
         return location.folder, [location.name]

@@ -286,14 +286,8 @@ class _Retrieval:
                         return _deliver(definition, source, fetch, self.connector, self._begin)
                     except ChecksumMismatchError as error:
                         is_corrupt = True
-                        page = (
-                            ", in an HTML page"
-                            if looks_like_page(self._transfers[definition.identifier].head)
-                            else ""
-                        )
-                        reasons.append(
-                            f"sent {error.algorithm} {error.actual}, expected {error.expected}{page}"
-                        )
+                        transfer = self._transfers[definition.identifier]
+                        reasons.append(_describe_wrong_bytes(error, transfer))
             except SourceError as error:
                 reasons.append(redact(str(error), source))
             attempts.append((shorten(source), "; then ".join(dict.fromkeys(reasons))))
@@ -376,9 +370,10 @@ def _deliver(
         ) from error
     if not verified:
         logger.warning(
-            "resource %r has no digest: its bytes from %s are stored unverified",
+            "resource %r has no digest: its bytes from %s are stored unverified%s",
             identifier,
             shorten(source),
+            "" if transfer.has_end else ", and the server did not say where they end",
         )
     logger.info(
         "retrieved resource %r from %s, %d bytes", identifier, shorten(source), writer.digest.size
@@ -386,6 +381,20 @@ def _deliver(
     return RetrievedResource(
         identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified
     )
+
+
+def _describe_wrong_bytes(error: ChecksumMismatchError, transfer: Transfer) -> str:
+    """What a source sent instead of the bytes of the definition."""
+    reason = f"sent {error.algorithm} {error.actual}, expected {error.expected}"
+    if looks_like_page(transfer.head):
+        reason += ", in an HTML page"
+    if transfer.encoding is not None:
+        reason += (
+            f"; the server says Content-Encoding: {transfer.encoding}, which was not requested and is"
+            " not undone: the expected digest may be that of the decoded file."
+            f" Define the digest of the {transfer.encoding} file, or name a source that sends it as it is"
+        )
+    return reason
 
 
 def _promises(definition: ResourceDefinition) -> dict[str, Any]:

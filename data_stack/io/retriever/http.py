@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from data_stack.exception import ResourceChangedError
 from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_page
-from data_stack.io.url import printable
 from data_stack.io.web import Exchange, WebError, retrying
+from data_stack.io.web_answers import (
+    ByteRange,
+    FileVersion,
+    content_encoding,
+    is_chunked,
+    sent_range,
+)
 
 
 def fetch_http(source: str, transfer: Transfer) -> None:
@@ -16,33 +24,39 @@ def fetch_http(source: str, transfer: Transfer) -> None:
     A transfer is resumed only with a strong ETag that is unchanged; else it starts again. That includes transfers of earlier
     calls, if a digest verifies the whole.
     """
-    etag = transfer.take_up()
+    validator = transfer.take_up()
+    version = None if validator is None else FileVersion(etag=validator)
 
     def exchange(deadline: float) -> None:
         """Send one request, and receive the answer; WebError if it is wrong or incomplete."""
-        nonlocal etag
-        if etag is None and transfer.size:
+        nonlocal version
+        if version is None and transfer.size:
             transfer.restart()
-        headers = (
-            {"Range": f"bytes={transfer.size}-", "If-Range": etag} if etag and transfer.size else {}
-        )
-        seconds, limits = transfer.timeout_seconds, transfer.limits
+        missing = None
+        if version is not None and transfer.size:
+            missing = ByteRange(transfer.size, version=version, or_whole=True)
         answer = Exchange(
-            source, headers=headers, timeout_seconds=seconds, limits=limits, deadline=deadline
+            source,
+            byte_range=missing,
+            may_be_encoded=transfer.has_digest,
+            timeout_seconds=transfer.timeout_seconds,
+            limits=transfer.limits,
+            deadline=deadline,
         )
         transfer.interrupt = answer.cut
         transfer.check()
-        with answer:
+        expected = version
+        version = None  # whatever goes wrong now, the next request is for the whole file
+        with _resumed(transfer), answer:
             if answer.status not in (200, 206, 416):
                 raise WebError(answer.describe_status())
-            known, etag = etag, None
             if transfer.size and answer.status != 200:
-                _check_resumed(answer, transfer, known)
-                etag = known
+                _check_resumed(answer, transfer)
+                version = expected
             else:
                 if transfer.size:
                     transfer.restart()
-                etag = _check_whole(answer, transfer)
+                version = _check_whole(answer, transfer)
             _receive(answer, transfer, source)
 
     try:
@@ -51,35 +65,35 @@ def fetch_http(source: str, transfer: Transfer) -> None:
         raise SourceError(error.reason) from None
 
 
-def _check_resumed(answer: Exchange, transfer: Transfer, etag: str | None) -> None:
-    """Check that the answer continues at our offset in the same version of the file, which else begins again.
+@contextlib.contextmanager
+def _resumed(transfer: Transfer) -> Iterator[None]:
+    """Let a transfer begin again if the server sends another part than the missing one, or a part of another version."""
+    try:
+        yield
+    except ResourceChangedError as error:
+        raise WebError(
+            f"resumes with another version of the file: {error.actual}", transient=True
+        ) from None
+    except WebError as error:
+        if error.status != 206:
+            raise
+        raise WebError(error.reason, transient=transfer.size > 0, status=206) from None
+
+
+def _check_resumed(answer: Exchange, transfer: Transfer) -> None:
+    """Check that the rest of the file ends where the whole was announced to.
 
     It does not after a 416: the file is shorter than our part.
     """
-    offset, expected = transfer.size, transfer.expected_size
-    first, last, total = answer.content_range or (-1, -1, None)
-    total = expected if total is None else total
-    fits = (
-        answer.status == 206
-        and first == offset
-        and total is not None
-        and last == total - 1
-        and expected in (None, total)
-    )
-    if (
-        not fits
-        or answer.length not in (None, last + 1 - offset)
-        or answer.headers.get("ETag", etag) != etag
-    ):
+    sent = sent_range(answer.headers)
+    if answer.status == 416 or sent is None or transfer.expected_size not in (None, sent.size):
         raise WebError("resumes with another part or file than requested", transient=True)
 
 
-def _check_whole(answer: Exchange, transfer: Transfer) -> str | None:
-    """Check the header of a whole file, and return its strong ETag."""
-    length, size = answer.length, transfer.definition.size
-    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("", "identity") and not transfer.has_digest:
-        raise WebError(f"answers encoded as {printable(encoding)[:40]}, which was not requested")
+def _check_whole(answer: Exchange, transfer: Transfer) -> FileVersion | None:
+    """Check the header of a whole file, and return its version if equal ones have equal bytes."""
+    length = answer.length
+    size = transfer.definition.size
     if answer.status != 200:
         raise WebError(f"{answer.describe_status()} instead of the whole file")
     if length is not None and length != size:
@@ -90,10 +104,11 @@ def _check_whole(answer: Exchange, transfer: Transfer) -> str | None:
                 f"announces {length:,} bytes, more than the limit of {transfer.limits.max_bytes:,}"
             )
     transfer.expected_size = size if length is None else length
-    etag = answer.headers.get("ETag", "").strip()
-    strong = etag if re.fullmatch(r'"[\x21\x23-\x7e\x80-\xff]*"', etag) else None
-    transfer.keep(strong)
-    return strong
+    transfer.encoding = content_encoding(answer.headers)
+    transfer.has_end = length is not None or is_chunked(answer.headers)
+    etag = answer.version.strong_etag
+    transfer.keep(etag)
+    return None if etag is None else FileVersion(etag=etag)
 
 
 def _receive(answer: Exchange, transfer: Transfer, source: str) -> None:

@@ -27,6 +27,8 @@ class Transfer:
         definition: the resource to retrieve.
         size: bytes written so far.
         expected_size: length of the whole; the fetcher sets it when the source announces one.
+        encoding: coding in which the source says that it sent the bytes, such as ``gzip``; the fetcher sets it.
+        has_end: whether the source tells where the whole ends, so that a cut one would be noticed; the fetcher sets it.
         is_verified: whether the bytes have a digest that the source lists and the definition cannot hold; the fetcher sets it.
         timeout_seconds: longest silence of a source.
         limits: the other limits.
@@ -43,13 +45,13 @@ class Transfer:
         timeout_seconds: float = 30.0,
         limits: Limits | None = None,
     ) -> None:
-        self.definition, self.timeout_seconds, self.limits = (
-            definition,
-            timeout_seconds,
-            limits or Limits(),
-        )
+        self.definition = definition
+        self.timeout_seconds = timeout_seconds
+        self.limits = limits or Limits()
         self.size = 0
         self.expected_size = definition.size
+        self.encoding: str | None = None
+        self.has_end = True
         self.is_verified = False
         self.head = b""
         self._writer = writer

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from data_stack.exception import ConfigError, DataStackError
+from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
@@ -147,13 +147,17 @@ def _from_memory_url(url: str) -> InMemoryStorageConnector:
 
 def _from_module(module: str, name: str, url: str) -> StorageConnector:
     """The connector of a module that needs an optional package, imported on demand."""
-    connector_class = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    scheme = url.partition(":")[0].lower()
+    try:
+        connector_class = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    except MissingDependencyError as error:
+        extra = "s3" if scheme in ("s3", "s3a") else error.extra
+        raise MissingDependencyError(f"{scheme}://", error.package, extra) from error
     try:
         connector: StorageConnector = connector_class.from_url(url)
     except DataStackError:
         raise
     except ValueError as error:  # of another parser, whose message may quote the URL
-        scheme = url.partition(":")[0].lower()
         raise ConfigError(
             f"a {scheme}:// URL is malformed ({type(error).__name__}); see docs/storage.md"
         ) from None

@@ -27,7 +27,7 @@ from data_stack.io.location import Location
 from data_stack.io.retriever import Fetch, SourceError, Transfer
 from data_stack.io.retriever.http import fetch_http
 from data_stack.plugins import hookimpl
-from data_stack.repository.places import format_of_name, open_as
+from data_stack.repository.places import format_of_name, open_as, stem_of_name
 from data_stack_doi.records import Record, RecordFile, find_record
 
 __all__ = ["DOICatalogue", "RecordDataset"]
@@ -121,7 +121,7 @@ class RecordDataset(CatalogueDataset):
         splits = (
             ["all"]
             if len(known) == 1
-            else [PurePosixPath(file.name).name.partition(".")[0] for file in known]
+            else [stem_of_name(PurePosixPath(file.name).name) for file in known]
         )
         if len(set(splits)) < len(splits):  # files in different folders have the same name
             splits = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from data_stack.exception import ConfigError, MissingFileError, ResourceNotFoundError
@@ -289,6 +289,15 @@ class DatasetReader(Closing):
             return {key: [sample[key] for sample in samples] for key in keys}
         sample = self._parts[keys][operator.index(index)] if keys else {}
         return {key: sample[key] for key in keys}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        # Without it, a loop would take an IndexError of a decoder for the end of the datapoints.
+        for index in range(len(self)):
+            yield self[index]
+
+    def __reversed__(self) -> Iterator[dict[str, Any]]:
+        for index in range(len(self) - 1, -1, -1):
+            yield self[index]
 
     def copy(self) -> DatasetReader:
         """Return another reader of the same dataset."""

@@ -76,9 +76,13 @@ class Loader:
     @functools.cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of each value of a datapoint, from step 0."""
-        return {
-            key: (value.dtype, value.shape) for key, value in _arrays_of(self.source(0)).items()
-        }
+        return {key: (value.dtype, value.shape) for key, value in self._datapoint(0).items()}
+
+    def _datapoint(self, step: int) -> dict[str, npt.NDArray[Any]]:
+        try:
+            return _arrays_of(self.source(step))
+        except StopIteration as error:  # of a function of the program; it would end the loader
+            raise RuntimeError(f"the source raised StopIteration at step {step}") from error
 
     def __iter__(self) -> Loader:
         return self

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from data_stack import ResourceDefinition, StorageConnector, StreamedResource, exception
 from data_stack.io.retriever import Limits, SourceError, Transfer, is_offline
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.web import Exchange, WebError, ask
+from data_stack.io.web import ByteRange, Exchange, WebError, ask
 from data_stack.io.web_api import ask_json
 
 if TYPE_CHECKING:
@@ -185,14 +185,14 @@ class HubFile:
                 f"cannot ask the Hub for hf:{self.repo}: DATA_STACK_OFFLINE is set"
             )
         url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
-        options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": _headers()}
         try:
             return ask(
                 url,
                 lambda answer: self._receive(answer, start, stop),
                 _LIMITS,
                 seconds=_LIMITS.max_wait_seconds,
-                **options,
+                byte_range=ByteRange(start, stop),
+                own_headers=_headers(),
             )
         except WebError as error:
             if error.status == 429:
@@ -237,8 +237,12 @@ class HubFile:
             raise exception.ChecksumMismatchError(
                 self.path, str(self), self.etag, etag or "none", "ETag"
             )
-        is_part = answer.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
-        if not (is_part if answer.status == 206 else (start, stop) == (0, self.size)):
+        sent = answer.content_range
+        if sent is None:
+            is_part = (start, stop) == (0, self.size)
+        else:
+            is_part = sent == (start, stop - 1, self.size)
+        if not is_part:
             raise exception.CatalogueError(
                 f"the Hub sent another part of {self} than requested: update this package"
             )

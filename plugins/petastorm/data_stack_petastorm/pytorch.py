@@ -136,12 +136,13 @@ class _ReaderLoader(LoaderBase):
             TypeError: torch has no tensors for the values of a field; the message names it.
             LoadingError: a row could not be read.
         """
+        if self._collate is not None and self._loader is not None:
+            yield from self._loader
+            return
         if self._collate is not None:
-            yield from (
-                self._loader
-                if self._loader is not None
-                else map(self._collate, self._batches_of_rows())
-            )
+            # not map(), which would end where the function raises StopIteration
+            for rows in self._batches_of_rows():
+                yield self._collate(rows)
             return
         batches = (
             self._loader.torch()

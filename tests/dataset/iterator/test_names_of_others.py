@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,12 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.described import FUNCTIONS, METHODS
+from data_stack.dataset.iterator.described import (
+    FUNCTIONS,
+    LOADER_ARGUMENTS,
+    METHOD_ARGUMENTS,
+    METHODS,
+)
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
@@ -115,6 +121,39 @@ def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
             assert ours in str(caught.value)
         assert getattr(informed(Plain(**{name: "mine"})), name) == "mine"
         assert not hasattr(DatasetIteratorIF, name)
+
+
+@pytest.mark.parametrize(
+    ("index", "advice"),
+    [("label", r"use read_column\('label'\)"), (("x", "label"), r"use select\(…\)")],
+)
+def test_the_name_of_a_column_as_index_says_how_to_read_it(index: Any, advice: str) -> None:
+    iterator = data_stack.from_numpy({"x": np.arange(3), "label": np.arange(3)})
+
+    with pytest.raises(TypeError, match=advice):
+        iterator[index]
+
+
+@pytest.mark.parametrize("method", ["map", "filter", "shuffle", "cache", "batch"])
+def test_an_argument_of_another_method_is_an_error_that_says_ours(method: str) -> None:
+    iterator = data_stack.from_numpy({"x": np.arange(3)})
+
+    for name, ours in METHOD_ARGUMENTS.items():
+        if name not in inspect.signature(getattr(iterator, method)).parameters:
+            with pytest.raises(TypeError, match=f"'{name}'; here it is ") as caught:
+                getattr(iterator, method)(**{name: 1})
+            assert ours in str(caught.value)
+
+
+def test_an_argument_of_another_loader_is_an_error_that_says_ours() -> None:
+    make: Any = data_stack.Loader
+
+    for name, ours in LOADER_ARGUMENTS.items():
+        with pytest.raises(TypeError, match=f"'{name}'; here it is ") as caught:
+            make(Plain(), 2, **{name: 1})
+        assert ours in str(caught.value)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'color'$"):
+        make(Plain(), 2, color=1)
 
 
 def test_a_function_of_another_library_is_an_error_that_says_ours() -> None:

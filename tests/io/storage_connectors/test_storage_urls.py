@@ -104,7 +104,7 @@ class Blocker(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Blocker())
 from data_stack import storage_connector_from_url
-for url in ("mongodb://user:canary@host/db", "s3://bucket"):
+for url in ("mongodb://user:canary@host/db", "s3://bucket", "gs://bucket"):
     try:
         storage_connector_from_url(url)
     except ImportError as error:
@@ -113,10 +113,11 @@ for url in ("mongodb://user:canary@host/db", "s3://bucket"):
 
     said, _ = run_python("-c", program)
 
-    first, second = said.splitlines()
+    first, second, third = said.splitlines()
     assert first.startswith("MissingDependencyError")
     assert 'pip install "lazy-data-stack[mongodb]"' in first
-    assert 'pip install "lazy-data-stack[cloud]"' in second
+    assert 's3:// needs fsspec: pip install "lazy-data-stack[s3]"' in second
+    assert 'pip install "lazy-data-stack[cloud]"' in third
     assert "canary" not in said
 
 

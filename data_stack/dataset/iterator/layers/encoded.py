@@ -30,6 +30,7 @@ from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
+from data_stack.util.functions import stopped_by
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import (
     SampleForm,
@@ -232,6 +233,8 @@ class EncodedAccess(OneToOneAccess):
             encoded = encoder.transform(column)
         except ConfigError as error:
             raise _placed(error, f"column {key!r}", positions) from error
+        except StopIteration as error:
+            raise stopped_by(encoder.transform) from error
         if len(encoded) != len(column):
             raise ConfigError(
                 f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}"

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
-from data_stack.util.functions import check_takes
+from data_stack.util.functions import check_takes, stopped_by
 from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacked_values import as_array
 from data_stack.values.stacking import keys_of, list_values
@@ -48,7 +48,8 @@ class FilteredDatasetIterator(DatasetIteratorView):
 
     Raises:
         ConfigError: a column does not exist, or a batched predicate did not return one bool per sample. Errors of the predicate
-            are not changed; from Python 3.11 on they have a note of the position.
+            are not changed, except for StopIteration, which becomes an EarlyEndError; from Python 3.11 on they have a note of the
+            position.
     """
 
     def __init__(
@@ -113,12 +114,15 @@ def _find(
                 arguments = (
                     zip(block) if column is None else zip(*map(list_values, block), strict=True)
                 )
-                stays.extend(
-                    bool(predicate(*values)) for values in arguments
-                )  # up to the one that fails
-        except Exception as error:
+                for values in arguments:
+                    stays.append(bool(predicate(*values)))
+        except Exception as problem:
+            is_stop = isinstance(problem, StopIteration)
+            error = stopped_by(predicate) if is_stop else problem
             if hasattr(error, "add_note"):  # from Python 3.11 on
                 error.add_note(f"while the predicate looked at position {start + len(stays)}")
+            if is_stop:
+                raise error from problem
             raise
         yield narrow(start + np.flatnonzero(stays), source.n_samples)
 

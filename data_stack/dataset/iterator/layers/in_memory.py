@@ -39,6 +39,7 @@ from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError
 from data_stack.io.work import with_bar
 from data_stack.util.byte_cache import ByteCache
+from data_stack.util.functions import iterate_all
 from data_stack.values.stacking import list_columns, map_columns, stack_samples, take_runs, value_of
 
 _DESCRIPTION = "Loading iterator to memory"
@@ -65,6 +66,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         dataset_iterator: what is read; any iterable of samples.
         progress: a progress bar on stderr: True, False, or None for one if stderr is a terminal or this a notebook.
         keep_source: whether ``underlying_iterators`` names ``dataset_iterator``.
+
+    Raises:
+        EarlyEndError: ``dataset_iterator`` yields fewer samples than its length says.
     """
 
     _known_fingerprint: str | None = None
@@ -84,9 +88,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
             sized: Any = (
                 dataset_iterator if hasattr(dataset_iterator, "__len__") else list(dataset_iterator)
             )
-            self._samples = list(
-                itertools.islice(with_bar(sized, progress, desc=_DESCRIPTION), len(sized))
-            )
+            n_samples = len(sized)
+            samples = iterate_all(sized, n_samples)
+            self._samples = list(with_bar(samples, progress, desc=_DESCRIPTION, total=n_samples))
 
     def make_access(self) -> SampleAccess:
         return (

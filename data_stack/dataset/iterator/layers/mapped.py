@@ -18,7 +18,7 @@ from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
-from data_stack.util.functions import check_takes
+from data_stack.util.functions import call_for_each, check_takes, stopped_by
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
 from data_stack.values.stacking import (
     SampleForm,
@@ -38,7 +38,8 @@ class MappedDatasetIterator(LayerDatasetIterator):
     """Sample ``i`` is ``function`` of sample ``i`` below, called whenever the sample is read; nothing is kept.
 
     The function may return any sample: a tuple, a dict, a bare value. It must not modify its
-    argument in place, which may be the memory of the dataset. Its exceptions are not changed. To reach a worker process by
+    argument in place, which may be the memory of the dataset. Its exceptions are not changed, except for StopIteration, which
+    would end a loop over the samples: it becomes an :class:`~data_stack.exception.EarlyEndError`. To reach a worker process by
     pickling it must be a function or method that pickle finds by its name, so no lambda.
 
     A batched function takes and returns columns, as ``read_batch`` returns them, so that many samples share its cost::
@@ -231,11 +232,13 @@ class _MapAccess(OneToOneAccess):
         self._function, self._mixed_seed = function, mixed_seed
 
     def sample(self, position: int) -> Sample:
-        if self._mixed_seed is None:
-            return self._function(self.below.sample(position))
-        return self._function(
-            self.below.sample(position), derive_generator(self._mixed_seed, position)
-        )
+        sample = self.below.sample(position)
+        try:
+            if self._mixed_seed is None:
+                return self._function(sample)
+            return self._function(sample, derive_generator(self._mixed_seed, position))
+        except StopIteration as error:
+            raise stopped_by(self._function) from error
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         parts = parts_of(positions, self.below.n_at_once)
@@ -247,10 +250,17 @@ class _MapAccess(OneToOneAccess):
 
     def _map(self, samples: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
         if self._mixed_seed is None:
-            return map(self._function, samples)
-        return map(
-            self._function, samples, map(partial(derive_generator, self._mixed_seed), positions)
-        )
+            return call_for_each(self._function, samples)
+        return self._map_drawing(self._mixed_seed, samples, positions)
+
+    def _map_drawing(
+        self, mixed_seed: int, samples: Iterable[Sample], positions: Iterable[int]
+    ) -> Iterator[Sample]:
+        try:
+            for sample, position in zip(samples, positions, strict=True):
+                yield self._function(sample, derive_generator(mixed_seed, position))
+        except StopIteration as error:
+            raise stopped_by(self._function) from error
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
@@ -395,9 +405,12 @@ class _ColumnMapAccess(EncodedAccess):
         return replace_values(sample, {key: self._call(_natural(value_of(sample, key)), position)})
 
     def _call(self, value: Any, position: int) -> Any:
-        if self._mixed_seed is None:
-            return self._function(value)
-        return self._function(value, derive_generator(self._mixed_seed, position))
+        try:
+            if self._mixed_seed is None:
+                return self._function(value)
+            return self._function(value, derive_generator(self._mixed_seed, position))
+        except StopIteration as error:
+            raise stopped_by(self._function) from error
 
     def _transform(
         self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts | None
@@ -423,7 +436,10 @@ def _call_batched(
     function: Callable[..., Any], batch: Any, seed: int | None, positions: Iterable[int]
 ) -> Any:
     random = () if seed is None else ([derive_generator(seed, position) for position in positions],)
-    return function(batch, *random)
+    try:
+        return function(batch, *random)
+    except StopIteration as error:
+        raise stopped_by(function) from error
 
 
 def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., Any]) -> Column:

@@ -18,6 +18,7 @@ from data_stack.dataset.iterator.contract import (
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
+from data_stack.util.functions import stopped_by
 from data_stack.values.stacked_values import as_array, stack_values
 from data_stack.values.stacking import SampleForm, all_columns, take_runs
 
@@ -146,4 +147,9 @@ def _read_runs(column: Any, starts: IndexArrayOfInts, length: int) -> Column | N
 def _stack(column: Any, positions: IndexArrayOfInts | None) -> Column:
     """Values read one by one; for no positions with the dtype and shape of the first."""
     rows = range(len(column)) if positions is None else positions.tolist()
-    return stack_values([column[row] for row in rows or [0] * bool(len(column))])[: len(rows)]
+    wanted = rows or range(min(1, len(column)))
+    try:
+        values = [column[row] for row in wanted]
+    except StopIteration as error:  # of a class of the program
+        raise stopped_by(type(column).__getitem__) from error
+    return stack_values(values)[: len(rows)]

@@ -73,8 +73,10 @@ def explain(
     is_login = isinstance(error, PermissionError) or re.search(
         "Credential|Authentication", type(error).__name__
     )
-    advice = "Check the credentials and what they allow." if is_login else "The store is as it was."
-    return StorageError(f"{problem}. {advice}", number)
+    if is_login:
+        advice = "Check the credentials and what they allow."
+        return StorageError(f"{problem}. {advice}", number or errno.EACCES)
+    return StorageError(f"{problem}. The store is as it was.", number)
 
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:

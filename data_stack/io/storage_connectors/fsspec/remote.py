@@ -457,8 +457,9 @@ def _class_of(protocol: str) -> Any:
         package = str(error.name or getattr(error.__cause__, "name", None) or protocol).partition(
             "."
         )[0]
+        extra = "s3" if protocol in ("s3", "s3a") else "cloud"
         raise MissingDependencyError(
-            f"FsspecStorageConnector of {protocol}://", package, "cloud"
+            f"FsspecStorageConnector of {protocol}://", package, extra
         ) from error
     except ValueError:
         raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None

@@ -342,11 +342,15 @@ class Connection:
         ):  # a full disk may be an unknown error (code 8)
             kind, numbers = StorageFullError, (errno.ENOSPC,)
             why = f"the server's disk is full ({reason}). Nothing was published; make room and try again."
-        elif isinstance(error, ConnectionFailure) or (
-            isinstance(error, PyMongoError) and error.timeout
-        ):
+        elif isinstance(error, ServerSelectionTimeoutError):
+            kind = StorageUnavailableError  # the driver looks for a server for a shorter time
+            why = f"no server can be reached ({reason}). Check that it runs, and try again."
+        elif isinstance(error, PyMongoError) and error.timeout:
             kind = StorageUnavailableError
             why = f"the server did not answer within {seconds:g} s ({reason}). Check that it runs, and try again."
+        elif isinstance(error, ConnectionFailure):
+            kind = StorageUnavailableError
+            why = f"the connection failed ({reason}). Check that the server runs, and try again."
         what = f"{identifier!r} in {self.settings.name}" if identifier else self.settings.name
         raise kind(f"could not {action} {what}: {why}", *numbers) from error.with_traceback(None)
 
