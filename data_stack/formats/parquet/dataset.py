@@ -142,13 +142,13 @@ class ParquetDataset(AccessedDatasetIterator):
             )  # else numbers would change
             footers = footers if chosen is files else Footers(chosen, lazily=True)
             footers.read_all()  # the statistics are needed
+        self._footers = footers
+        self._groups = self._stored_groups = RowGroups(footers, whole)
         account = files.account
         if schema is None and columns is None:
             account = account.with_left_out(footers.columns_left_out(whole.fields))
         self.account = account
         account.warn()
-        self._footers = footers
-        self._groups = self._stored_groups = RowGroups(footers, whole)
         with_nulls = self.with_nulls = self._groups.with_nulls
         read = adapt_schema(whole, with_nulls, nulls, timestamp_unit)
         self.schema = read if columns is None else read.view(columns)

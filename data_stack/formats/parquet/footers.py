@@ -177,9 +177,11 @@ class Footers:
             if columns is before:  # as in most datasets
                 continue
             before = columns
-            for column in columns:
-                if column not in names and column not in left_out:
-                    left_out[column] = LeftOut(f"{path}, column {column}", LATER_COLUMN)
+            unknown = [column for column in columns if column not in names]
+            if unknown:
+                self.of(file)  # raises if the manifest, which may have told the columns, lies
+            for column in unknown:
+                left_out.setdefault(column, LeftOut(f"{path}, column {column}", LATER_COLUMN))
         return list(left_out.values())
 
     def is_read(self, file: int) -> bool:
