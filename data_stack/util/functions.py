@@ -67,6 +67,16 @@ def stopped_by(function: Any) -> EarlyEndError:
     )
 
 
+def explain_tuple_index(error: TypeError, sample: Any) -> TypeError:
+    """The error of a function that looks for a name in a tuple sample, with what to write instead; else ``error`` itself."""
+    if not isinstance(sample, tuple) or not str(error).startswith("tuple indices must be"):
+        return error
+    return TypeError(
+        f'{error}. The samples are tuples: name the column, as in column="label", with a function of its '
+        f'value; or use sample[1] in place of sample["label"]'
+    )
+
+
 def iterate_all(samples: Iterable[Any], n_samples: int) -> Iterator[Any]:
     """The first ``n_samples`` of an iterable of the program.
 

@@ -134,6 +134,16 @@ def test_the_name_of_a_column_as_index_says_how_to_read_it(index: Any, advice: s
         iterator[index]
 
 
+@pytest.mark.parametrize("method", ["map", "filter"])
+def test_a_function_of_dict_samples_on_tuples_says_column(method: str) -> None:
+    iterator = SequenceDatasetIterator([np.arange(3), np.arange(3)])
+
+    with pytest.raises(TypeError, match=r"tuple indices must be .* column=\"label\""):
+        getattr(iterator, method)(lambda sample: sample["label"] == 3)[0]
+    with pytest.raises(TypeError, match=r"^object of type"):
+        getattr(iterator, method)(lambda sample: len(sample[0]))[0]
+
+
 @pytest.mark.parametrize("method", ["map", "filter", "shuffle", "cache", "batch"])
 def test_an_argument_of_another_method_is_an_error_that_says_ours(method: str) -> None:
     iterator = data_stack.from_numpy({"x": np.arange(3)})

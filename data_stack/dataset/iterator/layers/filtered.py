@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
-from data_stack.util.functions import check_takes, stopped_by
+from data_stack.util.functions import check_takes, explain_tuple_index, stopped_by
 from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacked_values import as_array
 from data_stack.values.stacking import keys_of, list_values
@@ -117,13 +117,16 @@ def _find(
                 for values in arguments:
                     stays.append(bool(predicate(*values)))
         except Exception as problem:
-            is_stop = isinstance(problem, StopIteration)
-            error = stopped_by(predicate) if is_stop else problem
+            error: Exception = problem
+            if isinstance(problem, StopIteration):
+                error = stopped_by(predicate)
+            elif isinstance(problem, TypeError) and column is None and not batched:
+                error = explain_tuple_index(problem, block[0])
             if hasattr(error, "add_note"):  # from Python 3.11 on
                 error.add_note(f"while the predicate looked at position {start + len(stays)}")
-            if is_stop:
-                raise error from problem
-            raise
+            if error is problem:
+                raise
+            raise error from problem
         yield narrow(start + np.flatnonzero(stays), source.n_samples)
 
 

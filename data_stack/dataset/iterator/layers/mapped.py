@@ -18,7 +18,7 @@ from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
-from data_stack.util.functions import call_for_each, check_takes, stopped_by
+from data_stack.util.functions import call_for_each, check_takes, explain_tuple_index, stopped_by
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
 from data_stack.values.stacking import (
     SampleForm,
@@ -239,6 +239,11 @@ class _MapAccess(OneToOneAccess):
             return self._function(sample, derive_generator(self._mixed_seed, position))
         except StopIteration as error:
             raise stopped_by(self._function) from error
+        except TypeError as error:
+            explained = explain_tuple_index(error, sample)
+            if explained is error:
+                raise
+            raise explained from error
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         parts = parts_of(positions, self.below.n_at_once)
