@@ -41,6 +41,7 @@ from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.csv import Table
 from data_stack.formats.split_names import warn_of_splits
+from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_hidden
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location
@@ -54,6 +55,8 @@ from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.untrusted_text import parse_json
 
 METADATA_OF_IMAGES: Final = ("metadata.jsonl", "metadata.csv")
+#: The rule that leaves a file out.
+_NO_IMAGE: Final = "no image, by its suffix"
 #: Marks a folder that is being written.
 _PART: Final = ".metadata.jsonl.part"
 _CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
@@ -70,9 +73,9 @@ def _image_types() -> dict[str, str]:
     return {f".{extension}": name for extension, name in types_by_extension("image").items()}
 
 
-def _visible_files(folder: Folder) -> list[str]:
-    """The paths of the files below a folder, without hidden ones; but with the mark of a folder that is being written."""
-    return [name for name in folder.list_files() if "/." not in f"/{name}" or name == _PART]
+def _visible(paths: Iterable[str]) -> list[str]:
+    """The paths of files without hidden ones; but with the mark of a folder that is being written."""
+    return [path for path in paths if not is_hidden(path) or path == _PART]
 
 
 def _pictures_and_others(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -157,8 +160,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
     ``root`` itself are samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
     metadata, in the order of its lines. Images are read on demand; reading labels reads no images.
 
-    The folder is listed at the first access. A symbolic link to a file inside ``root`` is followed, a link to a folder is not.
-    Files with other extensions, and names that begin with a dot, are ignored.
+    The folder is listed at the first access. Links are followed as :mod:`data_stack.io.tree` says.
+    Files with other extensions are left out; one LeftOutWarning names them, except for documents and
+    hidden files.
 
     Args:
         root: the folder: a path, a StorageConnector, or the Resources of a dataset.
@@ -203,6 +207,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self._folder = folder_of(root, prefix)
         self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
         self._found: _Index | None = None
+        self._account: PlaceAccount | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_found": None}
@@ -211,6 +216,12 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def class_names(self) -> tuple[str, ...]:
         """The classes in the order of their labels; empty with metadata."""
         return self._index().class_names
+
+    @property
+    def account(self) -> PlaceAccount:
+        """What else is in the folder, and why it is left out; LeftOutWarning named what may be data."""
+        self._index()
+        return self._account or PlaceAccount(self._folder.full_name(""), 0)
 
     @property
     def broken(self) -> dict[str, str]:
@@ -283,16 +294,29 @@ class ImageFolderIterator(AccessedDatasetIterator):
             return str(error)
         return None
 
+    def _give_account(
+        self, images: Sequence[str], files: Sequence[str], links: Sequence[LeftOut]
+    ) -> None:
+        """Account for the folder, and warn, once: not again in a worker process."""
+        if self._account is not None:
+            return
+        read = [*images, *set(METADATA_OF_IMAGES).intersection(files)]
+        place = self._folder.full_name("")
+        self._account = account_of(place, read, files, _NO_IMAGE, links)
+        self._account.warn()
+
     def _look_through(self) -> _Index:
         root = self._folder.path
         if root is not None and not root.is_dir():
             raise ResourceNotFoundError(str(root))
-        names = _visible_files(self._folder)
+        files, links = self._folder.survey()
+        names = _visible(files)
         if _PART in names:
             raise DatasetFileCorruptError(
                 f"{self._folder.name} is unfinished; write it again, or remove {_PART}"
             )
         images, others = _pictures_and_others(names)
+        self._give_account(images, files, links)
         if self._class_folders is None and self._class_names is None and self._below is None:
             folders_in_it = {path.partition("/")[0] for path in images if "/" in path}
             advice = "open one of these folders"
@@ -402,7 +426,7 @@ def open_splits_of_images(
             opened[split].append(
                 ImageFolderIterator(folder, on_error=on_error, class_names=class_names)
             )
-            files = _visible_files(folder)
+            files = _visible(folder.list_files())
             if not any(metadata in files for metadata in METADATA_OF_IMAGES):
                 images, beside = _pictures_and_others(files)
                 pictures[split] += images

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import data_stack
-from data_stack.exception import ConfigError, UnknownSplitError
+from data_stack.exception import ConfigError, LeftOutWarning, UnknownSplitError
 from data_stack.formats import convert, write_hdf5, write_npy, write_npz
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.records import RecordWriter
@@ -378,7 +378,10 @@ def test_the_layout_of_tiny_imagenet_is_read_whole(
     (tmp_path / "train" / "n01" / "n01_boxes.txt").write_text("")
     (tmp_path / "val" / "val_annotations.txt").write_text("")
 
-    with pytest.warns(UserWarning, match="no folder of test, val names a class"):
+    with (
+        pytest.warns(LeftOutWarning, match=r"n01_boxes\.txt|val_annotations\.txt"),
+        pytest.warns(UserWarning, match="no folder of test, val names a class"),
+    ):
         splits = load()
 
     assert {name: len(samples) for name, samples in splits.items()} == {
