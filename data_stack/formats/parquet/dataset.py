@@ -183,6 +183,11 @@ class ParquetDataset(AccessedDatasetIterator):
         }
 
     @property
+    def time_zones(self) -> Mapping[str, str]:
+        """The time zones of the columns of instants in the first file, by name; their samples are in UTC."""
+        return self._footers.time_zones
+
+    @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
         """Number of samples of each row group that has any, shape ``(n_row_groups,)``."""
         return self._selection.lengths

@@ -226,6 +226,15 @@ class Footers:
         with reading_parquet(self.files.name(0)):
             return self.of(0).schema.to_arrow_schema()
 
+    @property
+    def time_zones(self) -> dict[str, str]:
+        """The time zones of the columns of instants, by name, from the first file."""
+        return {
+            field.name: field.type.tz
+            for field in self.arrow_schema
+            if pa.types.is_timestamp(field.type) and field.type.tz is not None
+        }
+
     def names_of_far_times(self, file: int, names: Sequence[str]) -> list[str]:
         """Which columns of INT96 have times that nanoseconds do not hold, in the first row group of a file that has rows.
 

@@ -177,12 +177,11 @@ def _exact(fine: pa.Array, coarse: pa.Array, unit: str) -> pa.Array:
 
 def _offsets(lists: pa.Array) -> npt.NDArray[np.int64]:
     """The offsets of lists or maps in their elements, shape ``(n_lists + 1,)``."""
+    offsets = np.zeros(1, np.int64)
     if pa.types.is_fixed_size_list(lists.type):
-        size = lists.type.list_size
-        return (np.arange(len(lists) + 1, dtype=np.int64) + lists.offset) * size
-    if not len(lists):
-        return np.zeros(1, np.int64)
-    offsets: npt.NDArray[np.int64] = numbers(lists.offsets).astype(np.int64)
+        offsets = (np.arange(len(lists) + 1, dtype=np.int64) + lists.offset) * lists.type.list_size
+    elif len(lists):
+        offsets = numbers(lists.offsets).astype(np.int64)
     return offsets
 
 

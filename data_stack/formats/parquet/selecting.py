@@ -9,6 +9,7 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -23,12 +24,14 @@ from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet.types import FieldDtype
 
 __all__ = [
     "Columns",
     "Predicate",
     "PredicateError",
     "RowPredicate",
+    "TypedColumns",
     "as_predicate",
     "as_times",
     "col",
@@ -40,16 +43,28 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class TypedColumns(dict[str, npt.NDArray[Any]]):
-    """Columns with the stored types of instants (times with a zone, here in UTC), times of day, and maps.
+    """Columns with what their values do not tell.
 
     Args:
         columns: as in :data:`Columns`.
-        types: by the names of such columns.
+        types: the stored types of instants (times with a zone, here in UTC), times of day, and maps, by the names of such
+            columns.
+        dtypes: the dtypes of columns by name, also of those whose values are objects because of nulls.
+        zones: the time zones of instants, by the names of such columns.
     """
 
-    def __init__(self, columns: Columns, types: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        types: Mapping[str, pa.DataType],
+        *,
+        dtypes: Mapping[str, FieldDtype] = MappingProxyType({}),
+        zones: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(columns)
         self.types = types
+        self.dtypes = dtypes
+        self.zones = zones
 
 
 class PredicateError(ConfigError):
