@@ -230,7 +230,7 @@ def test_a_schema_comes_back_from_petastorms_metadata() -> None:
     )
     assert again is not None
     assert (again["day"].dtype, again["u2_"].codec) == (
-        np.dtype("datetime64[ns]"),
+        np.dtype("datetime64[D]"),
         StoredScalarCodec("int"),
     )
 

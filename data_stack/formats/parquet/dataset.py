@@ -97,7 +97,8 @@ class ParquetDataset(AccessedDatasetIterator):
             each column of numbers or times in which any file has a null; ``columns`` names columns of the files only. Nulls of
             text, bytes, decimals, structs and lists, and with "mask" those inside of lists, are None.
         timestamp_unit: unit of all timestamps: "s", "ms", "us" or "ns"; a timestamp that does not fit raises. None: the unit of
-            each column. Filters compare stored values; ``nulls`` and ``timestamp_unit`` do not affect them.
+            each column; of INT96, which has none, that of the writer, else the one that holds the times of the first row group.
+            Filters compare stored values; ``nulls`` and ``timestamp_unit`` do not affect them.
         max_cached_bytes: limit of the cache of row groups.
 
     Attributes:
@@ -131,7 +132,7 @@ class ParquetDataset(AccessedDatasetIterator):
         files = find_files(source, prefix, filesystem=filesystem)
         footers = Footers(files, lazily=True)
         predicate = self._predicate = None if filters is None else as_predicate(filters)
-        whole = read_schema(footers) if schema is None else schema
+        whole = read_schema(footers, timestamp_unit) if schema is None else schema
         if predicate is None:
             footers.read_all(trusting=True)
         else:
@@ -187,6 +188,11 @@ class ParquetDataset(AccessedDatasetIterator):
             for file in range(len(self._footers.files.paths))
             for name in self._footers.columns(file)
         }
+
+    @property
+    def time_zones(self) -> Mapping[str, str]:
+        """The time zones of the columns of instants in the first file, by name; their samples are in UTC."""
+        return self._footers.time_zones
 
     @property
     def block_lengths(self) -> npt.NDArray[np.int64]:

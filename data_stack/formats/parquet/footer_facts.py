@@ -171,8 +171,9 @@ _OPTIONAL, _REPEATED = 1, 2
 #: From UNCOMPRESSED to LZ4_RAW.
 _COMPRESSIONS: Final = range(8)
 _BYTE_ARRAY, _FIXED_BYTES = 6, 7
+_INT96: Final = 3
 #: Bytes per value of each physical type; for FIXED_LEN_BYTE_ARRAY the schema states them.
-_VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}
+_VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, _INT96: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,7 @@ class FooterFacts:
         columns: for each field the numbers of its Parquet columns: a struct has several.
         is_required: whether a column has a value in every row, shape ``(n_columns,)``.
         value_bytes: bytes per value; 0 where values differ in their size, shape ``(n_columns,)``.
+        is_int96: whether a column has times of INT96, shape ``(n_columns,)``.
         n_rows: rows of each row group, shape ``(n_row_groups,)``.
         chunks: facts of the columns of each row group, shape ``(n_row_groups, n_columns)``: ``n_values`` including nulls, or
             elements of lists; ``n_nulls``, -1 where unknown; ``n_bytes`` stored; ``start``, the offset in the file; and
@@ -192,6 +194,7 @@ class FooterFacts:
     columns: dict[str, list[int]]
     is_required: npt.NDArray[np.bool_]
     value_bytes: _Integers
+    is_int96: npt.NDArray[np.bool_]
     n_rows: _Integers
     chunks: npt.NDArray[np.void]
 
@@ -261,7 +264,8 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
         by_field.setdefault(column.path[0], []).append(number)
     is_required = np.array([column.definition_level == 0 for column in columns], np.bool_)
     value_bytes = np.array([column.value_bytes for column in columns], np.int64)
-    return FooterFacts(by_field, is_required, value_bytes, n_rows, facts)
+    is_int96 = np.array([column.type == _INT96 for column in columns], np.bool_)
+    return FooterFacts(by_field, is_required, value_bytes, is_int96, n_rows, facts)
 
 
 def _columns(elements: Sequence[Struct]) -> list[_Column]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
+from data_stack.formats.parquet.int96 import has_far_times, read_int96
 from data_stack.formats.parquet.metadata import (
     MANIFEST_KEY,
     RECREATE,
@@ -242,11 +243,38 @@ class Footers:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the first file; without files, those of the metadata files."""
+        """The columns of the first file, INT96 in nanoseconds; without files, those of the metadata files."""
         if not self.files.paths:
             return pa.schema([]) if self.beside is None else self.beside
         with reading_parquet(self.files.name(0)):
             return self.of(0).schema.to_arrow_schema()
+
+    @property
+    def time_zones(self) -> dict[str, str]:
+        """The time zones of the columns of instants, by name, from the first file."""
+        return {
+            field.name: field.type.tz
+            for field in self.arrow_schema
+            if pa.types.is_timestamp(field.type) and field.type.tz is not None
+        }
+
+    def names_of_far_times(self, file: int, names: Sequence[str]) -> list[str]:
+        """Which columns of INT96 have times that nanoseconds do not hold, in the first row group of a file that has rows.
+
+        Raises:
+            DatasetFileCorruptError, StorageError: the row group cannot be read.
+        """
+        facts = self.facts(file)
+        with_rows = np.flatnonzero(facts.n_rows)
+        if not len(with_rows):
+            return []
+        index = int(with_rows[0])
+        leaves = [leaf for name in names for leaf in facts.columns[name]]
+        with reading_parquet(self.files.name(file)), self.files.open(file) as source:
+            self.check_unchanged(file, source)
+            fine = read_int96(source, self.of(file), index, leaves, "ns")
+            coarse = read_int96(source, self.of(file), index, leaves, "s")
+        return [name for name in names if has_far_times(fine.column(name), coarse.column(name))]
 
     def name_of(self, group: int) -> str:
         """The name of a row group in messages."""

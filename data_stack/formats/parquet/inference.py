@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from data_stack.formats.parquet.codecs import (
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.int96 import schema_with_unit, stated_units
 from data_stack.formats.parquet.metadata import (
     ParquetFileRecord,
     ParquetManifest,
@@ -84,10 +85,15 @@ def _infer_field(field: pa.Field) -> Field:
     return Field(field.name, dtype, (), ScalarCodec(scalar), field.nullable)
 
 
-def read_schema(footers: Footers) -> Schema:
+def read_schema(footers: Footers, timestamp_unit: str | None = None) -> Schema:
     """Read the schema of a dataset: ours, or Petastorm's (by its plugin), else infer it from the columns.
 
     Partition columns that it lacks are added.
+
+    Args:
+        footers: of the files.
+        timestamp_unit: the unit in which timestamps are wanted. It decides the unit of times of INT96, which have none: see
+            :func:`_units_of_int96`.
 
     Raises:
         DatasetFileCorruptError: the schema is damaged, or hostile.
@@ -102,7 +108,7 @@ def read_schema(footers: Footers) -> Schema:
             with reading_parquet(
                 "the schema of the columns"
             ):  # a hostile time zone raises on access
-                schema = infer_schema(footers.arrow_schema)
+                schema = infer_schema(_schema_with_units(footers, timestamp_unit))
     except (ConfigError, DatasetFileCorruptError) as error:
         raise type(error)(f"the schema of {footers.files.folder.name}: {error}") from error
     fields = list(schema)
@@ -114,6 +120,37 @@ def read_schema(footers: Footers) -> Schema:
             ) and any(texts)
             fields.append(Field(name, np.int64 if is_integer else str, (), None, None in texts))
     return Schema(schema.name, fields)
+
+
+def _schema_with_units(footers: Footers, timestamp_unit: str | None) -> pa.Schema:
+    """The columns of the first file, in which times of INT96 have the unit in which they are read."""
+    columns = footers.arrow_schema
+    if not footers.files.paths:
+        return columns
+    facts = footers.facts(0)
+    names = [name for name, leaves in facts.columns.items() if facts.is_int96[leaves].any()]
+    if not names:
+        return columns
+    units = _units_of_int96(footers, names, timestamp_unit)
+    return schema_with_unit(columns, facts.is_int96.tolist(), units)
+
+
+def _units_of_int96(
+    footers: Footers, names: Sequence[str], timestamp_unit: str | None
+) -> dict[str, str]:
+    """The unit in which to read columns of INT96, "us" or "ns", by name.
+
+    INT96 holds nanoseconds and years far beyond those of ``datetime64[ns]``, so the unit depends on the times: the wanted one;
+    else the one that the writer used (Spark: microseconds; pyarrow notes it); else nanoseconds, unless the first row group
+    with rows has times that these do not hold.
+    """
+    if timestamp_unit is not None:
+        return dict.fromkeys(names, "ns" if timestamp_unit == "ns" else "us")
+    units = stated_units(footers.of(0), names)
+    unknown = [name for name in names if name not in units]
+    if unknown:
+        units.update(dict.fromkeys(footers.names_of_far_times(0, unknown), "us"))
+    return units
 
 
 def adapt_schema(

@@ -23,6 +23,7 @@ from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColu
 from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.int96 import exact_times, read_int96
 from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import is_instant
@@ -296,14 +297,35 @@ class GroupReading:
             table = file.reader.read_row_group(
                 self._index, column_indices=numbers, use_threads=by_threads
             )
-        self._table, self.is_decoded = (
-            table if self._rows is None else _rows_of(table, self._rows),
-            True,
-        )
-        del file, table
+            seconds = None
+            if facts.is_int96[numbers].any():
+                names_of_int96 = [
+                    name for name in self._stored if facts.is_int96[facts.columns[name]].any()
+                ]
+                leaves = [leaf for name in names_of_int96 for leaf in facts.columns[name]]
+                seconds = read_int96(source, footers.of(self.file), self._index, leaves, "s")
+        if self._rows is not None:
+            table = _rows_of(table, self._rows)
+        if seconds is not None:
+            if self._rows is not None:
+                seconds = _rows_of(seconds, self._rows)
+            for name in names_of_int96:
+                table = self._with_exact_times(table, name, seconds.column(name))
+        self._table = table
+        self.is_decoded = True
+        del file, table, seconds
         if self._table.nbytes >= _LARGE_BYTES:
             # each thread of Arrow keeps tens of MiB of freed memory; releasing it takes a millisecond or two
             pa.default_memory_pool().release_unused()
+
+    def _with_exact_times(self, table: pa.Table, name: str, seconds: pa.ChunkedArray) -> pa.Table:
+        """Replace a column of INT96, which pyarrow read in nanoseconds, by its exact times."""
+        unit = "ns" if _has_nanoseconds(self._groups.schema[name]) else "us"
+        try:
+            exact = exact_times(table.column(name), seconds, unit)
+        except CellError as error:
+            raise self._groups.damage_error(self._group, name, error, self._rows) from error
+        return table.set_column(table.schema.get_field_index(name), name, exact)
 
     def known_bytes(self) -> int:
         """The size of the columns before compression, from the footer; 0 if the footer was not read."""
@@ -421,6 +443,13 @@ class GroupReading:
         if name in groups.list_lengths and shape != (groups.list_lengths[name],):
             groups.list_lengths[name] = None
         return column
+
+
+def _has_nanoseconds(field: Field) -> bool:
+    """Whether a field has times in nanoseconds, perhaps inside of structs or lists."""
+    if isinstance(field.dtype, np.dtype) and field.dtype.kind == "M":
+        return np.datetime_data(field.dtype)[0] == "ns"
+    return "timestamp[ns" in str(field.arrow_type())
 
 
 def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:

@@ -9,6 +9,7 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -19,15 +20,18 @@ import pyarrow.parquet as pq
 from pyarrow.compute import field as col
 from pyarrow.fs import LocalFileSystem
 
+from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet.types import FieldDtype
 
 __all__ = [
     "Columns",
     "Predicate",
     "PredicateError",
     "RowPredicate",
+    "TypedColumns",
     "as_predicate",
     "as_times",
     "col",
@@ -39,16 +43,28 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class TypedColumns(dict[str, npt.NDArray[Any]]):
-    """Columns with the stored types of instants (times with a zone, here in UTC), times of day, and maps.
+    """Columns with what their values do not tell.
 
     Args:
         columns: as in :data:`Columns`.
-        types: by the names of such columns.
+        types: the stored types of instants (times with a zone, here in UTC), times of day, and maps, by the names of such
+            columns.
+        dtypes: the dtypes of columns by name, also of those whose values are objects because of nulls.
+        zones: the time zones of instants, by the names of such columns.
     """
 
-    def __init__(self, columns: Columns, types: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        types: Mapping[str, pa.DataType],
+        *,
+        dtypes: Mapping[str, FieldDtype] = MappingProxyType({}),
+        zones: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(columns)
         self.types = types
+        self.dtypes = dtypes
+        self.zones = zones
 
 
 class PredicateError(ConfigError):
@@ -359,9 +375,8 @@ def as_predicate(value: Any) -> Predicate:
         return ArrowPredicate(value)
     if isinstance(value, (list, tuple)):
         try:
-            return ArrowPredicate(
-                pq.filters_to_expression([value] if isinstance(value, tuple) else value)
-            )
+            filters = [value] if isinstance(value, tuple) else value
+            return ArrowPredicate(pq.filters_to_expression(_with_times_for_arrow(filters)))
         except (pa.ArrowException, ValueError, TypeError, IndexError) as error:
             example = [("speed", ">", 3), ("day", "in", ["mon"])]
             raise ConfigError(
@@ -375,6 +390,45 @@ def as_predicate(value: Any) -> Predicate:
     raise ConfigError(
         f"{shorten(value)} is not a filter: pass {known}, or an object with get_fields() and do_include(values)"
     )
+
+
+def _with_times_for_arrow(filters: Any) -> Any:
+    """Filters in which each time of numpy has a unit that pyarrow knows: a day becomes a date, others "s" to "ns".
+
+    Raises:
+        ValueError: no such unit holds a time exactly.
+    """
+    if isinstance(filters, np.ndarray) and filters.dtype.kind == "M":
+        return [_with_times_for_arrow(time) for time in filters]
+    if isinstance(filters, np.datetime64):
+        return _time_for_arrow(filters)
+    if type(filters) in (list, tuple, set, frozenset):
+        return type(filters)(map(_with_times_for_arrow, filters))
+    return filters
+
+
+#: For the units of numpy that pyarrow lacks, the unit that holds their times exactly.
+_UNITS_FOR_ARROW: Final = {
+    **dict.fromkeys(("Y", "M", "W", "D"), "D"),
+    **dict.fromkeys(("h", "m"), "s"),
+    **dict.fromkeys(("ps", "fs", "as"), "ns"),
+}
+
+
+def _time_for_arrow(time: np.datetime64) -> Any:
+    """A time in a unit that pyarrow knows; a day as a date.
+
+    Raises:
+        ValueError: no such unit holds the time exactly.
+    """
+    unit, _ = np.datetime_data(time.dtype)
+    if unit == "generic":
+        raise ValueError(f"{time!r} has no unit: pass a time such as np.datetime64('2020-01-01')")
+    wanted = _UNITS_FOR_ARROW.get(unit, unit)
+    exact = as_dtype(np.array(time), np.dtype(f"M8[{wanted}]"))[()]
+    if wanted == "D":
+        return pa.scalar(exact.astype(np.int64).item(), pa.date32())
+    return exact
 
 
 class RowPredicate(Predicate):

@@ -111,7 +111,10 @@ def files_that_could_match(
         return files
     columns = {field.name: partition_column(field, files) for field in fields}
     if len(fields) == len(predicate.fields):  # it needs partition columns only
-        mask = predicate.mask(selecting.TypedColumns(columns, _types_to_tell(schema, predicate)))
+        dtypes = {name: schema[name].dtype for name in columns}
+        mask = predicate.mask(
+            selecting.TypedColumns(columns, _types_to_tell(schema, predicate), dtypes=dtypes)
+        )
     elif predicate.bound is not None:
         types = _types_of(schema, predicate)
         guarantees = [
@@ -175,6 +178,11 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         ]
         chosen = chosen[selecting.could_match(predicate.bound, types, guarantees)]
     found: dict[int, tuple[npt.NDArray[np.int32] | None, int]] = {}
+    dtypes = {name: groups.schema[name].dtype for name in predicate.fields}
+    zones: dict[str, str] = {}
+    if any(selecting.is_instant(groups.schema[name].arrow_type()) for name in predicate.fields):
+        stored = groups.footers.time_zones
+        zones = {name: stored[name] for name in predicate.fields if name in stored}
 
     def look_at(group: int) -> None:
         columns = groups.read(group, predicate.fields)
@@ -186,9 +194,8 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(
-                selecting.TypedColumns(values, _types_to_tell(groups.schema, predicate))
-            )
+            types = _types_to_tell(groups.schema, predicate)
+            mask = predicate.mask(selecting.TypedColumns(values, types, dtypes=dtypes, zones=zones))
         except PredicateError as error:
             where = groups.footers.name_of(group) + (
                 "" if error.row is None else f", row {error.row}"

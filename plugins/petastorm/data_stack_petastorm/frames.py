@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.selecting import Columns, Predicate, RowPredicate, column_of
+from data_stack.formats.parquet.selecting import (
+    Columns,
+    Predicate,
+    RowPredicate,
+    TypedColumns,
+    as_times,
+    column_of,
+)
 from data_stack.values.stacked_values import objects
+from data_stack_petastorm.plain_times import plain_time
 
 try:
     import pandas as pd
@@ -18,13 +27,29 @@ except ImportError as error:
     raise MissingDependencyError("a transform on='pandas'", "pandas", "pandas") from error
 
 
-def as_frame(batch: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Copy columns to a DataFrame: numbers and times keep their dtype, other values (text, arrays, None) are objects."""
-    return pd.DataFrame({name: _series(column) for name, column in batch.items()})
+def as_frame(
+    batch: Mapping[str, npt.NDArray[Any]], zones: Mapping[str, str] = MappingProxyType({})
+) -> Any:
+    """Copy columns to a DataFrame with the values of Arrow's ``to_pandas``, as Petastorm's functions get them.
+
+    Numbers and times keep their dtype; a missing time is NaT. Days are objects of type ``datetime.date``. Other values (text,
+    arrays, None) are objects, too.
+
+    Args:
+        batch: the columns, shape ``(n, ...)``.
+        zones: the time zones of columns of instants, by name; their Series have this zone.
+    """
+    return pd.DataFrame({name: _series(column, zones.get(name)) for name, column in batch.items()})
 
 
-def _series(column: npt.NDArray[Any]) -> Any:
-    if column.ndim == 1 and column.dtype.kind in "biufcmM":
+def _series(column: npt.NDArray[Any], zone: str | None) -> Any:
+    times = as_times(column) if column.ndim == 1 else column
+    if times.ndim == 1 and times.dtype.kind == "M":
+        if np.datetime_data(times.dtype)[0] == "D":
+            return pd.Series(objects([_as_date(day) for day in times]), dtype=object)
+        series = pd.Series(times.copy())
+        return series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)
+    if column.ndim == 1 and column.dtype.kind in "biufcm":
         return pd.Series(column.copy())
     # pandas would convert strings to its own type, whose missing values are NaN
     return pd.Series(
@@ -33,10 +58,16 @@ def _series(column: npt.NDArray[Any]) -> Any:
     )
 
 
+def _as_date(day: np.datetime64) -> Any:
+    """A day as a ``datetime.date``; None for NaT, and unchanged if it is beyond the years of dates, 1 to 9999."""
+    return None if np.isnat(day) else plain_time(day)
+
+
 def columns_of_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
     """The columns ``names`` of a DataFrame, as far as they exist; the index is ignored.
 
-    Missing objects, integers and texts become None; a NaN among floats stays NaN.
+    Missing objects, integers and texts become None; a NaN among floats stays NaN, and a NaT among times NaT. Times with a zone
+    become UTC.
 
     Raises:
         ConfigError: it is not a DataFrame, or has duplicate columns.
@@ -53,6 +84,8 @@ def columns_of_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _column(series: Any) -> Any:
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufcmM":
         return series.to_numpy()
     return series.to_numpy(dtype=object, na_value=None)
@@ -66,16 +99,33 @@ class FramePredicate(RowPredicate):
 
     def mask(self, columns: Columns) -> npt.NDArray[np.bool_]:
         given = {name: column_of(columns, name) for name in self.fields}
+        zones = columns.zones if isinstance(columns, TypedColumns) else {}
+        frame = as_frame(given, zones)
         try:
-            answers = np.asarray(self.function.do_include(ListFrame(as_frame(given))))
+            answers = np.asarray(self.function.do_include(ListFrame(frame)))
         except Exception:  # noqa: BLE001  # a function of rows may raise anything for columns; for rows, the error is reported
-            return super().mask(columns)
+            return self._mask_of_rows(given, frame, zones)
         is_bools = answers.dtype == bool or all(
             isinstance(answer, (bool, np.bool_)) for answer in answers.reshape(-1)
         )
         if not is_bools or answers.shape != (len(next(iter(given.values()))),):
-            return super().mask(columns)
+            return self._mask_of_rows(given, frame, zones)
         return answers.astype(bool)
+
+    def _mask_of_rows(
+        self, columns: Columns, frame: Any, zones: Mapping[str, str]
+    ) -> npt.NDArray[np.bool_]:
+        """Call the function for each row, with the dates and zoned times of the DataFrame."""
+        rows: dict[str, npt.NDArray[Any]] = {}
+        for name, column in columns.items():
+            if name in zones:
+                series = frame[name].astype(object)
+                rows[name] = objects([None if time is pd.NaT else time for time in series])
+            elif column.ndim == 1 and as_times(column).dtype == np.dtype("M8[D]"):
+                rows[name] = objects(list(frame[name]))
+            else:
+                rows[name] = column
+        return super().mask(rows)
 
     def content(self) -> Any:
         return {"on_frames": super().content()}

@@ -11,6 +11,7 @@ from data_stack.formats.parquet import Field, ListCodec, ParquetFileRecord, Scal
 from data_stack_petastorm import codecs
 from data_stack_petastorm.column_codec import UnischemaField
 from data_stack_petastorm.pickled_schema import read_pickled_schema, write_pickled_schema
+from data_stack_petastorm.schemas import dtype_with_unit
 
 #: Petastorm's pickled schema.
 UNISCHEMA_KEY: Final = b"dataset-toolkit.unischema.v1"
@@ -42,13 +43,9 @@ def stored_field(field: UnischemaField) -> Field:
         )
     if isinstance(codec, codecs.ScalarCodec):
         codec = ListCodec(codec.type_name) if field.shape else ScalarCodec(codec.type_name)
-    return Field(
-        field.name,
-        field.numpy_dtype,
-        field.shape,
-        codecs.as_field_codec(codec),
-        bool(field.nullable),
-    )
+    stored = codecs.as_field_codec(codec)
+    dtype = dtype_with_unit(field.numpy_dtype, stored)
+    return Field(field.name, dtype, field.shape, stored, bool(field.nullable))
 
 
 def make_metadata(

@@ -5,7 +5,6 @@ They treat null as a value, so ``in_negate(p)`` selects exactly the rows that ``
 
 from __future__ import annotations
 
-import datetime
 import functools
 import hashlib
 import math
@@ -28,11 +27,13 @@ from data_stack.formats.parquet.selecting import (
     Columns,
     Predicate,
     PredicateError,
+    TypedColumns,
     as_predicate,
     as_times,
     column_of,
 )
 from data_stack.values.stacked_values import objects
+from data_stack_petastorm.plain_times import as_numpy_time
 
 __all__ = [
     "PredicateBase",
@@ -190,7 +191,7 @@ class in_pseudorandom_split(_OfOneColumn):  # noqa: N801
     """Selects one subset of a pseudorandom split, which is reproducible and the same as Petastorm's.
 
     The MD5 of ``str(value)`` determines the subset, so rows with the same value stay together, and sizes are approximate. All
-    nulls are in the subset of the text "None".
+    nulls are in the subset of one text: "nan" for floats, "NaT" for timestamps, and "None" for others, as Petastorm reads them.
 
     Args:
         fraction_list: the fraction of values in each subset, each in [0, 1], with a sum of at most 1.
@@ -215,15 +216,40 @@ class in_pseudorandom_split(_OfOneColumn):  # noqa: N801
         self._low = math.ceil(low * (_N_BUCKETS - 1))
         self._high = math.ceil(high_borders[subset_index] * (_N_BUCKETS - 1))
 
-    def _mask_of(self, column: npt.NDArray[Any]) -> _Bools:
+    def mask(self, columns: Columns) -> _Bools:
+        (name,) = self.fields
+        column = column_of(columns, name)
         if column.ndim != 1:
             raise PredicateError(f"{self!r} cannot split by arrays of shape {column.shape[1:]}")
-        values = (
-            column.tolist() if column.dtype.kind in "biuSUO" else column
-        )  # others have texts that differ from Python's
+        dtype = columns.dtypes.get(name) if isinstance(columns, TypedColumns) else None
+        text_of_null = _text_of_null(column, dtype)
+        # the texts of others differ from those of Python's values
+        values = column.tolist() if column.dtype.kind in "biuSUO" else column
+        texts = (text_of_null if value is None else str(value) for value in values)
         return np.fromiter(
-            (self._low <= _bucket(str(value)) < self._high for value in values), bool, len(column)
+            (self._low <= _bucket(text) < self._high for text in texts), bool, len(column)
         )
+
+    def _mask_of(self, column: npt.NDArray[Any]) -> _Bools:
+        return self.mask({self.fields[0]: column})
+
+
+def _text_of_null(column: npt.NDArray[Any], dtype: Any) -> str:
+    """The text of a missing value as Petastorm reads it: pandas makes NaN of a missing float, and NaT of a missing timestamp.
+
+    Args:
+        column: the values.
+        dtype: the dtype of the field; None if only the values tell it.
+    """
+    if dtype is None and column.dtype == object:
+        first = next((value for value in column if value is not None), None)
+        dtype = first.dtype if isinstance(first, np.generic) else np.dtype(type(first))
+    if not isinstance(dtype, np.dtype):
+        return "None"
+    if dtype.kind == "f":
+        return "nan"
+    is_timestamp = dtype.kind == "M" and np.datetime_data(dtype)[0] != "D"
+    return "NaT" if is_timestamp else "None"
 
 
 class in_lambda(_Known, PredicateBase):  # noqa: N801
@@ -331,7 +357,7 @@ def _check_members(values: Iterable[Any], what: str) -> frozenset[Any]:
         raise ConfigError(
             f"{what} needs a list or set of values, got {shorten(values)}: pass [{shorten(values)}]"
         )
-    items = [_as_numpy_time(value) for value in values]
+    items = [as_numpy_time(value) for value in values]
     items = [
         item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item
         for item in items
@@ -340,19 +366,6 @@ def _check_members(values: Iterable[Any], what: str) -> frozenset[Any]:
         return frozenset(item for item in items if item == item)  # NaN equals nothing
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what} needs hashable values: {error}") from error
-
-
-def _as_numpy_time(value: Any) -> Any:
-    """Convert times of Python or pandas to numpy (in UTC; a time of day as the time since midnight); others are unchanged."""
-    if hasattr(value, "to_datetime64"):  # pandas' are more exact than their base class
-        return value.to_datetime64()
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-    if isinstance(value, datetime.time):
-        value = datetime.datetime.combine(datetime.date.min, value) - datetime.datetime.min
-    if isinstance(value, datetime.date):
-        return np.datetime64(value)
-    return np.timedelta64(value) if isinstance(value, datetime.timedelta) else value
 
 
 def _are_members(column: npt.NDArray[Any], members: frozenset[Any]) -> _Bools:

@@ -191,7 +191,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         if spec.func is None:
             iterator = dataset.select(*fields.fields)
         else:
-            function = transform.BatchTransform(spec, fields)
+            function = transform.BatchTransform(spec, fields, zones=dataset.time_zones)
             iterator = dataset.map(function, batched=True, seed=seed if spec.draws else None)
         if (
             batched
@@ -200,7 +200,10 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
             and spec.on == "pandas"
             and not spec.draws
         ):
-            of_groups = dataset, transform.BatchTransform(spec, fields, may_drop=True)
+            function_of_groups = transform.BatchTransform(
+                spec, fields, may_drop=True, zones=dataset.time_zones
+            )
+            of_groups = dataset, function_of_groups
     elif ngram is None:
         fields = Schema(fields.name, [fields[name] for name in names])
     if ngram is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,6 +20,7 @@ from data_stack.formats.parquet import Field, Schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.values.stacked_values import objects
 from data_stack_petastorm.columns import has_parameter, nested_names
+from data_stack_petastorm.plain_times import as_numpy_time
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 
@@ -45,9 +48,10 @@ class TransformSpec:
         TransformSpec(normalise, [("speed", "float32", (), False)], on="numpy")      # a function of {"speed": array, …}
 
     Args:
-        func: takes a row or a batch, see ``on``, and returns the same kind with all fields of the result; other fields are
-            dropped. It may change its argument. A parameter ``rng`` receives a ``numpy.random.Generator`` that depends on the
-            seed, the epoch and the position of the (first) row. None: fields are only removed and reordered.
+        func: takes a row or a batch, see ``on``, and returns the same kind with all fields of the result. Fields that it
+            received and that are not in the result are dropped; a new field that is not in ``edit_fields`` is an error. It may
+            change its argument. A parameter ``rng`` receives a ``numpy.random.Generator`` that depends on the seed, the epoch and
+            the position of the (first) row. None: fields are only removed and reordered.
         edit_fields: fields that ``func`` adds: ``(name, dtype, shape, nullable)``, UnischemaFields or
             :class:`~data_stack.formats.parquet.schema.Field`. They come after the others. Fields whose dtype or shape the
             function changes need not be named: a reader tries it on the first row, and checks the others against the result.
@@ -182,10 +186,21 @@ class BatchTransform:
         spec: the spec.
         schema: the fields of the result.
         may_drop: whether the function may drop rows.
+        zones: the time zones of columns of instants, by name, for a function of DataFrames.
     """
 
-    def __init__(self, spec: TransformSpec, schema: Schema, *, may_drop: bool = False) -> None:
-        self._spec, self._schema, self._may_drop = spec, schema, may_drop
+    def __init__(
+        self,
+        spec: TransformSpec,
+        schema: Schema,
+        *,
+        may_drop: bool = False,
+        zones: Mapping[str, str] | None = None,
+    ) -> None:
+        self._spec = spec
+        self._schema = schema
+        self._may_drop = may_drop
+        self._zones = dict(zones or {})
         if spec.on == "pandas":
             import data_stack_petastorm.frames  # noqa: F401  # raises here if pandas is missing, not in a worker
 
@@ -195,10 +210,10 @@ class BatchTransform:
         """Transform the columns of a batch.
 
         Raises:
-            ConfigError: a returned value does not fit its field; the message names the field.
+            ConfigError: a returned value does not fit its field, or its field is not declared; the message names the field.
         """
         names, n_rows = list(self._schema.fields), len(next(iter(batch.values())))
-        columns = apply(self._spec, batch, rngs, names)
+        columns = apply(self._spec, batch, rngs, names, self._zones)
         for name in names:
             if not isinstance(columns, Mapping) or name not in columns:
                 raise _lacks(name, columns)
@@ -207,7 +222,23 @@ class BatchTransform:
                     f"the transform returned {len(columns[name])} values of field {name!r} for {n_rows} rows; it must return one "
                     f"per row. Drop rows by a predicate"
                 )
-        return {field.name: _check(field, columns[field.name]) for field in self._schema}
+        checked = {field.name: _check(field, columns[field.name]) for field in self._schema}
+        if self._spec.on == "pandas":
+            for field in self._schema:
+                checked[field.name] = _with_none(field, checked[field.name])
+        return checked
+
+
+def _with_none(field: Field, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The times of a DataFrame, where NaT stands for null, with None as in the column that was read."""
+    if column.dtype.kind not in "mM" or column.ndim != 1 or not field.nullable:
+        return column
+    is_missing = np.isnat(column)
+    if getattr(field.codec, "nulls", "none") != "none" or not is_missing.any():
+        return column
+    values = objects(list(column))
+    values[is_missing] = None
+    return values
 
 
 def apply(
@@ -215,6 +246,7 @@ def apply(
     batch: Columns,
     rngs: Sequence[np.random.Generator],
     names: Sequence[str] | None,
+    zones: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
     """Call the function of a spec for a batch of rows.
 
@@ -223,24 +255,54 @@ def apply(
         batch: columns; they are copied.
         rngs: a generator for each row, if the function takes one.
         names: the fields that each row must have; None for those of the first row.
+        zones: the time zones of columns of instants, by name, for a function of DataFrames.
+
+    Raises:
+        ConfigError: the function returned a field that is not declared; or a field of ``names`` is missing.
     """
     function: Any = spec.func
+    declared = None if names is None else {*names, *batch, *spec.removed_fields}
     draws = [{"rng": rng} for rng in rngs]
     if spec.on == "pandas":
         from data_stack_petastorm.frames import as_frame, columns_of_frame
 
-        frame = function(as_frame(batch), **(draws[0] if draws else {}))
+        frame = function(as_frame(batch, zones), **(draws[0] if draws else {}))
+        _refuse_undeclared(frame, declared)
         return columns_of_frame(frame, list(frame) if names is None else names)
     batch = copy_value(batch)
     if spec.on == "numpy":
-        return function(batch, **(draws[0] if draws else {}))
+        made = function(batch, **(draws[0] if draws else {}))
+        _refuse_undeclared(made, declared)
+        return made
     rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
     made = [function(row, **(draws[number] if draws else {})) for number, row in enumerate(rows)]
     for row in made:
+        _refuse_undeclared(row, declared)
         for name in names or ():
             if not isinstance(row, Mapping) or name not in row:
                 raise _lacks(name, row)
     return {name: [row[name] for row in made] for name in (made[0] if names is None else names)}
+
+
+def _refuse_undeclared(made: Any, declared: set[Any] | None) -> None:
+    """Refuse a row or columns with fields that are not declared: they would be lost.
+
+    Args:
+        made: what the function of a spec returned.
+        declared: the fields of the result, and those that the function received; None for any.
+
+    Raises:
+        ConfigError: a field is not declared.
+    """
+    if declared is None or not hasattr(made, "keys"):
+        return
+    undeclared = [name for name in made.keys() if name not in declared]  # noqa: SIM118  # also of a DataFrame
+    if undeclared:
+        raise ConfigError(
+            f"Transformed result columns ({', '.join(map(str, made.keys()))}) do not match required schema columns: "
+            f"{undeclared[0]!r} is not declared. Add it to edit_fields, as in "
+            f"edit_fields=[({undeclared[0]!r}, np.float32, (), False)], or do not return it"
+        )
 
 
 def _lacks(name: str, found: Any) -> ConfigError:
@@ -292,6 +354,8 @@ def _value(field: Field, value: Any) -> Any:
             raise TypeError("it is None, but the field is not nullable")
         return None
     if isinstance(dtype, np.dtype) and dtype.kind not in "USO":
+        if dtype.kind == "M" and isinstance(value, date):  # also datetimes, and those of pandas
+            value = as_numpy_time(value)
         array = np.asarray(value)
         check_shape(array.shape, field.shape)
         array = as_dtype(array, dtype, rounds=array.dtype.kind in "fc")
@@ -325,7 +389,7 @@ def resolve(spec: TransformSpec, rows: Any, on: Any) -> tuple[TransformSpec, boo
     n_tried = min(len(rows), 1 if spec.on in (None, "rows") else _ROWS_TRIED)
     try:
         rngs = [np.random.default_rng(0)] * (n_tried if spec.draws else 0)
-        columns = apply(spec, rows.read_batch(np.arange(n_tried)), rngs, None)
+        columns = apply(spec, rows.read_batch(np.arange(n_tried)), rngs, None, rows.time_zones)
     except Exception:  # noqa: BLE001  # an error of the user's function; reading the row raises it again
         return spec, False
     drops = any(len(column) < n_tried for column in columns.values())

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.fitting import check_shape, fits_shape
+from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
@@ -84,7 +84,9 @@ def _decode(
     array = np.asarray(value)
     if array.dtype != dtype:
         found, array = array.dtype, array.astype(array.dtype.newbyteorder("="), copy=False)
-        if array.dtype != dtype and not (dtype.kind in "US" and array.dtype.kind == dtype.kind):
+        if dtype.kind in "mM" and array.dtype.kind == dtype.kind:
+            array = as_dtype(array, dtype)  # the unit of a cell, where it holds the same times
+        elif array.dtype != dtype and not (dtype.kind in "US" and array.dtype.kind == dtype.kind):
             raise ValueError(f"expected dtype {dtype}, got {found}")
     check_shape(array.shape, shape)
     return array if array.ndim else array[()]

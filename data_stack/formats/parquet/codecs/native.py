@@ -459,7 +459,10 @@ def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.N
         is_same |= is_null
     if not is_same.all():
         row = int(np.flatnonzero(~is_same)[0])
-        raise CellError(row, f"{array[row]} does not fit into dtype {dtype}")
+        why = f"{array[row]} does not fit into dtype {dtype}"
+        if dtype.kind == "M":
+            why += f"; timestamp_unit={np.datetime_data(array.dtype)[0]!r} reads it"
+        raise CellError(row, why)
     return cast
 
 
