@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -15,8 +17,18 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
+from data_stack.formats.csv_quotes import (
+    QUOTING_ADVICE,
+    all_are_rows,
+    check_delimiter,
+    check_quoting,
+    header_warning,
+    swallowed_warning,
+)
 from data_stack.io.positional import PositionalFile, lend_or_open, name_of, reading
 from data_stack.io.resources import StreamedTextResource
+from data_stack.util.program_lines import warn_program
+from data_stack.values.text_numbers import float_of, integer_of, is_number
 
 _BLOCK_ROWS = 4096
 #: A longer line is damaged, or made to exhaust memory. (A field has csv.field_size_limit(), 131,072 characters.)
@@ -32,11 +44,12 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         target: the column of the target, by name (needs a header) or position; None for samples ``(features,)``.
         dtype: dtype of the features, which are all other columns: an array of shape ``(n_features,)``.
         target_dtype: an integer, floating or boolean dtype, or ``str``; targets are Python values.
-        header: whether the first line contains names.
+        header: whether the first line contains names; None: it does, with a warning if it holds a number.
         skip_lines: number of lines to skip before the header.
         delimiter: one character.
         encoding: encoding of a binary resource.
         missing: texts that mean "unknown", such as ``{"", "?"}``: nan in floating columns.
+        quoting: ``csv.QUOTE_NONE`` if quotes are ordinary characters; see :func:`data_stack.from_csv`.
 
     Raises:
         DatasetFileCorruptError: at the first access: ragged rows, text that is not a number or out of range, wrong encoding.
@@ -50,24 +63,29 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         target: str | int | None = -1,
         dtype: npt.DTypeLike = np.float64,
         target_dtype: npt.DTypeLike = np.int64,
-        header: bool = True,
+        header: bool | None = None,
         skip_lines: int = 0,
         delimiter: str = ",",
         encoding: str = "utf-8",
         missing: Collection[str] = (),
+        quoting: Any = csv.QUOTE_MINIMAL,
     ) -> None:
         super().__init__(["features"] if target is None else ["features", "target", "target"])
         self._file, self._target = PositionalFile(resource), target
         self._dtype, self._target_dtype = np.dtype(dtype), np.dtype(target_dtype)
         if isinstance(resource, StreamedTextResource):
             encoding = resource.encoding
-        dialect = {
-            "header": header,
+        self._dialect: dict[str, Any] = {
+            # what a fingerprint has is the same as before header could be None
+            "header": header is not False,
             "skip_lines": skip_lines,
-            "delimiter": delimiter,
+            "delimiter": check_delimiter(delimiter),
             "encoding": encoding,
+            "missing": frozenset(missing),
         }
-        self._dialect: dict[str, Any] = {**dialect, "missing": frozenset(missing)}
+        if check_quoting(quoting) != csv.QUOTE_MINIMAL:
+            self._dialect["quoting"] = check_quoting(quoting)
+        self._is_header_assumed = header is None
 
     def _arguments(self) -> dict[str, Any]:
         dtypes = {"dtype": self._dtype.str, "target_dtype": self._target_dtype.str}
@@ -75,7 +93,10 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
 
     @of_files_only
     def _open_columns(self) -> list[Column]:
-        table = Table(self._file.open_buffered(), self._file.name, **self._dialect)
+        dialect = dict(self._dialect)
+        if self._is_header_assumed:
+            dialect["header"] = None
+        table = Table(self._file.open_buffered(), self._file.name, **dialect)
         target = (
             None if self._target is None or not table.names else table.position_of(self._target)
         )
@@ -99,11 +120,12 @@ def read_csv(
     file: Any,
     columns: Mapping[str, npt.DTypeLike],
     *,
-    header: bool = True,
+    header: bool | None = None,
     skip_lines: int = 0,
     delimiter: str = ",",
     encoding: str = "utf-8",
     missing: Collection[str] = (),
+    quoting: Any = csv.QUOTE_MINIMAL,
 ) -> dict[str, npt.NDArray[Any]]:
     """Read named columns of a CSV file, each of shape ``(n_rows,)``.
 
@@ -111,29 +133,34 @@ def read_csv(
         file: the path of a file; or a binary or text stream at its start, which may decompress; the caller closes it.
         columns: ``{name: dtype}``, an integer, floating or boolean dtype, or ``str`` (an object array of str). With a header,
             some of its names in any order; without a header, names for all columns of the file in order.
-        header: whether the first line contains names.
+        header: whether the first line contains names; None: it does, with a warning if it holds a number.
         skip_lines: number of lines to skip before the header.
         delimiter: one character.
         encoding: encoding of a binary stream.
         missing: texts that mean "unknown", such as ``{"", "?"}``: nan in floating columns.
+        quoting: ``csv.QUOTE_NONE`` if quotes are ordinary characters; see :func:`data_stack.from_csv`.
 
     Raises:
         DatasetFileCorruptError: ragged rows, text that is not a number of its dtype, wrong encoding, unknown column.
     """
     wanted = {name: np.dtype(dtype) for name, dtype in columns.items()}
     with lend_or_open(file) as opened:
-        table = Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
+        table = Table(
+            opened, name_of(opened), header, skip_lines, delimiter, encoding, missing, quoting
+        )
         if not table.names:
             return {
                 name: np.empty(0, dtype if dtype.kind != "U" else object)
                 for name, dtype in wanted.items()
             }
-        if not header and len(table.names) != len(wanted):
+        if header is False and len(table.names) != len(wanted):
             raise DatasetFileCorruptError(
                 f"{table.name!r} has {len(table.names)} columns, but {len(wanted)} were named"
             )
         places = (
-            [table.position_of(name) for name in wanted] if header else list(range(len(wanted)))
+            list(range(len(wanted)))
+            if header is False
+            else [table.position_of(name) for name in wanted]
         )
         read = table.columns(dict(zip(places, wanted.values(), strict=True)))
     return {name: read[place] for name, place in zip(wanted, places, strict=True)}
@@ -148,6 +175,7 @@ def read_csv_matrix(
     delimiter: str = ",",
     encoding: str = "utf-8",
     missing: Collection[str] = (),
+    quoting: Any = csv.QUOTE_MINIMAL,
 ) -> npt.NDArray[Any]:
     """Read a CSV file of numbers as an array of shape ``(n_rows, n_columns)``; arguments as for :func:`read_csv`.
 
@@ -155,7 +183,9 @@ def read_csv_matrix(
         DatasetFileCorruptError: ragged rows, text that is not a number of ``dtype``, wrong encoding.
     """
     with lend_or_open(file) as opened:
-        table = Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
+        table = Table(
+            opened, name_of(opened), header, skip_lines, delimiter, encoding, missing, quoting
+        )
         columns = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(dtype)))
     return np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0), dtype)
 
@@ -166,7 +196,7 @@ class Table:
     Args:
         file: an open binary or text stream, which stays open.
         name: its name in messages.
-        header, skip_lines, delimiter, encoding, missing: as for :func:`read_csv`.
+        header, skip_lines, delimiter, encoding, missing, quoting: as for :func:`read_csv`.
 
     Attributes:
         names: names of the columns, or the values of the first row without a header; empty without rows.
@@ -176,22 +206,38 @@ class Table:
         self,
         file: Any,
         name: str,
-        header: bool,
+        header: bool | None,
         skip_lines: int,
         delimiter: str,
         encoding: str,
         missing: Collection[str],
+        quoting: Any = csv.QUOTE_MINIMAL,
     ) -> None:
-        self.name, self._header, self._missing, self._line = name, header, missing, 0
-        self._rows = self._read_rows(file, skip_lines, delimiter, encoding)
+        self.name = name
+        self._header = header is not False
+        self._missing = missing
+        self._line = 0
+        self._delimiter = check_delimiter(delimiter)
+        self._quoting: Any = check_quoting(quoting)
+        #: The lines of the row that is being read.
+        self._row_lines: list[str] = []
+        self._has_warned = False
+        self.names: list[str] = []
+        self._rows = self._read_rows(file, skip_lines, encoding)
         first = next(self._rows, None)
-        if first is None and header:
+        if first is None and self._header:
             raise DatasetFileCorruptError(
                 f"{name!r} is empty; expected a header in line {skip_lines + 1}"
             )
-        self.names = [] if first is None else first[1]
-        if first is not None and not header:
+        if first is None:
+            return
+        self.names = first[1]
+        if not self._header:
             self._rows = itertools.chain([first], self._rows)
+            return
+        numbers = [cell for cell in self.names if is_number(cell)]
+        if header is None and numbers:
+            warn_program(header_warning(name, numbers[0]))
 
     def position_of(self, column: str | int) -> int:
         """The position of a column.
@@ -211,11 +257,19 @@ class Table:
             raise ConfigError(
                 f"column {column!r} of {self.name!r} is a name, but the file has no header"
             )
-        if names.count(column) != 1:
+        if self._counts[column] != 1:
             raise DatasetFileCorruptError(
-                f"{self.name!r} has {names.count(column)} columns named {column!r} in {names[:20]}"
+                f"{self.name!r} has {self._counts[column]} columns named {column!r} in {names[:20]}"
             )
-        return names.index(column)
+        return self._positions[column]
+
+    @functools.cached_property
+    def _counts(self) -> Counter[str]:
+        return Counter(self.names)
+
+    @functools.cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
 
     def columns(self, dtypes: Mapping[int, np.dtype[Any]]) -> dict[int, npt.NDArray[Any]]:
         """The columns at some positions."""
@@ -235,7 +289,7 @@ class Table:
         return {place: np.concatenate(arrays) for place, arrays in parts.items()}
 
     def _read_rows(
-        self, file: Any, skip_lines: int, delimiter: str, encoding: str
+        self, file: Any, skip_lines: int, encoding: str
     ) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of each row that is not empty."""
         text = (
@@ -246,13 +300,20 @@ class Table:
         try:
             with reading(self.name, f"CSV file in {encoding}"):
                 lines = itertools.islice(self._read_lines(text), skip_lines, None)
+                reader = csv.reader(
+                    lines, delimiter=self._delimiter, quoting=self._quoting, strict=True
+                )
                 try:
-                    for row in csv.reader(lines, delimiter=delimiter, strict=True):
+                    for row in reader:
                         if row:
+                            self._check_swallowed()
                             yield self._line, row
+                        self._row_lines.clear()
                 except csv.Error as error:
+                    first = self._line - len(self._row_lines) + 1
+                    advice = f"; {QUOTING_ADVICE}" if '"' in "".join(self._row_lines[:1]) else ""
                     raise DatasetFileCorruptError(
-                        f"{self.name!r}, line {self._line}: {error}"
+                        f"{self.name!r}, line {first}: {error}{advice}"
                     ) from error
         finally:
             if text is not file:
@@ -261,6 +322,14 @@ class Table:
                 ):  # after an error the file may be closed already
                     text.detach()  # otherwise the wrapper would close the caller's stream
 
+    def _check_swallowed(self) -> None:
+        """Warn, once, of a row over several lines that are rows by themselves."""
+        is_candidate = len(self._row_lines) > 1 and bool(self.names) and not self._has_warned
+        if is_candidate and all_are_rows(self._row_lines, self._delimiter, len(self.names)):
+            self._has_warned = True
+            first = self._line - len(self._row_lines) + 1
+            warn_program(swallowed_warning(self.name, first))
+
     def _read_lines(self, text: Any) -> Iterator[str]:
         while line := text.readline(_MAX_LINE_CHARACTERS):
             self._line += 1
@@ -268,9 +337,10 @@ class Table:
                 raise DatasetFileCorruptError(
                     f"{self.name!r}, line {self._line}: longer than {_MAX_LINE_CHARACTERS} characters"
                 )
-            yield (
-                line.removeprefix("\ufeff") if self._line == 1 else line
-            )  # the byte order mark that spreadsheets write
+            if self._line == 1:
+                line = line.removeprefix("\ufeff")  # the byte order mark that spreadsheets write
+            self._row_lines.append(line)
+            yield line
 
     def _convert(
         self, cells: list[tuple[int, str]], dtype: np.dtype[Any], column: int
@@ -295,23 +365,39 @@ class Table:
 
 
 def _number(text: str, dtype: np.dtype[Any]) -> float:
+    """The number of a dtype that a text says.
+
+    Raises:
+        ValueError, KeyError or OverflowError: it says none, or one that the dtype lacks.
+    """
     if dtype.kind == "b":
         return _TRUTH[text.strip().lower()]
-    if "_" in text:  # Python's own notation, not one of data
-        raise ValueError(text)
     if dtype.kind == "f":
-        number = float(text)
-        if np.isfinite(number) and abs(number) > float(np.finfo(dtype).max):
-            raise OverflowError(text)
-        return number
-    try:
-        value = int(text)
-    except ValueError:
-        number = float(text)  # "5.0" and "5e0", as numeric programs write integers
-        value = int(number)
-        if value != number or abs(value) > 1 << 53:
-            raise
+        return _float(text, dtype)
+    integer = integer_of(text)
+    if integer is None:
+        number = float_of(text)  # "5.0" and "5e0", as numeric programs write integers
+        if number is None:
+            raise ValueError(text)
+        integer = int(number)
+        if integer != number or abs(integer) > 1 << 53:
+            raise ValueError(text)
     limits = np.iinfo(dtype)
-    if not limits.min <= value <= limits.max:
+    if not limits.min <= integer <= limits.max:
         raise OverflowError(text)
-    return value
+    return integer
+
+
+def _float(text: str, dtype: np.dtype[Any]) -> float:
+    number = float_of(text)
+    if number is None:
+        raise ValueError(text)
+    if dtype.itemsize >= 8 or not np.isfinite(number):
+        return number
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = float(dtype.type(number))
+    # fractions are rounded, other numbers must not change
+    is_lost = np.isinf(narrow) or (narrow == 0 and number != 0)
+    if is_lost or (number.is_integer() and narrow != number):
+        raise OverflowError(text)
+    return number

@@ -8,7 +8,6 @@ images in order by its column ``file_name``, with further columns (Hugging Face'
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import os
@@ -51,8 +50,9 @@ from data_stack.io.work import with_bar
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.program_lines import warn_program
-from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.util.untrusted_text import parse_json
+from data_stack.util.request_limit import check_request, current_request, decoding_for
+from data_stack.util.untrusted_text import distinct_fields, parse_json
+from data_stack.values.text_numbers import numbers_of
 
 METADATA_OF_IMAGES: Final = ("metadata.jsonl", "metadata.csv")
 #: The rule that leaves a file out.
@@ -65,6 +65,8 @@ _MAX_METADATA_BYTES: Final = 1 << 30
 _MAX_FOLDERS_IN_ONE: Final = 3
 #: The limit of all folders that are looked into: each may be a request to a store.
 _MAX_FOLDERS_TRIED: Final = 64
+#: What a value of a column takes at least.
+_CELL_BYTES: Final = 8
 _FILE_NAME: Final = "file_name"
 
 
@@ -509,7 +511,7 @@ def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
     rows = []
     for number, line in enumerate(data.splitlines(), 1):
         try:
-            row = parse_json(line, max_bytes=None)
+            row = parse_json(line, max_bytes=None, object_pairs_hook=distinct_fields)
         except ValueError as error:
             raise DatasetFileCorruptError(
                 f"{what}, line {number}: invalid JSON: {str(error)[:200]}"
@@ -520,19 +522,21 @@ def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
             )
         rows.append(row)
     names = dict.fromkeys([_FILE_NAME, *(name for row in rows for name in row)])
+    check_request(_CELL_BYTES * len(rows) * len(names), f"the columns of {what}")
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _csv_columns(data: bytes, what: str) -> dict[str, list[Any]]:
     """Columns of int if all values are integers, float if all are numbers, otherwise str."""
     table = Table(io.BytesIO(data), what, True, 0, ",", "utf-8", ())
+    for name in table.names:
+        table.position_of(name)  # of two columns with one name, one would be lost
     texts = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(str)))
     columns: dict[str, list[Any]] = {}
     for name, values in zip(table.names, texts.values(), strict=True):
-        columns[name] = values.tolist()
-        for kind in (float, int) if name != _FILE_NAME else ():
-            with contextlib.suppress(ValueError):
-                columns[name] = list(map(kind, values))
+        cells = values.tolist()
+        numbers = None if name == _FILE_NAME else numbers_of(cells)
+        columns[name] = cells if numbers is None else numbers
     return columns
 
 

@@ -11,7 +11,9 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
-from data_stack.exchange.tables.arrow import UnknownTypedColumnError
+from data_stack.exchange.tables.table import JSON_TEXT
+from data_stack.formats.text_tables.json_table import JSON, CellType, join_types
+from data_stack.formats.text_tables.unknown_columns import UnknownTypedColumnError
 
 Read = Callable[[int, Mapping[str, Any]], DatasetIteratorIF]
 """Reads a table by its number, with dtypes of columns."""
@@ -50,7 +52,7 @@ def read_alike(
             integers = [
                 tables[number].read_column(column)
                 for number, type_ in known.items()
-                if pa.types.is_integer(type_)
+                if isinstance(type_, pa.DataType) and pa.types.is_integer(type_)
             ]
             dtype = _common_dtype(set(known.values()), integers, of_text=of_text)
             if dtype is None:
@@ -85,21 +87,27 @@ def _check_all_known(
             read(0, {column: dtype})  # raises, and says which columns there are
 
 
-def _types_of(table: DatasetIteratorIF) -> dict[str, pa.DataType]:
-    """The Arrow type of each column."""
+def _types_of(table: DatasetIteratorIF) -> dict[str, CellType]:
+    """The type of each column: that of Arrow, or JSON."""
     declared = access_to(table).declare_columns() or {}
-    return {name: column.origin.field.type for name, column in declared.items()}
+    return {
+        name: JSON if column.origin.kind == JSON_TEXT else column.origin.field.type
+        for name, column in declared.items()
+    }
 
 
-def _common_dtype(types: set[pa.DataType], integers: Sequence[Any], *, of_text: bool) -> Any:
+def _common_dtype(kinds: set[CellType], integers: Sequence[Any], *, of_text: bool) -> Any:
     """A dtype that holds the values of all types exactly; None if there is none.
 
     Args:
-        types: of a column, at least two.
+        kinds: the types of a column, at least two.
         integers: the columns of integers, as values.
         of_text: whether text holds all values.
     """
+    types = {type_ for type_ in kinds if isinstance(type_, pa.DataType)}
     values = {type_ for type_ in types if not pa.types.is_null(type_)}
+    if len(types) < len(kinds) or (len(values) > 1 and any(map(pa.types.is_nested, values))):
+        return _common_nested(kinds)
     if len(values) == 1:
         only = values.pop()
         return _dtype_of(only) or ("str" if of_text else None)
@@ -111,6 +119,14 @@ def _common_dtype(types: set[pa.DataType], integers: Sequence[Any], *, of_text: 
         units = [type_.unit for type_ in values if _is_plain_time(type_)]
         return np.dtype(f"datetime64[{max(units, key=_UNITS.index)}]")
     return "str" if of_text else None
+
+
+def _common_nested(kinds: set[CellType]) -> Any:
+    """The type of lists and objects; None if there are others beside them."""
+    common: CellType | None = pa.null()
+    for kind in kinds:
+        common = None if common is None else join_types(common, kind)
+    return "json" if common == JSON else common
 
 
 def _common_number(types: set[pa.DataType], integers: Sequence[Any]) -> Any:

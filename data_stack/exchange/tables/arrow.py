@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hashlib
-import io
+import csv
 import os
-import re
-from collections.abc import Collection, Iterator, Mapping
-from decimal import Decimal
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError
 from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.table import (
     READERS,
     ArrowColumn,
+    JsonColumn,
     NamedColumns,
     Origin,
+    PlainColumn,
     TableIterator,
     cells_of,
     check_names,
 )
-from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
-from data_stack.io.archives.streams import compression_of, open_decompressed
+from data_stack.formats.csv_quotes import check_quoting
+from data_stack.formats.parquet.selecting import as_predicate
+from data_stack.formats.parquet.types import (
+    arrow_type_named,
+    arrow_type_of_dtype,
+    check_dtype,
+    describe_type,
+    type_described,
+)
+from data_stack.formats.text_tables.csv_table import CSVOptions, CSVTable
+from data_stack.formats.text_tables.json_table import JSON, JsonLinesTable
+from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.io.location import is_path
-from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
-from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
-from data_stack.util.untrusted_text import parse_json
-
-_HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
-_UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
-
-
-class UnknownTypedColumnError(ConfigError):
-    """``dtypes`` names a column that a table lacks."""
-
-    def __init__(self, message: str, column: str) -> None:
-        super().__init__(message, column)
-        self.column = column
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
@@ -81,15 +69,27 @@ def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
 
 
 def iterator_of_table(
-    table: pa.Table, source: str, target: str | None, read_from: Mapping[str, Any] | None = None
+    table: pa.Table,
+    source: str,
+    target: str | None,
+    read_from: Mapping[str, Any] | None = None,
+    json_columns: Collection[str] = (),
 ) -> DatasetIteratorIF:
-    """The rows of a table as dict samples, with a meta if there is a target; ``read_from`` as for TableIterator."""
+    """The rows of a table as dict samples, with a meta if there is a target; ``read_from`` as for TableIterator.
+
+    Text in ``json_columns`` is JSON, whose values are the samples' values.
+    """
     check_names(table.column_names)
-    columns = {
-        each.name: ArrowColumn(table.column(each.name), each, as_codes=each.name == target)
-        for each in table.schema
-    }
-    class_names = columns[target].class_names if target in columns else None
+    columns: dict[str, ArrowColumn | JsonColumn | PlainColumn] = {}
+    class_names = None
+    for field, cells in zip(table.schema, table.columns, strict=True):
+        if field.name in json_columns:
+            columns[field.name] = JsonColumn(cells, field.name)
+            continue
+        column = ArrowColumn(cells, field, as_codes=field.name == target)
+        columns[field.name] = column
+        if field.name == target:
+            class_names = column.class_names
     return with_target(
         TableIterator(columns, read_from), source, list(columns), target, class_names
     )
@@ -151,229 +151,170 @@ def from_csv(
     delimiter: str = ",",
     encoding: str = "utf-8",
     missing: Collection[str] = ("",),
+    header: bool | None = None,
+    names: Sequence[str] | None = None,
+    quoting: Any = csv.QUOTE_MINIMAL,
+    filters: Any = None,
 ) -> DatasetIteratorIF:
-    """The rows of a CSV file with a header as dict samples; the file is read whole, now.
+    """The rows of a CSV file as dict samples; the file is read whole, now.
 
     The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or text; the repr of the table
-    and ``column_types`` show it. Integers with a plus sign are float64. A column stays text if numbers would change it: integers
-    that int64, uint64 and float64 cannot hold exactly, and ``0x10``. An empty cell is None. Quoted values may have line breaks.
+    and ``column_types`` show it. Integers with a plus sign are float64. Truth values are ``true`` and ``false``. A column stays
+    text if numbers would change it: integers that int64, uint64 and float64 cannot hold exactly, ``1e400``, and ``0x10``. An
+    empty cell is None.
+
+    A quote at the start of a field opens a quoted field, which may have delimiters and line breaks, and in which two quotes are
+    one. It ends with a quote before a delimiter or at the end of the line. Other quotes are ordinary characters.
 
     Args:
         file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by gzip, bzip2, xz or zstd.
         target: the column of the target.
         dtypes: dtypes of some columns, instead of inferred ones: a numpy dtype, or ``"decimal(10,2)"``, ``"timestamp"`` and the
-            other type names of Parquet columns. ``str`` keeps ``007`` unchanged.
-        delimiter: one character.
+            other type names of Parquet columns. ``str`` keeps ``007`` unchanged; a column of bool may also have ``1`` and ``0``.
+        delimiter: one ASCII character.
         encoding: encoding of the file.
         missing: texts that mean None. Any other text makes a column of numbers a column of text.
+        header: whether the first row holds the names of the columns; None: it does, with a warning if it holds a number or date.
+        names: names of all columns in their order, instead of those of the header; without a header and names, columns are
+            ``column_0``, ``column_1`` …
+        quoting: ``csv.QUOTE_MINIMAL`` as above; ``csv.QUOTE_NONE`` if quotes are ordinary characters everywhere.
+        filters: which rows: an expression of pyarrow, or filters such as ``[("speed", ">", 3)]``, as of
+            :class:`~data_stack.formats.parquet.ParquetDataset`.
 
     Raises:
-        DatasetFileCorruptError: rows differ in their number of columns, a text does not fit its dtype, or the encoding is wrong.
+        DatasetFileCorruptError: rows differ in their number of columns, a quoted field has no end or something behind it, a text
+            does not fit its dtype, or the encoding is wrong; the message names the line.
         ConfigError: a column or dtype does not exist, or two columns have the same name.
 
     Warns:
-        UserWarning: the file has one column, whose name contains another delimiter.
+        UserWarning: the first row holds a number; the file has one column, whose name contains another delimiter; a quoted field
+            goes over several lines that are rows by themselves; empty lines in a table of one column.
     """
-    options = {
-        "dtypes": dtypes,
+    options = CSVOptions(delimiter, list(missing), header, names, quoting)
+    table = CSVTable(TextFile(file, encoding), options, _types_of(dtypes))
+    rows = table.read()
+    defaults = CSVOptions()
+    recipe: dict[str, Any] = {
         "delimiter": delimiter,
         "encoding": encoding,
         "missing": list(missing),
     }
-    name, data, types, read_from = _load(file, dtypes, "from_csv", options)
-
-    hint, read = (
-        _delimiter_hint(data, delimiter, encoding),
-        functools.partial(_read_csv, data, options),
-    )
-    try:
-        table = read(types)
-    except MemoryError:  # Arrow's, which is an ArrowException too
-        raise
-    except _UNREADABLE as error:
-        advice = (
-            "; pass another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
-        )
-        advice += f"; {hint}" if hint else ""
-        raise DatasetFileCorruptError(
-            f"{name!r} cannot be read as CSV: {error!s:.300}{advice}"
-        ) from error
-    check_names(table.column_names)
-    if hint:
-        warn_program(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}")
-    if inexact := [
-        each
-        for each in table.column_names
-        if each not in types and _may_be_inexact(table[each], data)
-    ]:
-        texts = read(dict.fromkeys(inexact, pa.string()), inexact)
-        for each in inexact:
-            table = table.set_column(
-                table.column_names.index(each), each, _exact(table[each], texts[each])
-            )
-    for field in table.schema:
-        if pa.types.is_binary(field.type) and field.name not in types:
-            raise DatasetFileCorruptError(
-                f"{name!r}, column {field.name!r:.80} is not text in {encoding}"
-            )
-    return _iterator_of(table, name, target, types, read_from)
-
-
-def _read_csv(
-    data: bytes,
-    options: Mapping[str, Any],
-    types: Mapping[str, pa.DataType],
-    columns: list[str] | None = None,
-) -> pa.Table:
-    delimiter, encoding, nulls = (options[name] for name in ("delimiter", "encoding", "missing"))
-    # types that pyarrow casts from text, but does not read
-    cast = {
-        name: type_
-        for name, type_ in types.items()
-        if pa.types.is_decimal256(type_) or pa.types.is_float16(type_)
-    }
-    table = pa.csv.read_csv(
-        pa.BufferReader(data),
-        pa.csv.ReadOptions(
-            block_size=max(1, len(data)), encoding=encoding
-        ),  # pyarrow infers types from the first block
-        pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        pa.csv.ConvertOptions(
-            column_types={**types, **dict.fromkeys(cast, pa.string())},
-            null_values=nulls,
-            strings_can_be_null=True,
-            include_columns=columns,
-        ),
-    )
-    for name in cast.keys() & {*table.column_names}:
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(cast[name]))
-    return table
-
-
-def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
-    """Advice if the only column of the header contains another delimiter; empty otherwise."""
-    header = data[: 1 << 16].decode(encoding, "replace").partition("\n")[0]
-    other = next((each for each in ",;\t|" if each in header), None)
-    return (
-        ""
-        if delimiter in header or other is None
-        else f"if {other!r} separates its values, pass delimiter={other!r}"
-    )
-
-
-def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
-    """Whether pyarrow may have changed numbers of a column."""
-    if pa.types.is_floating(numbers.type):
-        return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
-    return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
-
-
-def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``numbers`` if they equal the texts, otherwise the texts as uint64 if possible, otherwise the texts."""
-    trimmed = pc.utf8_trim_whitespace(texts)
-    if pa.types.is_integer(numbers.type):
-        return (
-            texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
-        )
-    integers = trimmed.filter(pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$"))
-    if len(integers) == len(texts) - texts.null_count:
-        with contextlib.suppress(pa.ArrowInvalid):
-            return trimmed.cast(pa.uint64())
-    is_exact = all(
-        Decimal(text) == float(text) for text in pc.unique(integers).to_pylist() if len(text) > 15
-    )
-    return numbers if is_exact else texts
+    if header is not None:
+        recipe["header"] = header
+    if names is not None:
+        recipe["names"] = list(names)
+    if options.has_quotes != defaults.has_quotes:
+        recipe["quoting"] = check_quoting(quoting)
+    read_from = _recipe_of(file, table.text, "from_csv", recipe, dtypes)
+    return _iterator_of(rows, table.name, target, read_from, filters)
 
 
 def from_jsonl(
-    file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None
+    file: Any,
+    *,
+    target: str | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    filters: Any = None,
 ) -> DatasetIteratorIF:
     """The lines of a file of JSON objects as dict samples; the file is read whole, now.
 
     Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are arrays, other lists and
-    objects are lists and dicts. A null or missing key is None. Text that looks like a time stays text.
+    objects are lists and dicts. Lists and objects whose keys or types differ from line to line are as they are in the file: no
+    key is added, no number changed. A null or missing key of a line is None. Text that looks like a time stays text.
 
     Args:
         file: as for :func:`data_stack.from_csv`.
         target: the column of the target.
         dtypes: as for :func:`data_stack.from_csv`, for integers beyond int64 (``"uint64"``), and times (``"timestamp_ntz"``).
+            ``str`` makes text of numbers, with the digits of the file, and of other values; ``"json"`` keeps values of any types
+            as they are.
+        filters: as for :func:`data_stack.from_csv`.
 
     Raises:
-        DatasetFileCorruptError: a line is not a JSON object, or a key has values of several types.
+        DatasetFileCorruptError: a line is not a JSON object or has a key twice, a key has values of several types, or a value
+            does not fit its dtype; the message names the line.
         ConfigError: a column or dtype does not exist.
+        RequestLimitError: a line, or the table of all different keys, would take more memory than a request may.
     """
-    name, data, types, read_from = _load(file, dtypes, "from_jsonl", {"dtypes": dtypes})
-    # pyarrow's reader crashes on deeply nested values, and converts text to times and large integers to floats
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        try:
-            rows += [parse_json(line, max_bytes=None)] if line.strip() else []
-        except _UNREADABLE as error:
-            raise DatasetFileCorruptError(
-                f"{name!r}, line {number}: invalid JSON: {error!s:.200}"
-            ) from error
-        if rows and not isinstance(rows[-1], dict):
-            raise DatasetFileCorruptError(
-                f"{name!r}, line {number}: expected an object {{…}}, got {line[:80]!r}"
-            )
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    table = pa.table({key: _column(name, key, rows, types.get(key)) for key in keys})
-    return _iterator_of(table, name, target, types, read_from)
+    text = TextFile(file)
+    types: dict[str, Any] = {}
+    for name, dtype in (dtypes or {}).items():
+        is_json = isinstance(dtype, str) and dtype == "json"
+        types[name] = JSON if is_json else _types_of({name: dtype})[name]
+    lines = JsonLinesTable(text, types)
+    read = lines.read()
+    read_from = _recipe_of(file, lines.text, "from_jsonl", {}, dtypes)
+    return _iterator_of(read.table, lines.name, target, read_from, filters, read.json_columns)
 
 
-def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType | None) -> pa.Array:
-    values = [row.get(key) for row in rows]
-    try:
-        is_converted = type_ is not None and (
-            pa.types.is_temporal(type_) or pa.types.is_string(type_)
-        )
-        return pa.array(values).cast(type_) if is_converted else pa.array(values, type_)
-    except MemoryError:
-        raise
-    except _UNREADABLE as error:
-        why = f"{'are not of one type' if type_ is None else f'do not fit {type_}'}: {error!s:.200}"
-        raise DatasetFileCorruptError(
-            f"{name!r}, key {key!r:.80}: its values {why}; pass dtypes={{'name': 'uint64'}}"
-        ) from error
-
-
-def _load(
-    file: Any, dtypes: Mapping[str, Any] | None, function: str, options: dict[str, Any]
-) -> tuple[str, bytes, dict[str, pa.DataType], dict[str, Any] | None]:
-    """Name and contents of a file, the types of columns, and the entry of a recipe if ``file`` is a path."""
-    opened = PositionalFile(file)
-    raw = opened.open_buffered().read()
-    data = raw if compression_of(raw[:6]) is None else open_decompressed(io.BytesIO(raw)).read()
+def _types_of(dtypes: Mapping[str, Any] | None) -> dict[str, pa.DataType]:
+    """The types of columns with declared dtypes."""
     types: dict[str, pa.DataType] = {}
     for name, dtype in (dtypes or {}).items():
+        if isinstance(dtype, (pa.DataType, Mapping)):  # of lists and objects, as in a recipe
+            types[name] = type_described(dtype) if isinstance(dtype, Mapping) else dtype
+            continue
         try:
             types[name] = arrow_type_of_dtype(check_dtype(dtype))
         except ConfigError:
             types[name] = arrow_type_named(dtype)
+    return types
+
+
+def _recipe_of(
+    file: Any,
+    text: TextFile,
+    function: str,
+    options: dict[str, Any],
+    dtypes: Mapping[str, Any] | None,
+) -> dict[str, Any] | None:
+    """The entry of a recipe; None if ``file`` is no path."""
     if not is_path(file) or scheme_of(file) is not None:
-        return opened.name, data, types, None
-    options["dtypes"] = {
-        name: each if isinstance(each, str) else np.dtype(each).name
-        for name, each in (dtypes or {}).items()
+        return None
+    named = {name: _name_of_dtype(dtype) for name, dtype in (dtypes or {}).items()}
+    return {
+        "path": os.fspath(file),
+        "sha256": text.sha256,
+        "function": function,
+        "options": {"dtypes": named, **options},
     }
-    sha256 = hashlib.sha256(raw).hexdigest()
-    return (
-        opened.name,
-        data,
-        types,
-        {"path": os.fspath(file), "sha256": sha256, "function": function, "options": options},
-    )
+
+
+def _name_of_dtype(dtype: Any) -> Any:
+    """A dtype as plain data."""
+    if isinstance(dtype, pa.DataType):
+        return describe_type(dtype)
+    return dtype if isinstance(dtype, (str, Mapping)) else np.dtype(dtype).name
 
 
 def _iterator_of(
-    table: pa.Table, name: str, target: str | None, types: Mapping[str, Any], read_from: Any
+    table: pa.Table,
+    name: str,
+    target: str | None,
+    read_from: dict[str, Any] | None,
+    filters: Any,
+    json_columns: Collection[str] = (),
 ) -> DatasetIteratorIF:
-    for unknown in types.keys() - {*table.column_names}:
-        near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
-        raise UnknownTypedColumnError(
-            f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}", unknown
+    if filters is not None:
+        table = _filter(table, name, filters)
+        read_from = None
+    return iterator_of_table(table, name, target, read_from, json_columns)
+
+
+def _filter(table: pa.Table, name: str, filters: Any) -> pa.Table:
+    """The rows of a table for which filters hold."""
+    predicate = as_predicate(filters)
+    unknown = [field for field in predicate.fields if field not in table.column_names]
+    if unknown:
+        near = did_you_mean(unknown[0], table.column_names)
+        raise ConfigError(
+            f"{name!r} has no column {unknown[0]!r:.80} for filters{near}; it has {', '.join(table.column_names)!s:.1000}"
         )
-    return iterator_of_table(table, name, target, read_from)
+    columns = {
+        field: ArrowColumn(table.column(field), table.schema.field(field)).read(None)
+        for field in predicate.fields
+    }
+    return table.filter(pa.array(predicate.mask(columns)))
 
 
 READERS.update(from_csv=from_csv, from_jsonl=from_jsonl)

@@ -11,6 +11,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.table import (
+    JSON_TEXT,
     ArrowColumn,
     NamedColumns,
     Origin,
@@ -82,7 +83,7 @@ def to_pandas(iterator: Any) -> pd.DataFrame:
 
     Columns keep the dtypes of their pandas, polars, Arrow or Parquet source if only rows and columns were selected since;
     otherwise they have numpy dtypes, or nullable pandas dtypes (``Int64``, ``Float64``, ``boolean``) if a value is None, which
-    never becomes NaN. Arrays, lists and dicts are objects in a column of dtype object.
+    never becomes NaN. Arrays, lists and dicts, and values of JSON, are objects in a column of dtype object.
     """
     columns = NamedColumns(iterator)
     series = {
@@ -97,6 +98,8 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
     dtype = origin.kind if origin is not None and isinstance(origin.kind, _DTYPES) else None
     if (values.ndim > 1 and not hasattr(dtype, "__from_arrow__")) or values.dtype.names:
         return pd.Series(list(values), dtype=object)
+    if origin is not None and origin.kind == JSON_TEXT:
+        return pd.Series(values, dtype=object)
     if origin is None and values.dtype != _OBJECT:
         return pd.Series(values)
     try:

@@ -54,7 +54,9 @@ class CSVFormat(Format):
     name = "csv"
     suffixes = {".csv": "text/csv", ".tsv": "text/tab-separated-values"}
     is_streamed = True
-    options = frozenset({"dtypes", "delimiter", "encoding", "missing"})
+    options = frozenset(
+        {"dtypes", "delimiter", "encoding", "missing", "header", "names", "quoting", "filters"}
+    )
 
 
 @register_format
@@ -64,7 +66,7 @@ class JsonLinesFormat(Format):
     name = "jsonl"
     suffixes = {".jsonl": "application/jsonlines", ".ndjson": "application/x-ndjson"}
     is_streamed = True
-    options = frozenset({"dtypes"})
+    options = frozenset({"dtypes", "filters"})
 
 
 @register_format
