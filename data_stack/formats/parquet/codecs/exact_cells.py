@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -155,14 +156,14 @@ def _scalar_field(dtype: FieldDtype) -> _ScalarField:
 
 
 def _scalar_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
-    values = [None if _is_null(value) else value for value in values]
     cells = _cells_of_one_type(values, type_)
     if cells is not None:
         return cells
+    present = [None if _is_null(value) else value for value in values]
     if types.kind_of(types.dtype_of_arrow(type_)) == "O":
-        return _compared_cells(values, type_)
+        return _compared_cells(present, type_)
     exact = []
-    for row, value in enumerate(values):
+    for row, value in enumerate(present):
         try:
             exact.append(None if value is None else exact_scalar(value, type_))
         except UNSUITABLE as error:
@@ -188,28 +189,51 @@ def array_of_cells(cells: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _cells_of_one_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:
-    """Cells of values of one of Python's types, at once; None if each must be converted by itself."""
-    found = set(map(type, values)) - {type(None)}
+    """Cells of values of one type, at once; None if each must be converted by itself."""
+    found = set(map(type, values))
+    has_nulls = type(None) in found
+    found.discard(type(None))
     if not found:
         return pa.nulls(len(values), type_)
     only = found.pop()
     if found:
         return None
-    is_exact = _EXACT_TYPES.get(only)
     try:
+        is_exact = _EXACT_TYPES.get(only)
         if is_exact is not None and is_exact(type_):
             return pa.array(values, type_)
-        if only is float and pa.types.is_floating(type_):
-            is_null = np.array([value is None for value in values])
-            floats = np.array([0.0 if value is None else value for value in values])
-            rounded = as_dtype(floats, types.dtype_of_numbers(type_), rounds=True)
-            return pa.array(rounded, mask=is_null)
         if only is datetime.datetime and type_ == pa.timestamp("us"):
             is_naive = all(value is None or value.tzinfo is None for value in values)
             return pa.array(values, type_) if is_naive else None
+        is_number = issubclass(only, (float, np.number)) and not issubclass(only, np.timedelta64)
+        if is_number and _holds_numbers(type_):
+            return _cells_of_numbers(values, only, type_, has_nulls=has_nulls)
     except UNSUITABLE:  # retried row by row, to name the row
         return None
     return None
+
+
+def _holds_numbers(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def _cells_of_numbers(
+    values: list[Any], kind: type, type_: pa.DataType, *, has_nulls: bool
+) -> pa.Array | None:
+    """Cells of floats of Python, or of numbers of one dtype of numpy; None if they have no dtype in common.
+
+    Raises:
+        TypeError, ValueError: a number does not fit.
+    """
+    mask = None
+    if has_nulls:
+        mask = np.array([value is None for value in values])
+        values = [kind(0) if value is None else value for value in values]
+    array = np.array(values)
+    if array.dtype.kind not in "iuf":
+        return None
+    exact = as_dtype(array, types.dtype_of_numbers(type_), rounds=kind is float)
+    return pa.array(exact, mask=mask)
 
 
 def _compared_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
@@ -279,8 +303,10 @@ def _cells_of_array(array: npt.NDArray[Any], type_: pa.DataType) -> pa.Array | N
 def _lists_of_array(array: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     """Lists of the rows of an array of several dimensions."""
     n_rows, size = array.shape[:2]
-    _check_size(type_, size, 0)
-    if pa.types.is_fixed_size_list(type_) and size == 0:
+    is_fixed = pa.types.is_fixed_size_list(type_)
+    if is_fixed and n_rows:
+        _check_size(type_, size, 0)
+    if is_fixed and size * n_rows == 0:
         return _fixed_lists(exact_cells([], type_.value_type), type_, np.zeros(n_rows, np.bool_))
     offsets = np.arange(n_rows + 1, dtype=np.int64) * size
     flat = array.reshape(n_rows * size, *array.shape[2:])
@@ -298,7 +324,7 @@ def _struct_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
     rows: list[Mapping[str, Any]] = []
     is_null = np.zeros(len(values), np.bool_)
     for row, value in enumerate(values):
-        if _is_null(value):
+        if type(value) is not dict and _is_null(value):
             is_null[row] = True
             rows.append(empty)
             continue
@@ -319,7 +345,8 @@ def _struct_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
         children.append(_one_piece(cells))
     if not fields:
         return pa.array([None if null else {} for null in is_null.tolist()], type_)
-    return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(is_null))
+    mask = pa.array(is_null) if is_null.any() else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
 def _names_of(fields: Sequence[pa.Field]) -> str:
@@ -332,14 +359,15 @@ def _list_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
     parts = []
     is_null = np.zeros(len(values), np.bool_)
     for row, value in enumerate(values):
-        if _is_null(value):
+        if type(value) is not list and _is_null(value):
             is_null[row] = True
             parts.append(null_list)
             continue
-        part = _as_list(value)
+        part = value if type(value) is list else _as_list(value)
         if part is None:
             raise CellError(row, f"expected a list, got {_show(value)}")
-        _check_size(type_, len(part), row)
+        if is_fixed:
+            _check_size(type_, len(part), row)
         parts.append(part)
     offsets = _offsets_of(parts)
     elements = _elements(_concatenate(parts), type_.value_type, offsets, "element")
@@ -357,12 +385,14 @@ def _as_list(value: Any) -> Any:
 
 
 def _check_size(type_: pa.DataType, size: int, row: int) -> None:
-    if pa.types.is_fixed_size_list(type_) and size != type_.list_size:
+    if size != type_.list_size:
         raise CellError(row, f"expected a list of {type_.list_size} elements, got {size}")
 
 
 def _concatenate(parts: list[Any]) -> Any:
     """The elements of all lists: one array where all are arrays of one dtype and shape, otherwise a list."""
+    if set(map(type, parts)) <= {list, tuple}:
+        return list(itertools.chain.from_iterable(parts))
     given = [part for part in parts if len(part)]
     forms = {
         (part.dtype, part.shape[1:]) if isinstance(part, np.ndarray) else None for part in given
