@@ -64,15 +64,31 @@ def as_dtype(
         elif dtype.kind in "iu":
             # Compared as they were: int64 and uint64 meet in float64, which rounds.
             is_same = (cast.astype(found) == array) & ((cast < 0) == (array < 0))
+            if found.kind == "f":
+                is_same &= _is_within(array, dtype)
         else:
             back = cast.real if dtype.kind == "c" and found.kind != "c" else cast
             is_same = (back.astype(found) == array) | (array != array)  # NaN and NaT
+            if found.kind in "iu":
+                is_same &= _is_within(back, found)
     if not is_same.all():
         wrong = array.reshape(-1)[np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]]
+        is_beyond = rounds and dtype.kind in "fc"
         raise ValueError(
-            f"{wrong} {'is beyond the largest of' if rounds else 'does not fit into'} dtype {dtype}"
+            f"{wrong} {'is beyond the largest of' if is_beyond else 'does not fit into'} dtype {dtype}"
         )
     return cast
+
+
+def _is_within(floats: _Array, dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
+    """Whether floats lie within the range of a dtype of integers.
+
+    Beyond it, processors convert a float to different integers: ARM to the largest, so that 2.0**63 would seem to be 2**63 - 1.
+    """
+    n_bits = 8 * dtype.itemsize - (dtype.kind == "i")
+    wide = np.asarray(floats).astype(np.float64, copy=False)
+    is_within: npt.NDArray[np.bool_] = (wide >= -(2.0**n_bits)) & (wide < 2.0**n_bits)
+    return is_within
 
 
 def fit_array(

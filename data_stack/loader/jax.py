@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from data_stack.exception import MissingDependencyError
+from data_stack.codecs.fitting import as_dtype
+from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.collation import Ragged
 from data_stack.loader.conversion import (
     Conversion,
@@ -31,9 +33,9 @@ class JaxConversion(Conversion):
 
     Arrays of numbers become JAX arrays of their shape. On the CPU they share memory if they begin at a multiple of 64 bytes and
     are C-contiguous; otherwise they are copied. As always in JAX, 64-bit types become 32-bit ones unless ``jax_enable_x64``
-    is on. Strings, dates and other types that JAX lacks become lists of values; values that differ in shape become a list of
-    arrays. Containers stay as they are; a :class:`~data_stack.loader.Ragged` has JAX arrays for values and offsets, and is
-    a pytree.
+    is on; floats are rounded, but a number beyond the range of 32 bits is an error, where JAX alone wraps it. Strings, dates and
+    other types that JAX lacks become lists of values; values that differ in shape become a list of arrays. Containers stay as
+    they are; a :class:`~data_stack.loader.Ragged` has JAX arrays for values and offsets, and is a pytree.
 
     With a device, the copy of each batch starts one batch ahead, so that it overlaps with the training step.
 
@@ -41,7 +43,7 @@ class JaxConversion(Conversion):
         device: a device or sharding of JAX's; None for JAX's default device, without committing the arrays to it.
 
     Raises (while iterating):
-        ConfigError: a column of numbers or arrays has samples without a value (None).
+        ConfigError: a column of numbers or arrays has samples without a value (None), or a number that JAX cannot hold.
     """
 
     name = "JAX arrays"
@@ -49,7 +51,15 @@ class JaxConversion(Conversion):
 
     def convert(self, batch: Any) -> Any:
         refuse_missing(batch, self.name)
-        return map_nested(batch, self._as_jax_array)
+        try:
+            return map_nested(batch, self._as_jax_array)
+        except _BeyondJaxError as error:
+            column = _column_of(batch, error.values)
+            where = "a value of the batch" if column is None else f"column {column!r}"
+            raise ConfigError(
+                f"{where} cannot become a JAX array: {error}. Set jax.config.update('jax_enable_x64', True), "
+                f"or map the values to smaller ones"
+            ) from error
 
     def convert_all(self, pairs: Pairs) -> Pairs:
         converted = super().convert_all(pairs)
@@ -59,7 +69,7 @@ class JaxConversion(Conversion):
 
     def _as_jax_array(self, value: Any) -> Any:
         if isinstance(value, np.generic):
-            return jax.device_put(value, self.device) if _is_number(value.dtype) else value
+            return self._put(np.asarray(value)) if _is_number(value.dtype) else value
         if not isinstance(value, np.ndarray):
             return (
                 jax.device_put(value, self.device)
@@ -72,9 +82,53 @@ class JaxConversion(Conversion):
             return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
         if not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
+        return self._put(value)
+
+    def _put(self, array: npt.NDArray[Any]) -> Any:
         # Not jax.dlpack.from_dlpack: it shares memory under the same conditions, but commits the array to the CPU, which
         # excludes computations with arrays on other devices.
-        return jax.device_put(value, self.device)
+        return jax.device_put(_narrowed(array), self.device)
+
+
+class _BeyondJaxError(ValueError):
+    """An array has a number beyond the range of JAX's 32-bit types."""
+
+    def __init__(self, why: str, values: npt.NDArray[Any]) -> None:
+        super().__init__(why)
+        self.values = values
+
+
+def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array of the dtype that JAX makes of its dtype, where numbers fit.
+
+    Raises:
+        _BeyondJaxError: one does not.
+    """
+    if array.dtype.kind not in "iufc" or array.dtype.itemsize < 8:
+        return array
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    if dtype == array.dtype:
+        return array
+    try:
+        return as_dtype(array, dtype, rounds=True)
+    except ValueError as error:
+        raise _BeyondJaxError(str(error), array) from error
+
+
+def _column_of(batch: Any, values: npt.NDArray[Any]) -> Any:
+    """The key or position of the column that holds an array; None if it is not the column itself."""
+    columns: list[tuple[Any, Any]] = []
+    if isinstance(batch, Mapping):
+        columns = list(batch.items())
+    elif isinstance(batch, tuple):
+        columns = list(enumerate(batch))
+    for key, column in columns:
+        is_column = column is values or (
+            isinstance(column, np.ndarray) and np.shares_memory(column, values)
+        )
+        if is_column:
+            return key
+    return None
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -34,6 +35,70 @@ def test_a_frame_of_pandas_comes_back_with_its_dtypes(dtype: str) -> None:
 
     for frame in (whole, whole[:0]):
         pd.testing.assert_frame_equal(data_stack.from_pandas(frame).to_pandas(), frame)
+
+
+_INDEXES = {
+    "times": pd.date_range("2024-01-01", periods=3, name="time"),
+    "zoned times": pd.date_range("2024-01-01", periods=3, tz="Europe/Berlin"),
+    "periods": pd.period_range("2024-01", periods=3, freq="M", name="month"),
+    "groups": pd.Index(["a", "b", "c"], name="g"),
+    "texts": pd.Index(["a", "b", "c"]),
+    "ids": pd.Index([7, 5, 9], name="id"),
+    "named numbering": pd.RangeIndex(3, name="id"),
+    "two levels": pd.MultiIndex.from_tuples([("a", 1), ("b", 2), ("b", 3)], names=["k", None]),
+}
+
+
+@pytest.mark.parametrize("kind", _INDEXES)
+def test_an_index_that_is_data_is_a_column_and_comes_back(kind: str) -> None:
+    frame = pd.DataFrame({"load": [1.0, 2.0, 4.0]}, index=_INDEXES[kind])
+    names = [name for name in _INDEXES[kind].names if name is not None]
+
+    iterator = data_stack.from_pandas(frame)
+
+    assert iterator[0].keys() >= {"load", *names}
+    for same, part in (
+        (iterator.to_pandas(), frame),
+        (iterator[[2, 0]].to_pandas(), frame.iloc[[2, 0]]),
+        (data_stack.from_pandas(frame[:0]).to_pandas(), frame[:0]),
+    ):
+        pd.testing.assert_frame_equal(same, part, check_freq=False)
+    assert iterator.select("load").to_pandas().index.equals(pd.RangeIndex(3))
+    assert iterator.to_arrow().num_columns == 1 + len(frame.index.names)
+
+
+def test_row_numbers_are_left_out_and_gaps_in_them_said() -> None:
+    frame = pd.DataFrame({"x": [1, 2, 3, 4]})
+
+    for numbering in (frame, frame[1:3], frame.set_axis([5, 6, 7, 8])):
+        assert list(data_stack.from_pandas(numbering)[0]) == ["x"]
+    with pytest.warns(UserWarning, match=r"leaves out the index .*\(1, …\)"):
+        iterator = data_stack.from_pandas(frame[frame["x"] % 2 == 0])
+    assert iterator[1] == {"x": 4}
+    with pytest.raises(ConfigError, match="'x': rename it"):
+        data_stack.from_pandas(frame.set_axis(pd.Index([1, 2, 3, 4], name="x")))
+
+
+@pytest.mark.parametrize("freq", ["Y", "Q", "M", "W", "D", "h", "2M", "Y-JUN", "us"])
+def test_a_period_is_the_time_at_which_it_begins(freq: str) -> None:
+    periods = pd.period_range("2024-01", periods=2, freq=freq)
+    frame = pd.DataFrame({"when": [periods[1], None, periods[0]]}, dtype=periods.dtype)
+
+    iterator = data_stack.from_pandas(frame)
+
+    assert [iterator[row]["when"] for row in (0, 2)] == [
+        periods[row].start_time.to_datetime64() for row in (1, 0)
+    ]
+    assert iterator[1]["when"] is None
+    pd.testing.assert_frame_equal(iterator.to_pandas(), frame)
+
+
+@pytest.mark.parametrize("kinds", ["date, datetime", "text, bytes", "bool, int"])
+def test_objects_of_several_types_in_a_frame_are_refused(kinds: str) -> None:
+    frame = pd.DataFrame({"x": pd.Series(_SEVERAL_KINDS[kinds], dtype=object)})
+
+    with pytest.raises(ConfigError, match="'x' of dtype object holds values of several types"):
+        data_stack.from_pandas(frame)
 
 
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["b", "a"])])
@@ -254,6 +319,105 @@ def test_images_and_classes_of_a_stack_become_features_of_hugging_face() -> None
     assert stack.as_tuple().select("image").to_huggingface().features == {
         "image": datasets.Image()
     }  # without its target
+
+
+_DAY, _NOON = datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 12)
+_ZONED = _NOON.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+_SEVERAL_KINDS: dict[str, list[Any]] = {
+    "date, datetime": [_DAY, _NOON],
+    "date, midnight": [_DAY, _NOON.replace(hour=0)],
+    "datetime, date": [_NOON, _DAY],
+    "no zone, zone": [_NOON, _ZONED],
+    "zone, no zone": [_ZONED, _NOON],
+    "text, bytes": ["a", b"b"],
+    "bytes, text": [b"a", "b"],
+    "bool, int": [{"a": True}, {"a": 2}],
+    "int, large float": [{"a": 2**53 + 1}, {"a": 0.5}],
+    "float16 beside int": [{"a": np.float16(0.5)}, {"a": 1}],
+    "time, duration": [datetime.time(1), datetime.timedelta(1)],
+    "bool, int in lists": [[[1]], [[True], [1, 2]]],
+}
+
+
+def column(values: list[Any]) -> Any:
+    return SequenceDatasetIterator([values]).as_dict("x")
+
+
+@pytest.mark.parametrize("kinds", _SEVERAL_KINDS)
+def test_values_of_several_types_are_refused_or_objects(kinds: str) -> None:
+    values = _SEVERAL_KINDS[kinds]
+    stack = column(values)
+
+    for export in (stack.to_arrow, stack.to_polars, stack.to_huggingface):
+        with pytest.raises(ConfigError, match="'x'"):
+            export()
+    found = stack.to_pandas()["x"].tolist()
+    assert found == values
+    assert list(map(type, found)) == list(map(type, values))
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ({"a": 1}, {"a": 1.5}),
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ([1], [1.5]),
+        (_DAY, _NOON),
+        (_NOON, _ZONED),
+        (np.float16(0.5), np.float64(0.1)),
+    ],
+)
+def test_a_late_value_that_does_not_fit_is_refused_with_its_row(first: Any, last: Any) -> None:
+    n_firsts = 5000
+    stack = column([*[first] * n_firsts, last, None])
+
+    with pytest.raises(ConfigError, match=f"'x'.* row {n_firsts}: "):
+        stack.to_arrow(lazy=True).read_all()
+    with pytest.raises(ConfigError, match=f"'x'.* row {n_firsts}: "):
+        stack.to_huggingface()
+    with pytest.raises(ConfigError, match=f"'x'.* row {n_firsts}: "):
+        list(stack.to_huggingface(streaming=True))
+
+
+_UNFIT = [
+    ([1.5, None], pa.int64(), datasets.Value("int64")),
+    ([1, None], pa.string(), datasets.Value("string")),
+    (["1", None], pa.int64(), datasets.Value("int64")),
+    ([[1.5], [2]], pa.list_(pa.int64()), datasets.List(datasets.Value("int64"))),
+    ([{"a": 1.5}], pa.struct([("a", pa.int64())]), {"a": datasets.Value("int64")}),
+    ([_NOON.replace(microsecond=1)], pa.timestamp("s"), datasets.Value("timestamp[s]")),
+    ([_NOON], pa.date32(), datasets.Value("date32")),
+    ([_ZONED], pa.timestamp("us"), datasets.Value("timestamp[us]")),
+    ([1e300, None], pa.float32(), datasets.Value("float32")),
+    (np.array([70000.0]), pa.float16(), datasets.Value("float16")),
+    (np.array([300]), pa.int8(), datasets.Value("int8")),
+    ([Decimal("1.55")], pa.decimal128(5, 1), datasets.Value("decimal128(5, 1)")),
+    ([b"a"], pa.string(), datasets.Value("string")),
+    ([np.zeros((2, 3), np.int32)], None, datasets.Array2D((2, 2), "int32")),
+    ([np.full((2, 2), 0.5)], None, datasets.Array2D((2, 2), "int32")),
+]
+
+
+@pytest.mark.parametrize(("values", "type_", "feature"), _UNFIT)
+def test_a_declared_type_takes_only_equal_values(values: Any, type_: Any, feature: Any) -> None:
+    stack = column(values)
+
+    with pytest.raises(ConfigError, match="'x'"):
+        stack.to_huggingface(features=datasets.Features({"x": feature}))
+    if type_ is not None:
+        for is_lazy in (False, True):
+            with pytest.raises(ConfigError, match="'x'"):
+                stack.to_arrow(schema=pa.schema([("x", type_)]), lazy=is_lazy)
+
+
+def test_values_that_fit_a_declared_type_have_it() -> None:
+    schema = pa.schema([("x", pa.list_(pa.float32())), ("y", pa.timestamp("s", "UTC"))])
+    stack = SequenceDatasetIterator([[[1, 0.5], None], [_ZONED, None]]).as_dict("x", "y")
+
+    table = stack.to_arrow(schema=schema)
+
+    assert table.schema == schema
+    assert table.to_pylist() == [{"x": [1, 0.5], "y": _ZONED}, {"x": None, "y": None}]
 
 
 _MIXED = pd.DataFrame({"a": [1, "x"]}, dtype=object)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from mongodb_server import free_port
 jax = pytest.importorskip("jax", reason="jax is not installed: `make test-all` brings it")
 
 from data_stack.dataset.iterator import SequenceDatasetIterator  # noqa: E402  # behind the line that may skip this module
+from data_stack.exception import ConfigError  # noqa: E402  # likewise
 from data_stack.loader import Concatenated, Loader, Ragged  # noqa: E402  # likewise
 
 
@@ -59,6 +61,63 @@ def test_numbers_have_their_dtype_and_values(dtype: str) -> None:
         array[1, 1].tolist(),
     )
     assert (converted["none"].shape, converted["none"].dtype) == ((0, 3), converted["x"].dtype)
+
+
+NARROW = [
+    (np.array([2**31 - 1, -(2**31)]), "int32"),
+    (np.array([2**32 - 1], np.uint64), "uint32"),
+    (np.array([0.1, np.inf, np.nan, 3e38]), "float32"),
+    (np.array([1 + 0.1j]), "complex64"),
+]
+BEYOND: list[tuple[Any, str]] = [
+    (np.array([5, 2**31]), "2147483648 "),
+    (np.array([-(2**31) - 1]), "-2147483649 "),
+    (np.array([2**63 + 1], np.uint64), "9223372036854775809 "),
+    (np.array([1.0, 1e300]), r"1e\+300 "),
+    (np.array([1e300j]), r"1e\+300j"),
+    (np.array([2**40])[0], "1099511627776 "),
+    (np.array([2**40], ">i8"), "1099511627776 "),
+]
+
+
+@pytest.mark.parametrize(("array", "dtype"), NARROW)
+def test_numbers_of_64_bits_that_fit_have_32(array: Any, dtype: str) -> None:
+    converted = of_one_batch({"x": array})["x"]
+
+    assert converted.dtype == dtype
+    np.testing.assert_array_equal(np.asarray(converted), array.astype(dtype))
+
+
+@pytest.mark.parametrize(("array", "number"), BEYOND)
+def test_numbers_that_jax_would_wrap_are_refused(array: Any, number: str) -> None:
+    with pytest.raises(ConfigError, match=f"{number}.*jax_enable_x64"):
+        of_one_batch({"x": array})
+
+
+def test_the_refused_column_is_named() -> None:
+    beyond = np.array([2**40, 1])
+
+    with pytest.raises(ConfigError, match="column 'id' cannot"):
+        of_one_batch({"y": np.zeros(2), "id": beyond})
+    with pytest.raises(ConfigError, match="column 1 cannot"):
+        of_one_batch((np.zeros(2), beyond))
+    with pytest.raises(ConfigError, match="a value of the batch cannot"):
+        of_one_batch([{"deep": beyond}])
+
+
+@pytest.fixture
+def _with_64_bits() -> Iterator[None]:
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.usefixtures("_with_64_bits")
+def test_numbers_of_64_bits_stay_where_jax_has_them() -> None:
+    converted = of_one_batch({"x": np.array([2**40, -(2**63)])})["x"]
+
+    assert converted.dtype == "int64"
+    assert converted.tolist() == [2**40, -(2**63)]
 
 
 def test_what_jax_has_no_arrays_for_stays_a_list() -> None:

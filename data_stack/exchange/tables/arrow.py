@@ -109,38 +109,42 @@ def to_arrow(
         iterator: any iterator; see :class:`~data_stack.exchange.tables.table.NamedColumns` for the names of its columns.
         lazy: return a ``pyarrow.RecordBatchReader`` that reads a few MiB at a time, for ``pyarrow.dataset.write_dataset``, DuckDB
             and others. Types are then inferred from the first few MiB.
-        schema: a ``pyarrow.Schema`` with the types of columns, instead of inferred ones.
+        schema: a ``pyarrow.Schema`` with the types of columns, instead of inferred ones. No value changes: one that does not fit
+            its type, such as 1.5 as int64, noon as date32 or text as bytes, is an error.
 
     Raises:
-        ConfigError: a column holds values of several types, or of one that Arrow lacks; lazily, while the reader is read.
+        ConfigError: a column holds values of several types, or of one that Arrow lacks, or a value does not fit its type; lazily,
+            while the reader is read.
     """
     columns = NamedColumns(iterator)
     known = {**columns.origins, **{field.name: Origin(field) for field in schema or ()}}
     if not lazy:
-        return _encode(columns.read(), known)
+        return _encode(columns.read(), known, 0)
     blocks = columns.blocks()
-    first = _encode(next(blocks), known)
+    first = _encode(next(blocks), known, 0)
     known = {field.name: known.get(field.name) or Origin(field) for field in first.schema}
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from first.to_batches()
+        n_rows = first.num_rows
         for block in blocks:
-            yield from _encode(block, known).to_batches()
+            table = _encode(block, known, n_rows)
+            n_rows += table.num_rows
+            yield from table.to_batches()
 
     return pa.RecordBatchReader.from_batches(first.schema, batches())
 
 
-def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Table:
-    cells = {name: cells_of(values, name, origins.get(name)) for name, values in columns.items()}
-    metadata = {
-        name: getattr(getattr(origins.get(name), "field", None), "metadata", None) for name in cells
-    }
-    return pa.table(
-        cells,
-        pa.schema(
-            [pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]
-        ),
-    )
+def _encode(columns: dict[str, Any], origins: dict[str, Origin | None], first_row: int) -> pa.Table:
+    cells = {}
+    fields = []
+    for name, values in columns.items():
+        origin = origins.get(name)
+        cells[name] = cells_of(values, name, origin, first_row=first_row)
+        known = None if origin is None else origin.field
+        metadata = None if known is None else known.metadata
+        fields.append(pa.field(name, cells[name].type, metadata=metadata))
+    return pa.table(cells, pa.schema(fields))
 
 
 def from_csv(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from data_stack.codecs.fitting import fits_shape
 from data_stack.codecs.images import decode_image, pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
@@ -31,6 +32,11 @@ except ImportError as error:
     raise MissingDependencyError(
         "from_huggingface() and to_huggingface()", "datasets", "huggingface"
     ) from error
+
+_LISTS = tuple(
+    getattr(datasets, name) for name in ("List", "LargeList", "Sequence") if hasattr(datasets, name)
+)
+_ARRAYS = (datasets.Array2D, datasets.Array3D, datasets.Array4D, datasets.Array5D)
 
 
 def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) -> DatasetIteratorIF:
@@ -137,10 +143,12 @@ def to_huggingface(
     Args:
         iterator: any iterator.
         streaming: whether to read lazily.
-        features: features of all columns, instead of inferred ones.
+        features: features of all columns, instead of inferred ones. No value changes: one that does not fit its feature is an
+            error, such as 1.5 as int64.
 
     Raises:
-        ConfigError: a column holds values of several types, or of a type that Hugging Face lacks; lazily, when it is read.
+        ConfigError: a column holds values of several types, or of a type that Hugging Face lacks, or a value does not fit its
+            feature; lazily, when it is read.
     """
     columns = NamedColumns(iterator)
     if features is None:
@@ -152,13 +160,22 @@ def to_huggingface(
         return datasets.IterableDataset.from_generator(
             _rows, features, {"samples": columns.iterator, "features": features}
         )
-    table = pa.concat_tables([_encode(block, features) for block in columns.blocks()])
+    table = pa.concat_tables(list(_tables(columns, features)))
     return datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
 
 
 def _rows(samples: Any, features: datasets.Features) -> Iterator[dict[str, Any]]:
-    for block in NamedColumns(samples).blocks():
-        yield from _encode(block, features).to_pylist()
+    for table in _tables(NamedColumns(samples), features):
+        yield from table.to_pylist()
+
+
+def _tables(columns: NamedColumns, features: datasets.Features) -> Iterator[pa.Table]:
+    """The samples as tables of a few MiB."""
+    n_rows = 0
+    for block in columns.blocks():
+        table = _encode(block, features, n_rows)
+        n_rows += table.num_rows
+        yield table
 
 
 def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
@@ -187,20 +204,53 @@ def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
     return datasets.Features.from_arrow_schema(pa.schema([pa.field(name, cells.type)]))[name]
 
 
-def _encode(block: dict[str, Column], features: datasets.Features) -> pa.Table:
+def _encode(block: dict[str, Column], features: datasets.Features, first_row: int) -> pa.Table:
     cells = {}
     try:
+        schema = features.arrow_schema
         for name, values in block.items():
             feature = features[name]
-            is_image = isinstance(feature, datasets.Image)
-            files = (
-                [None if value is None else feature.encode_example(value) for value in values]
-                if is_image
-                else None
-            )
-            cells[name] = pa.array(files, feature.pa_type) if is_image else cells_of(values, name)
-        return table_cast(pa.table(cells), features.arrow_schema)
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+            if isinstance(feature, datasets.Image):
+                files = [
+                    None if value is None else feature.encode_example(value) for value in values
+                ]
+                cells[name] = pa.array(files, feature.pa_type)
+            elif _is_plain(feature):
+                _check_shapes(values, feature, name, first_row)
+                origin = Origin(schema.field(name))
+                cells[name] = cells_of(values, name, origin, first_row=first_row)
+            else:  # a ClassLabel or Audio, say, which converts and checks values by itself
+                cells[name] = cells_of(values, name, first_row=first_row)
+        return table_cast(pa.table(cells), schema)
+    except (pa.ArrowException, ConfigError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"samples do not fit the features {features!s:.300}: {error!s:.300}; pass features=…"
         ) from error
+
+
+def _is_plain(feature: Any) -> bool:
+    """Whether a feature holds values of its Arrow type, without a conversion of its own."""
+    if isinstance(feature, dict):
+        return all(map(_is_plain, feature.values()))
+    if isinstance(feature, list):
+        return all(map(_is_plain, feature))
+    if isinstance(feature, _LISTS):
+        inner = feature.feature
+        is_transposed = type(feature).__name__ == "Sequence" and isinstance(inner, dict)
+        return not is_transposed and _is_plain(inner)  # before version 4: a dict of lists
+    return isinstance(feature, (datasets.Value, *_ARRAYS))
+
+
+def _check_shapes(values: Column, feature: Any, name: str, first_row: int) -> None:
+    """Refuse an array of another shape than that of its feature.
+
+    Raises:
+        ConfigError: a value is one.
+    """
+    if not isinstance(feature, _ARRAYS):
+        return
+    for row, value in enumerate(values):
+        if value is not None and not fits_shape(np.shape(value), feature.shape):
+            raise ConfigError(
+                f"column {name!r}, row {first_row + row}: expected shape {feature.shape}, got {np.shape(value)}"
+            )

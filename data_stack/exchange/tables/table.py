@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
@@ -10,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time, timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +36,7 @@ from data_stack.formats.columns import (
 )
 from data_stack.formats.conversion.format import name_of_position
 from data_stack.formats.parquet.codecs.binary import null_mask
+from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.parquet.columns import ArrayColumn as ParquetColumn
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.inference import infer_schema, schema_of_columns
@@ -70,12 +71,27 @@ class Origin:
         categories: the values of a categorical column; None for other columns.
         as_codes: whether samples hold the indices of the categories.
         kind: the dtype of pandas, or the feature of Hugging Face; None if ``field`` suffices.
+        level: the level of pandas' index that the column was.
     """
 
     field: pa.Field | None
     categories: pa.Array | None = None
     as_codes: bool = False
     kind: Any = None
+    level: IndexLevel | None = None
+
+
+@dataclass(frozen=True)
+class IndexLevel:
+    """A level of the index of a frame of pandas.
+
+    Attributes:
+        number: 0 for the outermost.
+        name: its name, None without one.
+    """
+
+    number: int
+    name: Any
 
 
 def field_of(name: str, type_: pa.DataType) -> Field:
@@ -185,16 +201,19 @@ def _tensors(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
 # ---------------------------------------------------------------------- writing
 
 
-def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Array:
-    """Values of a column as cells.
+def cells_of(
+    values: _Array, name: str, origin: Origin | None = None, *, first_row: int = 0
+) -> pa.Array:
+    """Values of a column as cells, see :func:`~data_stack.formats.parquet.codecs.exact_cells.exact_cells`.
 
     Args:
         values: shape ``(n, ...)``; None and NaT are null.
         name: name of the column.
         origin: the column in its source library; None to infer the type from the values.
+        first_row: position of the first value in the column, for messages.
 
     Raises:
-        ConfigError: Arrow has no type for the values, or they have several types.
+        ConfigError: Arrow has no type for the values, or they have several types, or a value does not fit the type.
     """
     try:
         if origin is not None and origin.kind == JSON_TEXT:
@@ -211,7 +230,12 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
         return pa.DictionaryArray.from_arrays(
             numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered
         )
-    except (ConfigError, CellError, *ARROW_ERRORS, TypeError, ValueError, OverflowError) as error:
+    except CellError as error:
+        raise ConfigError(
+            f"column {name!r} cannot be converted to Arrow: row {first_row + error.row}: {error.why}; "
+            f"map its values to one type, or pass another type"
+        ) from error
+    except (ConfigError, *ARROW_ERRORS, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"column {name!r} cannot be converted to Arrow: {error!s:.300}; map its values to one type"
         ) from error
@@ -240,44 +264,56 @@ def _cells(values: _Array) -> pa.Array:
         else ()
     )
     kinds = {(value.dtype, value.ndim) for value in nested if isinstance(value, np.ndarray)}
-    if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:  # pyarrow does not convert such arrays
+    if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:
         type_ = functools.reduce(
             lambda inner, _: pa.list_(inner), range(kind[1]), pa.from_numpy_dtype(kind[0])
         )
-        return pa.array([value if value is None else value.tolist() for value in values], type_)
-    if (cells := _cells_at_once(values, None)) is not None:
+        return exact_cells(values, type_)
+    if values.dtype == object and (cells := _cells_as_inferred(values)) is not None:
         return cells
     (field,) = schema_of_columns("", {"value": values})
     return field.cells.encode_column(field, values)
 
 
+def _cells_as_inferred(values: _Array) -> pa.Array | None:
+    """Cells of objects of the type that pyarrow infers; None if it infers none, or one that does not hold all values.
+
+    Raises:
+        CellError: the values are times of several kinds, such as dates and datetimes.
+    """
+    listed = values.tolist()
+    try:
+        type_ = pa.infer_type(listed)
+    except (*ARROW_ERRORS, TypeError, ValueError, OverflowError):
+        return None
+    try:
+        return exact_cells(listed, type_)
+    except CellError:
+        if any(isinstance(value, (date, time, timedelta)) for value in listed):
+            raise
+        return None
+
+
 def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
     if isinstance(type_, pa.FixedShapeTensorType):
         values = objects([value if value is None else np.ravel(value) for value in values])
-    if isinstance(type_, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(type_, _cells_of_type(values, type_.storage_type))
-    if len(_fixed_shape(type_)) > 1:
-        if values.dtype != object and len(values):
-            return _cells(values).cast(type_)
-        return pa.array(
-            [value if value is None else np.asarray(value).tolist() for value in values], type_
-        )
-    cells, field = _cells_at_once(values, type_), field_of("value", type_)
-    return field.cells.encode_column(field, values).cast(type_) if cells is None else cells
-
-
-def _cells_at_once(values: _Array, type_: pa.DataType | None) -> pa.Array | None:
-    """Cells of objects as pyarrow converts them; None if that fails."""
-    with contextlib.suppress(*ARROW_ERRORS, TypeError, ValueError, OverflowError):
-        return pa.array(values, type_, from_pandas=False) if values.dtype == object else None
-    return None
+    return exact_cells(values, type_)
 
 
 class PlainColumn(ArrayColumn):
-    """An array of numpy as a column of a table."""
+    """An array of numpy as a column of a table.
+
+    Args:
+        array: the values, shape ``(n, ...)``.
+        level: see :class:`Origin`.
+    """
+
+    def __init__(self, array: _Array, level: IndexLevel | None = None) -> None:
+        super().__init__(array)
+        self._origin = None if level is None else Origin(None, level=level)
 
     def declare(self) -> DeclaredColumn:
-        return DeclaredColumn(self._array.dtype.name, self._array.shape[1:])
+        return DeclaredColumn(self._array.dtype.name, self._array.shape[1:], origin=self._origin)
 
     def digest(self) -> str:
         """SHA-256 of the values."""
@@ -293,6 +329,7 @@ class ArrowColumn(Column):
         as_codes: whether a categorical column returns indices, int64.
         kind: see :class:`~data_stack.exchange.tables.table.Origin`.
         shape: shape of each value, if the type does not define it.
+        level: see :class:`~data_stack.exchange.tables.table.Origin`.
 
     Raises:
         ConfigError: the type is unsupported.
@@ -306,6 +343,7 @@ class ArrowColumn(Column):
         as_codes: bool = False,
         kind: Any = None,
         shape: tuple[int, ...] = (),
+        level: IndexLevel | None = None,
     ) -> None:
         categories: Any = None
         cells = unshifted(cells.cast(_VIEWS[cells.type]) if cells.type in _VIEWS else cells)
@@ -319,7 +357,7 @@ class ArrowColumn(Column):
         as_codes = as_codes and categories is not None
         self.class_names = categories.to_pylist() if as_codes else None
         self._cells, self._name, self._shape = cells, field.name, shape
-        self.origin = Origin(field, categories, as_codes, kind)
+        self.origin = Origin(field, categories, as_codes, kind, level)
         type_ = pa.int64() if as_codes else cells.type
         parsed, empty = (
             field_of(field.name, type_),

@@ -59,6 +59,8 @@ DURATIONS = [
     "timedelta64[us]",
     "timedelta64[ns]",
 ]
+ZONE = datetime.timezone(datetime.timedelta(hours=2))
+NOON = datetime.datetime(2024, 1, 1, 12)
 
 
 def column_of(field: Field, values: Any, *, has_nulls: bool | None = None) -> GroupColumn:
@@ -236,6 +238,16 @@ def test_a_missing_time_is_null() -> None:
         (Field("x", str, (2,), NdarrayCodec()), ["a", 5], "str.*int 5"),
         (Field("x", bytes, (1,), NdarrayCodec()), [b"a\0"], "zeros at the end"),
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1, "b": 2}, "'b'"),
+        (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1.5}, "'a'.*1.5"),
+        (Field("x", "datetime64[us]"), NOON.replace(tzinfo=ZONE), "a time zone in a column of"),
+        (Field("x", "datetime64[us]", (), ScalarCodec("timestamp")), NOON, "no time zone"),
+        (Field("x", "datetime64[us]", (None,)), [NOON.replace(tzinfo=ZONE)], "a time zone in a"),
+        (Field("x", "datetime64[D]", (None,)), [NOON], "does not fit"),
+        (Field("x", "datetime64[D]", (None,), NdarrayCodec()), [NOON], "does not fit"),
+        (Field("x", "timedelta64[us]"), datetime.time(1, tzinfo=ZONE), "has a time zone"),
+        (Field("x", "int64"), np.timedelta64(1, "s"), "int64.*timedelta64"),
+        (Field("x", "float32"), np.uint64(2**63 + 1), "does not fit"),
+        (Field("x", Decimal), True, "Decimal, got bool"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_its_row(

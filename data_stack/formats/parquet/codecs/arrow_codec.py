@@ -23,7 +23,7 @@ Values: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: a sequence, or an array of shape ``(n, ...)``."""
 
 #: Errors of pyarrow and Python for a value that does not fit a type.
-_UNSUITABLE = (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError)
+UNSUITABLE = (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError)
 
 
 class ArrowCodec(ABC):
@@ -104,16 +104,16 @@ class ArrowCodec(ABC):
         for row, value in enumerate(values):
             try:
                 cells.append(None if is_missing(value) else self.encode(field, value))
-            except _UNSUITABLE as error:
+            except UNSUITABLE as error:
                 raise CellError(row, f"{error!s:.300}") from error
         type_ = self.arrow_type(field)
         try:
             return pa.array(cells, type_)
-        except _UNSUITABLE as error:
+        except UNSUITABLE as error:
             for row, cell in enumerate(cells):  # pyarrow does not name the row
                 try:
                     pa.array([cell], type_)
-                except _UNSUITABLE as why:
+                except UNSUITABLE as why:
                     raise CellError(row, f"{why!s:.300}") from why
             raise CellError(0, f"all values together: {error!s:.300}") from error
 
@@ -152,10 +152,15 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NaTType"  # of pandas
 
 
-def check_scalar(field: FieldLike, value: Any) -> Any:
+def check_scalar(field: FieldLike, value: Any, *, is_instant: bool = False) -> Any:
     """Check a scalar of the field's dtype, and convert it for ``pyarrow.array``.
 
     Numbers may have any dtype if they fit.
+
+    Args:
+        field: the field of the value.
+        value: any value that is not null.
+        is_instant: whether the times of the column are instants, so that a datetime needs a time zone; otherwise it has none.
 
     Raises:
         TypeError, ValueError: the value does not fit.
@@ -167,13 +172,15 @@ def check_scalar(field: FieldLike, value: Any) -> Any:
         value = array[()]
     dtype = numpy_dtype(field.dtype)
     if dtype.kind in "mM":
-        return _check_time(value, dtype)
+        return _check_time(value, dtype, is_instant=is_instant)
     if field.dtype is Decimal and isinstance(value, Decimal) and not value.is_finite():
         raise ValueError(f"Parquet cannot store {value}; pass None for a missing value")
     types: Any = (
         (Decimal, int, np.integer) if field.dtype is Decimal else _TYPES.get(dtype.kind, object)
     )
-    if not isinstance(value, types) or (isinstance(value, bool) and dtype.kind in "iuf"):
+    is_bool = isinstance(value, bool) and (dtype.kind in "iuf" or field.dtype is Decimal)
+    is_span = isinstance(value, np.timedelta64)  # numpy calls it an integer
+    if not isinstance(value, types) or is_bool or (is_span and types is not object):
         raise TypeError(f"expected a value of dtype {dtype_name(field.dtype)}, got {_show(value)}")
     if field.dtype is Decimal:
         return value if isinstance(value, Decimal) else Decimal(int(value))
@@ -200,7 +207,7 @@ def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
         check_shape(array.shape, field.shape)
         return array
     if not has_dtype and dtype.kind in "mM":
-        value = np.asarray(value, dtype)
+        value = _array_of_times(value, dtype)
     elif not has_dtype and exact_array(value) is None and np.asarray(value).dtype.kind in "fc":
         raise ValueError(f"no dtype holds the numbers {value!r:.60} exactly")
     return fit_array(value, dtype, field.shape)
@@ -237,6 +244,10 @@ _TYPES: Final[dict[str, Any]] = {
 
 
 def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, np.integer):
+        value = (
+            value.item()
+        )  # Python compares integers with floats exactly, numpy rounds them first
     number = None
     with np.errstate(over="ignore"), contextlib.suppress(OverflowError):
         number = np.array(value).astype(dtype).item()
@@ -246,21 +257,51 @@ def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
     return number
 
 
-def _check_time(value: Any, dtype: np.dtype[Any]) -> Any:
+def _check_time(value: Any, dtype: np.dtype[Any], *, is_instant: bool = False) -> Any:
     if isinstance(value, datetime.time):
-        value = (
-            datetime.datetime.combine(datetime.date.min, value.replace(tzinfo=None))
-            - datetime.datetime.min
-        )
-    elif isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+        if value.tzinfo is not None:
+            raise ValueError(f"{_show(value)} has a time zone, which a time of day would lose")
+        midnight = datetime.datetime.combine(datetime.date.min, value)
+        value = midnight - datetime.datetime.min
+    elif isinstance(value, datetime.datetime):
+        value = _without_zone(value, is_instant=is_instant)
     if hasattr(value, "to_numpy"):  # of pandas: in nanoseconds
         value = value.to_numpy()
-    elif isinstance(value, (datetime.date, datetime.timedelta)):
-        value = np.datetime64(value) if isinstance(value, datetime.date) else np.timedelta64(value)
+    elif isinstance(value, datetime.date):
+        value = np.datetime64(value)
+    elif isinstance(value, datetime.timedelta):
+        value = np.timedelta64(value)
     if not isinstance(value, dtype.type):
         raise TypeError(f"expected a time of dtype {dtype}, got {_show(value)}")
     return same_time(value, dtype)
+
+
+def _without_zone(value: datetime.datetime, *, is_instant: bool) -> datetime.datetime:
+    """A datetime for a column of instants in UTC, or unchanged for a column of times without a zone.
+
+    Raises:
+        ValueError: it is of the other kind.
+    """
+    if value.tzinfo is None:
+        if is_instant:
+            raise ValueError(
+                f"{_show(value)} has no time zone in a column of times with one: "
+                f"pass value.replace(tzinfo=timezone.utc), or the zone that it is in"
+            )
+        return value
+    if not is_instant:
+        raise ValueError(
+            f"{_show(value)} has a time zone in a column of times without one: give all values a zone, "
+            f"or declare the column as instants, ScalarCodec('timestamp')"
+        )
+    return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+
+
+def _array_of_times(values: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Times in lists as an array; numpy alone would cut noon to the day."""
+    given = np.asarray(values, object)
+    times = [_check_time(value, dtype) for value in given.reshape(-1).tolist()]
+    return np.array(times, dtype).reshape(given.shape)
 
 
 def same_time(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,10 +18,15 @@ from data_stack.formats.parquet.codecs.arrow_codec import (
     Values,
     check_array,
     check_scalar,
-    is_missing,
-    same_time,
 )
 from data_stack.formats.parquet.codecs.binary import as_binary, null_mask, numbers, plain_cells
+from data_stack.formats.parquet.codecs.exact_cells import (
+    exact_cells,
+    is_instant,
+    time_cells,
+    time_dtype,
+    to_scalar,
+)
 from data_stack.formats.parquet.columns import (
     ArrayColumn,
     CellError,
@@ -134,7 +138,8 @@ class ScalarCodec(_TypedCodec):
         return self._fill(field)
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return _to_scalar(check_scalar(field, value), self.arrow_type(field))
+        type_ = self.arrow_type(field)
+        return to_scalar(check_scalar(field, value, is_instant=is_instant(type_)), type_)
 
     def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         dtype, type_ = field.dtype, self.arrow_type(field)
@@ -147,7 +152,7 @@ class ScalarCodec(_TypedCodec):
             ):  # retried row by row
                 array = as_dtype(np.asarray(values), dtype)
                 return (
-                    _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
+                    time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
                 )
         return super()._encode_column(field, values)
 
@@ -187,7 +192,7 @@ class ListCodec(_TypedCodec):
                 field, value
             )  # pyarrow checks only Python numbers when the type differs
             if array.dtype == np.float16:
-                return [_to_scalar(each, type_) for each in array]
+                return [to_scalar(each, type_) for each in array]
             return array if pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
         size = field.shape[0]
         elements = list(value)
@@ -195,8 +200,11 @@ class ListCodec(_TypedCodec):
             raise ValueError(
                 f"expected a list of shape {field.shape}, got {type(value).__name__} of length {len(elements)}"
             )
+        is_zoned = is_instant(type_)
         return [
-            None if element is None else _to_scalar(check_scalar(field, element), type_)
+            None
+            if element is None
+            else to_scalar(check_scalar(field, element, is_instant=is_zoned), type_)
             for element in elements
         ]
 
@@ -278,7 +286,10 @@ class NestedCodec(ArrowCodec):
         return self._arrow
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return _to_nested(value, self._arrow)
+        return exact_cells([value], self._arrow)[0]
+
+    def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
+        return exact_cells(values, self._arrow)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         return _NestedColumn(cells)
@@ -294,60 +305,6 @@ class _NestedColumn(MadeColumn):
         return _plain_objects(
             self._cells.slice(rows[0], 1) if len(rows) == 1 else self._cells.take(pa.array(rows))
         )
-
-
-# ---------------------------------------------------------------------- writing
-
-
-def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Convert times of numpy to an Arrow type; NaT becomes null.
-
-    Raises:
-        ValueError: the unit of the type cannot hold a time exactly.
-    """
-    cells = pa.array(as_dtype(times, _time_dtype(type_)))
-    if pa.types.is_time32(type_):
-        cells = cells.view(pa.int64()).cast(pa.int32())
-    return cells if cells.type == type_ else cells.view(type_)
-
-
-def _to_scalar(value: Any, type_: pa.DataType) -> Any:
-    """Convert a scalar for ``pyarrow.array``, which does not accept some times of numpy, but their integers, and which before
-    version 21 accepts no number for a float16 but numpy's.
-
-    Raises:
-        ValueError: the unit of the type cannot hold the time exactly.
-    """
-    if not isinstance(value, (np.datetime64, np.timedelta64)):
-        return np.float16(value) if pa.types.is_float16(type_) and value is not None else value
-    return (
-        None if is_missing(value) else same_time(value, _time_dtype(type_)).astype(np.int64).item()
-    )
-
-
-def _to_nested(value: Any, type_: pa.DataType) -> Any:
-    """Convert a nested value for ``pyarrow.array``."""
-    if pa.types.is_temporal(type_):
-        return _to_scalar(value, type_)
-    if pa.types.is_struct(type_) and isinstance(value, Mapping):
-        kinds = {
-            type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)
-        }
-        unknown = [name for name in value if name not in kinds]
-        if unknown:  # pyarrow would drop it
-            raise ValueError(
-                f"expected a struct of {', '.join(kinds)}, got the key {unknown[0]!r:.60}"
-            )
-        return {name: _to_nested(each, kinds[name]) for name, each in value.items()}
-    if pa.types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
-        pairs = value.items() if isinstance(value, Mapping) else value
-        return [
-            (_to_nested(key, type_.key_type), _to_nested(item, type_.item_type))
-            for key, item in pairs
-        ]
-    if types.is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
-        return [_to_nested(each, type_.value_type) for each in value]
-    return value
 
 
 def _object_bytes(cells: pa.Array) -> int:
@@ -466,13 +423,6 @@ def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.N
     return cast
 
 
-def _time_dtype(type_: pa.DataType) -> np.dtype[Any]:
-    """The dtype of dates, times and durations of an Arrow type."""
-    kind = "m" if pa.types.is_duration(type_) or pa.types.is_time(type_) else "M"
-    unit = "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
-    return np.dtype(f"{kind}8[{unit}]")
-
-
 def _plain_objects(cells: pa.Array) -> list[Any]:
     """Convert values of any type to new objects: dicts for structs, lists of pairs for maps, lists, None for null.
 
@@ -531,7 +481,5 @@ def _times(cells: pa.Array) -> npt.NDArray[Any]:
     type_ = cells.type
     is_narrow = pa.types.is_date32(type_) or pa.types.is_time32(type_)
     integers = cells.view(pa.int32() if is_narrow else pa.int64())
-    array: npt.NDArray[Any] = (
-        numbers(integers).astype(np.int64, copy=False).view(_time_dtype(type_))
-    )
+    array: npt.NDArray[Any] = numbers(integers).astype(np.int64, copy=False).view(time_dtype(type_))
     return array.astype("M8[D]") if pa.types.is_date64(type_) else array
