@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, TypeVar, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.util.functions import iterate_all, stopped_by
+from data_stack.values.copies import copy_objects as copy_objects
+from data_stack.values.copies import copy_value as copy_value
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import (
     Batch,
     Column,
     empty_like,
-    list_columns,
     map_columns,
     stack_samples,
     value_of,
@@ -410,48 +410,6 @@ def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess)
 
 # ---------------------------------------------------------------------- who may write into what is read
 
-# What cannot be written into.
-_CONSTANT: frozenset[type] = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, *set(np.sctypeDict.values())}
-    - {np.object_, np.void}
-)
-
-
-def copy_value(value: Any) -> Any:
-    """A value that may be written into: arrays, plain tensors, lists, dicts, sets and bytearrays are copied, at any depth.
-
-    Objects of other classes are given as they are, and so are the values in them.
-    """
-    kind = type(value)
-    if kind in _CONSTANT:
-        return value
-    if kind is tuple:
-        return tuple([copy_value(item) for item in value])
-    if kind is np.ndarray or isinstance(value, np.ndarray):
-        return copy_objects(value.copy("K")) if value.dtype.hasobject else value.copy("K")
-    if kind is dict:
-        return {key: copy_value(item) for key, item in value.items()}
-    if kind is list:
-        return [copy_value(item) for item in value]
-    if kind is set or kind is bytearray:
-        return value.copy()
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        made = tuple.__new__(kind, map(copy_value, value))
-        if getattr(value, "__dict__", None):  # a subclass may have more than its fields
-            made.__dict__.update(copy_value(value.__dict__))
-        return made
-    return value.clone() if is_plain_tensor(value) else value
-
-
-def copy_objects(batch: _Batch) -> _Batch:
-    """A batch, or a column; in its columns of objects, which must not be shared, values are replaced by copies."""
-    given: Any = batch
-    for column in list_columns(given):
-        for place in np.ndindex(column.shape) if column.dtype == object else ():
-            if type(column[place]) not in _CONSTANT:
-                column[place] = copy_value(column[place])
-    return batch
-
 
 def detach(batch: Any) -> Any:
     """A batch that shares no memory with its source, so that its receiver may write into it.
@@ -469,4 +427,4 @@ def detach(batch: Any) -> Any:
         else batch
     )
     new = batch if batch.flags.writeable and whole.flags.owndata else batch.copy()
-    return copy_objects(new) if new.dtype == object else new
+    return copy_objects(new) if new.dtype.hasobject else new

@@ -20,6 +20,7 @@ from data_stack.io.storage_connectors.cache_folder import (
     WHOLE_BYTES,
     CacheFolder,
     Content,
+    read_nothing,
 )
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.io.storage_connectors.memory import BytesSource
@@ -63,9 +64,11 @@ class CachedResource:
     def __call__(self) -> ByteSource:
         folder, content = self.cache._folder, self.content
         if content.size > WHOLE_BYTES or not folder.admits(content.size):
-            source = folder.open_whole(content) or self._open()
+            source = folder.open_whole(content, self._read_again) or self._open()
         else:
-            source = folder.share_one(content.key, lambda: folder.open_whole(content), self._open)
+            source = folder.share_one(
+                content.key, lambda: folder.open_whole(content, self._read_again), self._open
+            )
         self.opened = None
         return source
 
@@ -85,7 +88,8 @@ class CachedResource:
             return self()
         if content.size > WHOLE_BYTES or resource is None:
             # Another process may have completed it meanwhile.
-            if resource is not None and (whole := folder.open_whole(content)) is not None:
+            whole = None if resource is None else folder.open_whole(content, self._read_again)
+            if resource is not None and whole is not None:
                 resource.close()
                 return whole
             return BlockedSource(_CachedBlocks(self, resource))
@@ -95,9 +99,24 @@ class CachedResource:
         if actual != content.sha256:
             raise ChecksumMismatchError(self.identifier, repr(cache.remote), content.sha256, actual)
         folder.store_whole(content, data)
-        return folder.open_whole(content) or BytesSource(
+        whole = folder.open_whole(content, self._read_again)
+        return whole or BytesSource(
             data, ResourceInfo(self.identifier, content.size, content.sha256)
         )
+
+    def _read_again(self) -> ByteSource:
+        """Open the same bytes again, whose cached file was damaged.
+
+        Raises:
+            ResourceChangedError: the remote has others now.
+        """
+        content = self.content
+        source = CachedResource(self.cache, self.identifier, content, None)()
+        if (source.sha256, source.size) != (content.sha256, content.size):
+            now = f"sha256 {source.sha256}"
+            source.close()
+            raise ResourceChangedError(self.identifier, f"sha256 {content.sha256}", now)
+        return source
 
     def open_remote(self) -> tuple[StreamedResource, Content]:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
@@ -157,6 +176,7 @@ class _CachedBlocks(Blocks):
                 )
                 self._handles = handles[0], handles[1]
         self._keeps, self._is_whole = self._handles is not None, False
+        self._whole: ByteSource | None = None
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         """Cached blocks, and others from the remote that no other process is fetching."""
@@ -178,6 +198,8 @@ class _CachedBlocks(Blocks):
             handles, self._handles = self._handles, None
             for handle in handles or ():
                 os.close(handle)
+            if self._whole is not None:
+                self._whole.close()
             if self._resource is not None:
                 self._resource.close()
 
@@ -193,15 +215,30 @@ class _CachedBlocks(Blocks):
             self._is_whole |= (
                 self._handles is not None and os.fstat(data).st_mtime_ns == self._content.seal_ns
             )
+            if self._is_whole:
+                return self._find_in_whole(numbers)
             for first, n_blocks in runs_of(numbers) if self._handles is not None else ():
                 digests = os.pread(slots, n_blocks * DIGEST_BYTES, (1 + first) * DIGEST_BYTES)
                 for number in range(first, first + n_blocks):
                     digest = digest_of_block(digests, number - first)
-                    if self._is_whole or digest.strip(b"\0"):
+                    if digest.strip(b"\0"):
                         block = os.pread(data, self.block_bytes, number * self.block_bytes)
-                        if self._is_whole or block_digest(block) == digest:
+                        if block_digest(block) == digest:
                             found[number] = block
         return found
+
+    def _find_in_whole(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Those blocks from the file that another process has completed, checked; none if it is damaged or gone.
+
+        Raises:
+            OSError: it is damaged.
+        """
+        if self._whole is None:
+            self._whole = self._folder.open_whole(self._content, read_nothing)
+        if self._whole is None:
+            return {}
+        ranges = [(number * self.block_bytes, self.block_bytes) for number in numbers]
+        return dict(zip(numbers, self._whole.read_ranges(ranges), strict=True))
 
     def _keep(self, blocks: dict[int, bytes]) -> None:
         """Write blocks, unless there is no room, or the file was evicted or completed by another process."""

@@ -4,20 +4,24 @@
 
     bytes/<sha256>-<size>           the bytes; a sparse file while blocks are missing
     blocks/<sha256>-<size>          while blocks are missing: their length; and for each of them its digest, or zeros; all 8 bytes
+    pages/<sha256>-<size>           once the bytes are whole: the digest of each page of 4 KiB; none of files up to 64 KiB
     notes/<remote>/a/b.gz~          the last ``stat`` of "a/b.gz" in the remote; its modification time is that of the request
     claims                          an empty file whose locks say what a process is fetching, so that others wait for it
 
 None of it is trusted. A verified whole file gets a modification time in the last century that stands for its content. Any later
-write changes that time, and the file is verified again. Its access time is that of its last use. Damaged files are removed, and
-come again from the remote.
+write changes that time, and the file is verified again; what a failing disk changes without a write is found by the digests of
+the pages, on every read. The access time of a file is that of its last use. Damaged files are removed, and come again from the
+remote.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import logging
+import mmap
 import os
 import re
 import time
@@ -25,24 +29,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from data_stack.io.byte_source import ByteSource
 from data_stack.io.integrity import (
     BLOCK_BYTES,
     DIGEST_BYTES,
+    Digest,
     block_digest,
     block_digest_at,
+    digests_of_blocks,
     seal_json,
     unseal_json,
 )
 from data_stack.io.storage_connectors.blocks import runs_of
+from data_stack.io.storage_connectors.checked_file import PAGE_BYTES, CheckedFile
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
 from data_stack.io.storage_connectors.file_source import (
     DigestNotes,
     FileVersion,
     OpenedFile,
-    digest_of,
     replace_file,
 )
+from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.owners import this_machine
+from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.io.storage_errors import storage_error
 from data_stack.util.interrupts import open_descriptor
 from data_stack.util.lock_file import RangeLocks
@@ -53,6 +62,8 @@ _Result = TypeVar("_Result")
 
 #: Resources up to this size come in one request. Their files are not synced, but verified again after the next boot.
 WHOLE_BYTES = 1 << 20
+#: Files up to this size are read whole when they are opened, and verified by their SHA-256.
+IN_MEMORY_BYTES = 1 << 16
 #: Longer blocks of a remote are cached in parts.
 MAX_BLOCK_BYTES = 4 << 20
 _PAGE_BYTES = 4096
@@ -185,8 +196,15 @@ class CacheFolder:
 
     # ------------------------------------------------------------------ content
 
-    def open_whole(self, content: Content) -> OpenedFile | None:
-        """Open the verified whole file of ``content``; None if it is missing, or blocks of it are."""
+    def open_whole(
+        self, content: Content, read_again: Callable[[], ByteSource]
+    ) -> ByteSource | None:
+        """Open the verified whole file of ``content``; None if it is missing, or blocks of it are.
+
+        Args:
+            content: the bytes of the resource.
+            read_again: opens the same bytes where a later read finds damage. The files are removed before it is called.
+        """
         path = self._path("bytes", content)
         try:
             with contextlib.ExitStack() as exits:
@@ -199,26 +217,66 @@ class CacheFolder:
                 is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
                 if is_partial and not is_sealed:
                     return None
-                if is_sealed or (status.st_size == content.size and self.seal(content, handle)):
+                opened: ByteSource | None = None
+                if status.st_size != content.size:
+                    pass
+                elif content.size <= IN_MEMORY_BYTES:
+                    opened = _read_verified(content, handle)
+                elif (is_sealed and self._has_pages(content)) or self.seal(content, handle):
+                    file = OpenedFile(
+                        handle, functools.partial(storage_error, f"could not read {path!r}")
+                    )
+                    opened = CheckedFile(
+                        file,
+                        content.sha256,
+                        self._read_pages(content),
+                        functools.partial(self._replace, content, read_again),
+                    )
+                if opened is not None:
                     if time.time() - status.st_atime >= self._use_seconds:
                         with contextlib.suppress(OSError):
                             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-                    exits.pop_all()
-                    opened = OpenedFile(
-                        handle, functools.partial(storage_error, f"could not read {path!r}")
-                    )
-                    opened.sha256 = content.sha256
+                    if isinstance(opened, CheckedFile):
+                        exits.pop_all()  # it closes the file
                     return opened
         except FileNotFoundError:
             return None
         except OSError as error:
             self.cannot("read", error)
             return None
+        self._drop_damaged(content)
+        return None
+
+    def _drop_damaged(self, content: Content) -> None:
         self.say(
             f"{content.key!r} is damaged; it is removed and read from the remote again", once=False
         )
         self.drop(content.key)
-        return None
+
+    def _replace(self, content: Content, read_again: Callable[[], ByteSource]) -> ByteSource:
+        """Remove the damaged files of a content, and open its bytes again."""
+        self._drop_damaged(content)
+        return read_again()
+
+    def _has_pages(self, content: Content) -> bool:
+        """Whether there is a digest of each page of the whole file."""
+        try:
+            status = os.stat(self._path("pages", content), follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return status.st_size == content.digest_bytes(PAGE_BYTES)
+
+    def _read_pages(self, content: Content) -> Any:
+        """The digests of the pages, mapped: those of 100 GB take 200 MB, of which a read needs a few bytes.
+
+        Raises:
+            OSError: the file is gone or damaged.
+        """
+        with open_descriptor(self._path("pages", content), _FLAGS) as handle:
+            n_bytes = content.digest_bytes(PAGE_BYTES)
+            if os.fstat(handle).st_size != n_bytes:
+                raise OSError(errno.EIO, "the digests of the pages are incomplete")
+            return mmap.mmap(handle, n_bytes, access=mmap.ACCESS_READ)
 
     def seal(self, content: Content, handle: int) -> bool:
         """Verify an open file that has all bytes, and set its modification time unless it was written to meanwhile.
@@ -228,16 +286,26 @@ class CacheFolder:
         Raises:
             OSError: the disk failed.
         """
-        is_sealed = lambda: os.fstat(handle).st_mtime_ns == content.seal_ns or None  # noqa: E731
+
+        def is_sealed() -> bool | None:
+            has_time = os.fstat(handle).st_mtime_ns == content.seal_ns
+            is_complete = has_time and (content.size <= IN_MEMORY_BYTES or self._has_pages(content))
+            return True if is_complete else None
+
         return self.share_one(
             f"{content.key} whole", is_sealed, lambda: self._seal(content, handle)
         )
 
     def _seal(self, content: Content, handle: int) -> bool:
         os.utime(handle, ns=(0, 0))
-        digest = digest_of(handle)
+        digest, pages = Digest(), list[bytes]()
+        while chunk := os.pread(handle, COPY_BYTES, digest.size):
+            digest.update(chunk)
+            pages.append(digests_of_blocks(chunk, PAGE_BYTES))
         if (digest.sha256, digest.size) != (content.sha256, content.size):
             return False
+        if content.size > IN_MEMORY_BYTES:
+            replace_file(self._path("pages", content), b"".join(pages))
         if content.size > WHOLE_BYTES:
             os.fsync(handle)
         if os.fstat(handle).st_mtime_ns == 0:
@@ -248,7 +316,9 @@ class CacheFolder:
     def store_whole(self, content: Content, data: bytes) -> None:
         """Keep verified ``data`` if there is room."""
         try:
-            if self.has_room(len(data)):
+            if self.has_room(len(data) + content.digest_bytes(PAGE_BYTES)):
+                if content.size > IN_MEMORY_BYTES:
+                    replace_file(self._path("pages", content), digests_of_blocks(data, PAGE_BYTES))
                 replace_file(self._path("bytes", content), data, content.seal_ns)
         except OSError as error:
             self.cannot("write to", error)
@@ -299,14 +369,14 @@ class CacheFolder:
 
     def drop(self, key: str) -> None:
         """Remove the files of a content; open readers keep theirs."""
-        for kind in ("bytes", "blocks"):
+        for kind in ("bytes", "blocks", "pages"):
             _remove(os.path.join(self.path, kind, key))
 
     def verify(self, content: Content) -> None:
         """Verify the whole file regardless of its modification time, and remove it if it is damaged."""
         with contextlib.suppress(OSError):
             os.utime(self._path("bytes", content), ns=(0, 0), follow_symlinks=False)
-        opened = self.open_whole(content)
+        opened = self.open_whole(content, read_nothing)
         if opened is not None:
             opened.close()
 
@@ -364,7 +434,7 @@ class CacheFolder:
         """Whether a resource of this size fits below the limit."""
         return (
             self._max_bytes is None
-            or size + size // _PAGE_BYTES + 8 * _PAGE_BYTES <= self._max_bytes
+            or size + size // (PAGE_BYTES // DIGEST_BYTES) + 8 * _PAGE_BYTES <= self._max_bytes
         )
 
     def has_room(self, size: int) -> bool:
@@ -418,6 +488,7 @@ class CacheFolder:
             ):
                 if not dry_run:
                     _remove(path)
+                    _remove(os.path.join(self.path, "pages", os.path.basename(path)))
                 yield Garbage(path, disk_bytes, "cached bytes that no resource has any longer")
 
     def _items(self, folder: str = "") -> Iterator[tuple[float, int, str]]:
@@ -426,7 +497,14 @@ class CacheFolder:
             for path in (os.path.join(above, name) for name in names if name != _CLAIMS):
                 with contextlib.suppress(OSError):
                     status = os.stat(path, follow_symlinks=False)
-                    yield max(status.st_atime, status.st_mtime), status.st_blocks * 512, path
+                    used, n_blocks = max(status.st_atime, status.st_mtime), status.st_blocks
+                    kind, name = os.path.basename(above), os.path.basename(path)
+                    if kind == "pages" and os.path.exists(os.path.join(self.path, "bytes", name)):
+                        continue  # it counts with the bytes, which know when they were used
+                    pages = os.path.join(self.path, "pages", name)
+                    if kind == "bytes" and os.path.exists(pages):
+                        n_blocks += os.stat(pages).st_blocks
+                    yield used, n_blocks * 512, path
 
     # ------------------------------------------------------------------ trouble
 
@@ -442,6 +520,23 @@ class CacheFolder:
         self.say(
             f"cannot {action} it ({error.strerror or type(error).__name__}); the remote is read instead"
         )
+
+
+def _read_verified(content: Content, handle: int) -> ByteSource | None:
+    """The bytes of a small file; None if it has others."""
+    data = os.pread(handle, content.size + 1, 0)
+    if len(data) != content.size or hashlib.sha256(data).hexdigest() != content.sha256:
+        return None
+    return BytesSource(data, ResourceInfo(content.key, content.size, content.sha256))
+
+
+def read_nothing() -> ByteSource:
+    """For a reader that has another way to the bytes of a damaged file.
+
+    Raises:
+        OSError: always.
+    """
+    raise OSError(errno.EIO, "a cached file is damaged")
 
 
 @functools.lru_cache(maxsize=1)

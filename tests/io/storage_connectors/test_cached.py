@@ -22,6 +22,7 @@ from web_server import Answer, ScriptedServer, Seen
 
 from data_stack.exception import (
     ChecksumMismatchError,
+    ResourceChangedError,
     ResourceNotFoundError,
     StorageFullError,
     StorageUnavailableError,
@@ -307,6 +308,108 @@ def test_verifying_reads_the_remote_and_drops_a_damaged_copy(
     assert not copy.exists()
     with pytest.raises(ChecksumMismatchError):
         cached.verify_resource("small", "0" * 64)
+
+
+# ---------------------------------------------------------------------- a disk that flips bits
+
+
+def flip_bit(cached: CachedStorageConnector, kind: str, place: int) -> None:
+    """Change a byte of the largest file of a kind as a failing disk does: size and times stay."""
+    path = max((Path(cached.local) / kind).iterdir(), key=lambda each: each.stat().st_size)
+    status = path.stat()
+    with open(path, "r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 4]))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+FLIPPED = [1, 10_001, 1 << 16, (1 << 16) + 1, 150_000, 1 << 20, (1 << 20) + 1, len(LARGE)]
+
+
+@pytest.mark.parametrize("size", FLIPPED)
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_flipped_bit_is_found_and_fetched_again(
+    remote: Remote, tmp_path: Path, size: int, share: float
+) -> None:
+    remote.set_resource("data", LARGE[:size])
+    cached = CachedStorageConnector(remote, tmp_path / "other")
+    cached.fetch(["data"])
+    flip_bit(cached, "bytes", int(share * (size - 1)))
+
+    assert_same_bytes(content(again(cached), "data"), LARGE[:size])
+    assert_same_bytes(content(again(cached), "data"), LARGE[:size])
+
+
+def test_a_bit_that_flips_while_a_reader_is_open_is_found(
+    cached: CachedStorageConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    cached.fetch()
+    with cached.get_resource("a/large") as resource:
+        assert resource.read_at(100_000, 10) == LARGE[100_000:100_010]
+        flip_bit(cached, "bytes", 100_005)
+
+        with caplog.at_level(logging.WARNING):
+            assert resource.read_at(100_000, 10) == LARGE[100_000:100_010]
+
+        assert "is damaged; it is removed and read from the remote again" in caplog.text
+        assert resource.read_ranges([(0, 5), (99_999, 9)]) == [LARGE[:5], LARGE[99_999:100_008]]
+        assert resource.read_at(len(LARGE) - 3, 9) == LARGE[-3:]
+
+
+def test_a_flipped_bit_is_an_error_while_the_remote_is_away(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
+    cached.fetch()
+    flip_bit(cached, "bytes", 5)
+    remote.is_away = True
+
+    with again(cached).get_resource("a/large") as resource:
+        with pytest.raises(StorageUnavailableError):
+            resource.read_at(0, 10)
+
+
+def test_a_damaged_file_of_a_replaced_resource_is_an_error(
+    cached: CachedStorageConnector, remote: Remote
+) -> None:
+    cached.fetch()
+    with cached.get_resource("a/large") as resource:
+        assert resource.read_at(0, 3) == LARGE[:3]
+        flip_bit(cached, "bytes", 5)
+        remote.set_resource("a/large", LARGE[::-1])
+
+        with pytest.raises(ResourceChangedError):
+            resource.read_at(0, 10)
+
+
+def test_a_block_of_a_file_that_another_process_completed_is_checked(
+    cached: CachedStorageConnector,
+) -> None:
+    with cached.get_resource("a/large") as slow:
+        assert slow.read_at(0, 3) == LARGE[:3]
+        again(cached).fetch(["a/large"])
+        flip_bit(cached, "bytes", 20 * BLOCK_BYTES + 9)
+
+        assert slow.read_at(20 * BLOCK_BYTES, 20) == LARGE[20 * BLOCK_BYTES :][:20]
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
+def test_damaged_digests_of_pages_cost_no_right_byte(
+    cached: CachedStorageConnector, damage: str
+) -> None:
+    cached.fetch()
+    (pages,) = (Path(cached.local) / "pages").iterdir()
+    if damage == "flip":
+        flip_bit(cached, "pages", 9)
+    elif damage == "cut":
+        pages.write_bytes(pages.read_bytes()[:-1])
+    else:  # as of a cache that an earlier version has written
+        pages.unlink()
+
+    assert_same_bytes(content(again(cached), "a/large"), LARGE)
+    assert_same_bytes(content(again(cached), "a/large"), LARGE)
+    assert pages.stat().st_size == -(-len(LARGE) // 4096) * 8
 
 
 # ---------------------------------------------------------------------- the remote is away

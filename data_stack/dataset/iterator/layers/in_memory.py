@@ -40,6 +40,7 @@ from data_stack.exception import DataStackError
 from data_stack.io.work import with_bar
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.functions import iterate_all
+from data_stack.values.copies import copy_array
 from data_stack.values.stacking import list_columns, map_columns, stack_samples, take_runs, value_of
 
 _DESCRIPTION = "Loading iterator to memory"
@@ -55,8 +56,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     small samples then take the memory of their bytes, and stay shared with forked workers. All other samples are kept in a list.
     Without samples, the columns below are kept, with their types.
 
-    Samples and batches may be written to: arrays, tensors, lists, dicts and sets are copies, at any depth. Objects of other
-    classes are not copied; a whole column of numbers is not copied either, but read-only.
+    Samples, batches and columns may be written to: they are copies, at any depth, by the rule of
+    :func:`~data_stack.values.copies.copy_value`. Objects of other classes are not copied; a whole column of numbers is not
+    copied either, but read-only.
 
     The iterator read from stays referenced, because ``underlying_iterators`` names it; with ``keep_source=False`` it is
     let go and ``underlying_iterators`` is empty. A pickle holds the samples only, so that it reaches workers even where
@@ -126,9 +128,11 @@ def _read_columns(source: SampleAccess, progress: bool | None) -> tuple[Any, ...
         isinstance(value, (np.ndarray, np.generic, *_NUMBERS)) for value in _values_of(first)
     ):
         return None
+    empty = source.empty_batch()
+    if any(column.dtype == object for column in list_columns(empty)):
+        return None  # a value of such a column may be an array, which is not one of the column
     kept: Any = map_columns(
-        lambda column: np.empty((source.n_samples, *column.shape[1:]), column.dtype),
-        source.empty_batch(),
+        lambda column: np.empty((source.n_samples, *column.shape[1:]), column.dtype), empty
     )
     for start, batch in with_bar(
         in_blocks(source.n_samples, source.batch), progress, desc=_DESCRIPTION
@@ -174,7 +178,7 @@ class _ColumnsAccess(SampleAccess):
         return json_digest(content_of([names, *list_columns(self._batch)], of_samples=True))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return map_columns(lambda column: column.take(positions, axis=0), self._batch)  # type: ignore[no-any-return]  # a batch
+        return copy_objects(map_columns(lambda column: column.take(positions, axis=0), self._batch))  # type: ignore[no-any-return]  # a batch
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
@@ -195,9 +199,9 @@ class _ColumnsAccess(SampleAccess):
         if isinstance(self._batch, np.ndarray):  # bare values have no columns of ours
             return super().columns(keys, positions)
         columns = [value_of(self._batch, key) for key in keys]
-        return (
-            columns if positions is None else [column.take(positions, axis=0) for column in columns]
-        )
+        if positions is None:
+            return list(map(_lend, columns))
+        return [copy_objects(column.take(positions, axis=0)) for column in columns]
 
 
 def _values_of(sample: Any) -> Sequence[Any]:
@@ -215,11 +219,20 @@ def _reader(column: Column, first: Any) -> Callable[[int], Any]:
     kind = type(first)
     if kind in _NUMBERS:
         return lambda position: kind(column[position])
-    return (
-        (lambda position: column[position, ...].copy())
-        if isinstance(first, np.ndarray)
-        else column.__getitem__
-    )
+    if isinstance(first, np.ndarray):
+        return lambda position: copy_array(column[position, ...])
+    if isinstance(first, np.void):  # a record, which is a view of the column
+        return lambda position: copy_value(column[position])
+    return column.__getitem__
+
+
+def _lend(column: Column) -> Column:
+    """A whole column for reading: a view that cannot be written into; with objects, a copy."""
+    if column.dtype.hasobject:
+        return copy_array(column)  # type: ignore[no-any-return]  # an array
+    lent: Column = column.view()
+    lent.flags.writeable = False
+    return lent
 
 
 class _KeptAccess(SampleAccess):
@@ -273,9 +286,9 @@ class CachedDatasetIterator(LayerDatasetIterator):
     not kept. With a limit, views of larger arrays are copied, so that these can be freed. A batch reads all missing samples in
     one request. A column comes from kept samples if all are kept; otherwise the iterator below reads it, and nothing is kept.
 
-    Samples and batches may be written to: arrays, tensors, lists, dicts and sets are copies, at any depth; objects of other
-    classes are not copied. Put random layers above the cache: of those below it, it keeps the first draw. A stack
-    ``at_epoch(e)`` begins with an empty cache.
+    Samples, batches and columns may be written to: they are copies, at any depth, by the rule of
+    :func:`~data_stack.values.copies.copy_value`; a whole column of numbers is not copied, but read-only. Put random layers above
+    the cache: of those below it, it keeps the first draw. A stack ``at_epoch(e)`` begins with an empty cache.
 
     Any number of threads may read at once; what several of them want at the same time may be read by each. Each process
     has a cache of its own: what is pickled is the configuration, and a forked process starts
@@ -337,7 +350,10 @@ class _CachedAccess(_KeptAccess, KeepingAccess):
         if wanted and all(position in found for position in wanted):
             return super().columns(keys, positions)
         columns = self.below.columns(keys, positions)
-        return [column[: self.n_samples] for column in columns] if positions is None else columns
+        if positions is None:
+            return [_lend(column[: self.n_samples]) for column in columns]
+        # numbers at positions are in a new array, objects may be those that are kept
+        return list(map(copy_objects, columns))
 
     def kept(self, positions: Sequence[int]) -> list[Sample]:
         """The samples at these positions, of which those that are not kept are read in one request."""

@@ -40,7 +40,8 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
         is_list = not isinstance(dataset_sequences, (str, Mapping)) and hasattr(
             dataset_sequences, "__iter__"
         )
-        columns = tuple(map(_by_position, dataset_sequences)) if is_list else ()
+        sequences = list(dataset_sequences) if is_list else []  # zip() and its like end once read
+        columns = tuple(map(_by_position, sequences))
         if not columns or not all(hasattr(column, "__len__") for column in columns):
             raise ConfigError(
                 f"a SequenceDatasetIterator takes columns such as [samples, targets], not {dataset_sequences!r:.80}"
@@ -50,7 +51,8 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
             raise ConfigError(
                 f"the sequences of a SequenceDatasetIterator must be of one length; theirs are {lengths}"
             )
-        self._columns, self._made_with = columns, {"dataset_sequences": list(dataset_sequences)}
+        self._columns = columns
+        self._made_with = {"dataset_sequences": sequences}
 
     if TYPE_CHECKING:  # samples are tuples
 
