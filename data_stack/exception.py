@@ -449,6 +449,14 @@ class WorkerError(DataStackError, RuntimeError):
         return f"{self.worker} {self.problem}"
 
 
+class WorkerDifferenceError(WorkerError):
+    """A ``worker`` process of a loader makes other batches than the program itself.
+
+    It does not have what the program sets at run time, such as a value in a module. All workers
+    have ended.
+    """
+
+
 class IncompleteCopyError(DataStackError):
     """Resources were not copied, as ``report.faults`` say: they are damaged or missing at the source, or changed meanwhile."""
 

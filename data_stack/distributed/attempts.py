@@ -27,7 +27,9 @@ from data_stack.processes.child_process import (
 )
 from data_stack.processes.engine import PreparationEngine, Result
 from data_stack.processes.fork_server import hold, is_readable
+from data_stack.processes.program_settings import ProgramSettings
 from data_stack.util.executor import n_processors
+from data_stack.util.interrupts import is_from_signal_handler
 from data_stack.util.logger import logger
 
 _LOOK_SECONDS = 0.25
@@ -38,7 +40,9 @@ class ProcessEngine(PreparationEngine):
 
     Each is a fork of a fresh interpreter, with this process's ``sys.path``, current folder and environment. It does not import
     the user's script, so scripts need no ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or
-    a cell are pickled by value. Output of tasks goes to standard error. The processes end with this one.
+    a cell are pickled by value. The global generators of random numbers are seeded anew for each process; tasks have the settings
+    of ``decimal``, numpy's errors, torch's default dtype and gradient mode, and the locale of the thread that runs them.
+    Output of tasks goes to standard error. The processes end with this one.
 
     Args:
         n_processes: number of simultaneous processes; None for one per processor of this process.
@@ -72,7 +76,8 @@ class ProcessEngine(PreparationEngine):
                     if waiting and process.task is None:
                         process.task = waiting.popleft()
                         with contextlib.closing(Parcel((packed, tasks[process.task]))) as parcel:
-                            process.channel.send((list(sys.argv),), parcel)
+                            settings = ProgramSettings.of_thread()
+                            process.channel.send((list(sys.argv), settings), parcel)
                 connection_wait([process.channel.fileno() for process in processes], _LOOK_SECONDS)
                 for process in list(processes):
                     task, result, failure = process.take_end()
@@ -118,7 +123,9 @@ class _TaskProcess(ChildProcess):
             hold(message[0])  # a process that is started later need not import it
         try:
             return task, *message[1]()
-        except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
+        except Exception as error:  # an object cannot be unpickled
+            if is_from_signal_handler(error):
+                raise
             return (
                 task,
                 None,
@@ -158,6 +165,8 @@ def pack(work: Any) -> bytes:
     try:
         return bytes(dump(work, in_one_piece=True)[0])
     except Exception as error:  # an object cannot be pickled
+        if is_from_signal_handler(error):
+            raise
         raise ConfigError(
             f"{work!r:.200} cannot be sent to other processes: {type(error).__name__}: {error}. Open files and connections when "
             f"they are first used"
@@ -169,15 +178,21 @@ def unpack(packed: bytes) -> Any:
     return load(packed)
 
 
-def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
+def attempt(
+    packed: bytes, argument: Any, settings: ProgramSettings | None = None
+) -> tuple[Any, Failure | None]:
     """Run a task, and return its result or its failure; cloudpickle can pickle both.
 
     Args:
         packed: what :func:`pack` returned.
         argument: of the task.
+        settings: of the program, for this process; None if it has them.
     """
     try:
-        result = load(packed)(argument)
+        function = load(packed)
+        if settings is not None:
+            settings.apply_to_process()
+        result = function(argument)
     except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         problem = f"raised {what} (process {os.getpid()} of {socket.gethostname()})"
@@ -195,8 +210,9 @@ def main(descriptor: int) -> None:
     """Attempt tasks for the process that started this one."""
     channel, n_modules = Channel(socket.socket(fileno=descriptor)), 0
     while (message := channel.receive()) is not None:
-        (sys.argv[:],), unpickle = message
-        with contextlib.closing(Parcel(attempt(*unpickle()))) as parcel:  # type: ignore[misc]  # each message has one
+        (sys.argv[:], settings), unpickle = message
+        packed, argument = unpickle()  # type: ignore[misc]  # each message has one
+        with contextlib.closing(Parcel(attempt(packed, argument, settings))) as parcel:
             n_before, n_modules = n_modules, len(sys.modules)
             channel.send(loaded_modules() if n_modules > n_before else [], parcel)
     channel.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from abc import ABC, abstractmethod
@@ -21,6 +20,7 @@ from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
 from data_stack.util.functions import has_parameter
+from data_stack.util.interrupts import is_from_signal_handler, suppress_own
 
 # Small batches are made in one request: of plain columns of Parquet, each column stays in the processor's cache meanwhile.
 _MIN_TOGETHER, _MAX_TOGETHER = 8, 32
@@ -129,6 +129,9 @@ class BatchMaker:
             function of a list of samples.
         transform: None, or a function of the collated batch. If it has a parameter ``rng``, it gets a ``numpy.random.Generator``
             that depends on seed, epoch and the batch's first position.
+
+    Attributes:
+        is_in_worker_process: whether it works for another process, where no program sets alarms.
     """
 
     def __init__(
@@ -141,6 +144,7 @@ class BatchMaker:
         self.stacks = stacks
         self._collate, self._transform = collate, transform
         self._reads_columns = collate is None or isinstance(collate, Collation)
+        self.is_in_worker_process = False
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
     def n_together(self, made: MadeBatch) -> int:
@@ -197,13 +201,14 @@ class BatchMaker:
                 else list(map(copy_value, samples.samples(indices)))
             )
         except Exception as error:
+            self._pass_alarm(error)
             if is_one:
                 raise self._blame(jobs[0], error) from error
             yield from map(self.make, jobs)  # reading each job by itself shows which one fails
             return
         seconds, stop = (time.perf_counter() - started) / len(jobs), 0
         for ahead in [job.ahead for job in jobs if job.ahead is not None and len(job.ahead)][-1:]:
-            with contextlib.suppress(Exception):  # reading the samples raises the errors
+            with suppress_own(Exception):  # reading the samples raises the errors
                 samples.prefetch(ahead)  # the blocks of earlier jobs have been read
         for job in jobs:
             start, stop = stop, stop + len(job.indices)
@@ -227,17 +232,27 @@ class BatchMaker:
                     )
                 batch = self._transform(batch, **options)
         except Exception as error:
+            self._pass_alarm(error)
             raise _failure(problem, job, error) from error
         ended = time.perf_counter()
         return MadeBatch(
             batch, _n_bytes_of(batch), read_seconds, collated - started, ended - collated
         )
 
+    def _pass_alarm(self, error: Exception) -> None:
+        """Raise an error that a signal handler of the program raised while a batch was made.
+
+        In a worker process only functions of the user set alarms, and samples are to blame.
+        """
+        if not self.is_in_worker_process and is_from_signal_handler(error):
+            raise error
+
     def _blame(self, job: Job, error: Exception) -> LoadingError:
         """The error for the first sample of a job that cannot be read by itself."""
         try:
             samples = access_to(self.stacks.at(job.epoch))
-        except Exception:  # noqa: BLE001  # the same error as before
+        except Exception as its_error:  # noqa: BLE001  # the same error as before
+            self._pass_alarm(its_error)
             return LoadingError(
                 f"the stack of epoch {job.epoch} could not be made",
                 error,
@@ -248,8 +263,9 @@ class BatchMaker:
             try:
                 samples.sample(index)
             except Exception as its_error:  # noqa: BLE001  # any error of a source
+                self._pass_alarm(its_error)
                 place = None
-                with contextlib.suppress(Exception):
+                with suppress_own(Exception):
                     place = samples.locate(index)
                 sample = f"sample {index}" if place is None else f"sample {index} ({place})"
                 return LoadingError(

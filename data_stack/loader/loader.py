@@ -99,6 +99,9 @@ class Loader:
         redraw: False keeps the random layers of the stack the same in all epochs.
         timeout_seconds: how long the consumer waits for a batch before a :class:`~data_stack.exception.WorkerError`; None: as
             long as the worker lives. It warns after 5 s without a batch.
+        compare_workers: whether this process makes the first batch of worker processes as well, and compares the two to the last
+            bit. A worker process does not have what the program sets at run time, such as a value in a module. Functions that
+            draw by themselves are not compared.
 
     Raises:
         ConfigError: an argument is out of range, or two arguments conflict.
@@ -123,6 +126,7 @@ class Loader:
         transform: Callable[..., Any] | None = None,
         redraw: bool = True,
         timeout_seconds: float | None = None,
+        compare_workers: bool = True,
     ) -> None:
         self._iterator = as_iterator(iterator)
         self._redraws = _check_bool("redraw", redraw)
@@ -162,6 +166,7 @@ class Loader:
             None if workers is None else check_integer("workers", workers, at_least=0),
             prefetch=check_integer("prefetch", prefetch, at_least=1),
             timeout_seconds=timeout_seconds,
+            compares=_check_bool("compare_workers", compare_workers),
         )
         self._conversion: Conversion | None = None
         self._session = Session(plan, checked_seed, find_shard, make_workers)
@@ -172,6 +177,8 @@ class Loader:
         Raises (while iterating):
             LoadingError: a batch could not be made; the message names the sample.
             WorkerError: a worker died or is stuck.
+            WorkerDifferenceError: ``worker_kind="processes"``, and a worker makes another batch than this process; the message
+                names the column, and the values of modules that differ.
             RuntimeError: another iteration has begun since, or a state was loaded.
             ConfigError: the order did not return integers, random layers cannot be redrawn for an epoch, or ranks of the process
                 group have different datasets, seeds, states or arguments; or the variables of a launcher are wrong.
@@ -459,7 +466,14 @@ def _check_bool(name: str, value: Any) -> bool:
 
 
 def workers_of_kind(
-    kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any
+    kind: WorkerKind,
+    maker: BatchMaker,
+    n_workers: int | None,
+    *,
+    prefetch: int,
+    timeout_seconds: float | None,
+    compares: bool = True,
+    max_bytes: float = math.inf,
 ) -> Workers:
     """Make workers, which do not run yet.
 
@@ -467,7 +481,10 @@ def workers_of_kind(
         kind: of the workers.
         maker: makes the batches.
         n_workers: number of threads or processes; None for one per processor, 0 for inline.
-        options: ``prefetch`` and ``timeout_seconds`` of threads and processes.
+        prefetch: batches that each thread or process makes ahead.
+        timeout_seconds: how long to wait for a batch; None for as long as its worker lives.
+        compares: whether to compare the first batch of processes with that of this process.
+        max_bytes: of the arrays that processes may be sent.
 
     Raises:
         ConfigError: the kind is unknown, or does not fit this number of workers.
@@ -484,10 +501,30 @@ def workers_of_kind(
         return InlineWorkers(maker)
     number = n_processors() if n_workers is None else n_workers
     if kind in ("auto", "in_process"):
-        make = functools.partial(workers_of_kind, maker=maker, n_workers=number, **options)
+        make = functools.partial(
+            workers_of_kind,
+            maker=maker,
+            n_workers=number,
+            prefetch=prefetch,
+            timeout_seconds=timeout_seconds,
+            compares=compares,
+        )
         return AutomaticWorkers(maker, number, make, with_processes=kind == "auto")
     if kind == "threads":
-        return ThreadWorkers(maker, number, **options)
+        return ThreadWorkers(
+            maker,
+            number,
+            prefetch=prefetch,
+            timeout_seconds=timeout_seconds,
+            max_bytes=max_bytes,
+        )
     from data_stack.loader.processes import ProcessWorkers  # needs cloudpickle, which takes 15 ms
 
-    return ProcessWorkers(maker, number, **options)
+    return ProcessWorkers(
+        maker,
+        number,
+        prefetch=prefetch,
+        timeout_seconds=timeout_seconds,
+        max_bytes=max_bytes,
+        compares=compares,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import io
@@ -26,7 +25,11 @@ import cloudpickle
 import numpy as np
 
 from data_stack.processes.fork_server import ForkedProcess
-from data_stack.util.interrupts import interrupts_deferred
+from data_stack.util.interrupts import (
+    interrupts_deferred,
+    is_from_signal_handler,
+    suppress_own,
+)
 
 _LENGTH_BYTES = 8
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
@@ -176,7 +179,7 @@ class Parcel:
     def close(self) -> None:
         """Close the memory, which stays with those who have received it."""
         if self.memory is not None:
-            with contextlib.suppress(OSError):  # memory is exhausted
+            with suppress_own(OSError):  # memory is exhausted
                 self.memory.close()
 
 
@@ -213,8 +216,10 @@ class Channel:
                         socket.send_fds(self._connection, [frame], [parcel.memory.fileno()]) :
                     ]
                 self._connection.sendall(frame)
-            except (OSError, ValueError):  # ValueError: the socket is closed
+            except (OSError, ValueError) as error:  # ValueError: the socket is closed
                 self.is_ended = True
+                if is_from_signal_handler(error):
+                    raise
 
     def receive(self, *, is_private: bool = False) -> tuple[Any, Callable[[], Any] | None] | None:
         """Wait for the next message; None if the other end is closed.
@@ -241,7 +246,7 @@ class Channel:
                 )
 
         try:
-            with contextlib.suppress(OSError):
+            with suppress_own(OSError):
                 # extend, as Ctrl-C can lose what a call returns, but not what it stores
                 received.extend(
                     map(
@@ -353,10 +358,26 @@ def dump_error(error: BaseException) -> bytes | None:
         return None
 
 
+def imported_modules(value: Any) -> set[str]:
+    """The names of the modules that another process imports to unpickle ``value``.
+
+    Raises:
+        Exception: an object cannot be pickled.
+    """
+    pickler = _Pickler(io.BytesIO(), protocol=5, buffer_callback=lambda buffer: None)
+    try:
+        pickler.dump(value)
+    finally:
+        for module in pickler.by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+    return pickler.modules
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     def __init__(self, file: io.BytesIO, **options: Any) -> None:
         super().__init__(file, **options)
         self.by_value: list[types.ModuleType] = []
+        self.modules: set[str] = set()  # of the functions, classes and modules in the pickle
 
     def reducer_override(self, value: Any) -> Any:
         kind = type(value)
@@ -368,7 +389,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         elif kind is types.CodeType:
             return _make_code, (value.co_filename, *self.dispatch_table[kind](value))
         elif kind is types.FunctionType or isinstance(value, type):
+            self.modules.add(str(value.__module__))
             self._look_at_module(value.__module__)
+        elif kind is types.ModuleType:
+            self.modules.add(value.__name__)
         elif (
             kind.__module__ == "torch"
             and kind.__name__ == "Tensor"

@@ -27,6 +27,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import warnings
 import weakref
@@ -34,7 +35,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from data_stack.exception import ConfigError
-from data_stack.util.interrupts import interrupts_deferred
+from data_stack.processes.seeding import seed_generators
+from data_stack.util.interrupts import (
+    interrupts_deferred,
+    is_from_signal_handler,
+    suppress_own,
+)
 
 _PROGRAM: Final = (
     "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
@@ -96,7 +102,7 @@ class ForkedProcess:
             if hasattr(os, "sched_getaffinity")
             else [],
         }
-        with contextlib.suppress(OSError):  # it was removed
+        with suppress_own(OSError):  # it was removed
             request["folder"] = os.getcwd()
         with open(os.devnull, "wb") as nothing:
             outputs = [
@@ -113,7 +119,7 @@ class ForkedProcess:
         """Its exit status, or the negative number of the signal that killed it; None if it still runs after some seconds."""
         if self.returncode is None and is_readable(self._channel, seconds):
             status = b""
-            with contextlib.suppress(ConnectionError):
+            with suppress_own(ConnectionError):
                 status = self._channel.recv(_NUMBER.size, socket.MSG_PEEK)  # for other threads, too
             self.returncode = (
                 _NUMBER.unpack(status)[0] if status else -signal.SIGKILL
@@ -124,7 +130,7 @@ class ForkedProcess:
     def kill(self) -> None:
         """End it at once."""
         if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress_own(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def forget(self) -> None:
@@ -135,7 +141,7 @@ class ForkedProcess:
 
 def hold(modules: Iterable[str]) -> None:
     """Let the server import modules, without waiting for it; starts it if necessary. A module that fails is skipped."""
-    with contextlib.suppress(OSError), _lock:
+    with suppress_own(OSError), _lock:
         server = _running_server()
         if names := sorted(set(modules) - server.held):
             server.held.update(names)
@@ -258,7 +264,9 @@ def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
     server = _running_server()
     try:
         return server, *server.fork(descriptors)
-    except (ConnectionError, TimeoutError):
+    except (ConnectionError, TimeoutError) as error:
+        if is_from_signal_handler(error):
+            raise
         with _lock:
             if _server is server:  # where it was only stopped, its processes keep it
                 _server = None
@@ -267,7 +275,7 @@ def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
 
 
 def _send_all(channel: socket.socket, data: Any) -> None:
-    with contextlib.suppress(ConnectionError):  # its reader was killed, which its status says
+    with suppress_own(ConnectionError):  # its reader was killed, which its status says
         try:
             channel.sendall(json.dumps(data).encode())
         finally:
@@ -285,7 +293,9 @@ def _open_or(other: int, descriptor: int) -> int:
     """The descriptor, or another one if it is closed."""
     try:
         os.fstat(descriptor)
-    except OSError:
+    except OSError as error:
+        if is_from_signal_handler(error):
+            raise
         return other
     return descriptor
 
@@ -415,8 +425,9 @@ def _run(channel: socket.socket, received: list[int], server: int) -> NoReturn:
             os.chdir(request["folder"])
         if processors := request["processors"]:
             os.sched_setaffinity(0, processors)
-        if (numpy_random := sys.modules.get("numpy.random")) is not None:
-            numpy_random.seed()  # else all forks would draw the same
+        if "TZ" in request["changes"] and hasattr(time, "tzset"):
+            time.tzset()
+        seed_generators(os.urandom(16))
         module, _, name = request["function"].partition(":")
         getattr(importlib.import_module(module), name)(*received[2:], *request["arguments"])
         status = 0

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
 from data_stack.processes.fork_server import ForkedProcess, hold
+from data_stack.util.interrupts import is_from_signal_handler
 from data_stack.util.request_limit import MAX_REQUEST_BYTES, limit_bytes
 
 ISOLATION: Final = "DATA_STACK_ISOLATION"
@@ -91,6 +92,8 @@ def _converse(
                 if float(message["seconds"]) + time.thread_time() - begin > seconds:
                     raise EOFError
         except (EOFError, OSError, ValueError, TypeError, LookupError) as error:
+            if is_from_signal_handler(error):
+                raise
             raise DatasetFileCorruptError(
                 f"{name!r} cannot be read: the process that parsed it crashed, or took more than {seconds:.0f} s of "
                 f"processor time or {limit_bytes():,} bytes of memory. It is damaged or malicious. Fetch it again; if you "

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def loader(samples: Any, batch_size: int = 16, **options: Any) -> Loader:
-    return Loader(samples, batch_size, **{"worker_kind": "auto", "workers": 2, **options})
+    """A loader that accepts rows with the number of the process."""
+    chosen = {"worker_kind": "auto", "workers": 2, "compare_workers": False, **options}
+    return Loader(samples, batch_size, **chosen)
 
 
 # -------------------------------------------------------------------------------------------------------- what loaders choose
@@ -169,3 +171,54 @@ def test_processes_that_do_not_work_are_given_up_with_a_warning_and_no_batch_is_
     assert len(told) == 1
     np.testing.assert_array_equal(np.concatenate(received), np.arange(16 * len(received)))
     assert subject.stats().worker_kind != "processes"
+
+
+class WithProcessNumber(Computing):
+    """Rows that differ in another process."""
+
+
+class Alike(Computing):
+    """Rows that are the same in every process."""
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return super().__getitem__(index)[0], 7
+
+
+def received_until(
+    subject: Loader, has_happened: Callable[[], bool], seconds: float = 60.0
+) -> list[Any]:
+    """The columns of an endless loader's batches until something has happened."""
+    received = []
+    deadline = time.monotonic() + seconds
+    for batch in subject:
+        received.append(batch)
+        if has_happened():
+            return received
+        assert time.monotonic() < deadline
+    return received
+
+
+def test_processes_that_make_other_batches_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    choosing(monkeypatch, "threads", "processes")
+
+    with (
+        loader(WithProcessNumber(16 * 50_000, 100), epochs=None, compare_workers=True) as subject,
+        pytest.warns(RuntimeWarning, match="column 1, row 0 is .* there, .* here") as told,
+    ):
+        received = received_until(subject, lambda: "no processes" in subject.stats().choice)
+
+    assert len(told) == 1
+    assert "no processes: they make other batches" in subject.stats().choice
+    assert {int(pid) for _, pids in received for pid in pids} == {os.getpid()}
+    indices = np.concatenate([indices for indices, _ in received])
+    np.testing.assert_array_equal(indices, np.arange(16 * len(received)))
+
+
+def test_processes_that_make_the_same_batches_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    choosing(monkeypatch, "threads", "processes")
+
+    with loader(Alike(16 * 50_000, 100), epochs=None, compare_workers=True) as subject:
+        received = received_until(subject, lambda: subject.stats().worker_kind == "processes")
+
+    indices = np.concatenate([indices for indices, _ in received])
+    np.testing.assert_array_equal(indices, np.arange(16 * len(received)))

@@ -1,4 +1,4 @@
-"""What Ctrl-C in a loop over a loader shows."""
+"""What Ctrl-C in a loop over a loader shows, and whose an alarm in it is."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import LoadingError
+from data_stack.loader import Loader
 
 SCRIPT = """
 import sys, time
@@ -71,3 +78,60 @@ def test_ctrl_c_shows_where_the_program_was_and_no_frames_of_ours(
     assert "concurrent/futures" not in errors
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert ("in slow" in errors) or kind != "inline"
+
+
+@pytest.fixture
+def _restored_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGALRM)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def raise_timeout(*_: Any) -> None:
+    raise TimeoutError("the program's alarm")
+
+
+def slowly(sample: Any) -> Any:
+    time.sleep(0.002)
+    return sample
+
+
+@pytest.mark.usefixtures("_restored_handler")
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes", "auto"])
+def test_an_alarm_while_a_loader_works_is_the_programs(kind: Any) -> None:
+    signal.signal(signal.SIGALRM, raise_timeout)
+    numbers = SequenceDatasetIterator([np.arange(100)]).map(slowly)
+
+    for number in range(6):
+        with Loader(numbers, 5, worker_kind=kind, workers=None, epochs=None) as loader:
+            signal.setitimer(signal.ITIMER_REAL, 0.003 + 0.023 * number)
+            with pytest.raises(TimeoutError, match="the program's alarm"):
+                for _ in loader:
+                    pass
+
+
+class Limited:
+    """A function that limits its own time, as libraries do."""
+
+    def __call__(self, sample: Any) -> Any:
+        if sample[0] == 7:
+            before = signal.signal(signal.SIGALRM, raise_timeout)
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            try:
+                time.sleep(10)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
+        return sample
+
+
+@pytest.mark.usefixtures("_restored_handler")
+@pytest.mark.parametrize("kind", ["inline", "processes"])
+def test_a_functions_own_alarm_is_the_samples_error(kind: Any) -> None:
+    numbers = SequenceDatasetIterator([np.arange(12)]).map(Limited())
+
+    with pytest.raises(LoadingError, match="sample 7 could not be read") as raised:
+        list(Loader(numbers, 4, worker_kind=kind))
+
+    assert type(raised.value.__cause__) is TimeoutError
