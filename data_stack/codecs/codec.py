@@ -29,6 +29,7 @@ from data_stack.exception import (
     MissingDependencyError,
     RequestLimitError,
 )
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.util.providers import import_providers
 from data_stack.util.request_limit import current_request
 from data_stack.util.suggestions import did_you_mean
@@ -297,6 +298,7 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
     except MemoryError:
         raise  # which is not the fault of the file
     except Exception as error:  # a codec may raise anything
+        check_no_stand_in(bytes(data[:HEAD_BYTES]), name, len(data))
         raise DatasetFileCorruptError(
             f"{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}{hint}"
         ) from error

@@ -30,6 +30,7 @@ from data_stack.io.positional import (
     name_of,
     reading,
 )
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
 _MAX_HEADER_BYTES = 1 << 16
 #: Number of cached headers: those of an attacker are all different, and of 64 KiB.
@@ -253,6 +254,7 @@ def read_npy_header(file: Readable) -> NpyHeader:
     with reading(name, ".npy file"):
         head = file.read(8)
         if head[:6] != b"\x93NUMPY" or len(head) < 8 or head[6] not in (1, 2, 3):
+            check_no_stand_in(head + file.read(HEAD_BYTES), repr(name))
             raise DatasetFileCorruptError(
                 f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}"
             )

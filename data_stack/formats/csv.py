@@ -27,6 +27,7 @@ from data_stack.formats.csv_quotes import (
 )
 from data_stack.io.positional import PositionalFile, lend_or_open, name_of, reading
 from data_stack.io.resources import StreamedTextResource
+from data_stack.io.stand_ins import check_no_stand_in
 from data_stack.util.program_lines import warn_program
 from data_stack.values.text_numbers import float_of, integer_of, is_number
 
@@ -232,6 +233,8 @@ class Table:
         if first is None:
             return
         self.names = first[1]
+        # A quoted cell may hold a page, but no table begins with the tag of one.
+        check_no_stand_in(self._delimiter.join(first[1]).encode() + b"\n", repr(name), -1)
         if not self._header:
             self._rows = itertools.chain([first], self._rows)
             return

@@ -23,11 +23,13 @@ from data_stack.formats.columns import (
     StoredRowsColumn,
     of_files_only,
 )
+from data_stack.io.account import LeftOut, PlaceAccount
 from data_stack.io.positional import (
     MAX_EXPANSION,
     PositionalFile,
     check_apart,
     check_expansion,
+    name_of,
     reading,
 )
 from data_stack.io.resources import StreamedResource
@@ -55,6 +57,11 @@ _SIMPLE_FILTERS = {
     h5py.h5z.FILTER_LZF,
 }
 _SLOWEST_BYTES_PER_SECOND = 20 << 20
+#: The attribute of a group in which pandas.HDFStore keeps a DataFrame or Series.
+_PANDAS_TYPE = "pandas_type"
+#: The rules that leave something out.
+_FRAME = "a DataFrame of pandas, which pandas.read_hdf(path, key) reads"
+_LINK = "a link, which is not followed; name the path that it leads to"
 
 
 class HDF5DatasetIterator(ColumnsDatasetIterator):
@@ -306,25 +313,67 @@ class _DatasetColumn(Column):
 
 
 def dataset_keys(resource: Any) -> list[str]:
-    """Paths of the datasets of an HDF5 file (a path, resource or open binary file) that can be read, sorted; links to elsewhere
-    are left out.
+    """Paths of the datasets of an HDF5 file (a path, resource or open binary file) that can be read, sorted.
+
+    Links are left out, and so are the axes and blocks of a DataFrame that pandas stored; :func:`datasets_to_read` names them.
 
     Raises:
-        DatasetFileCorruptError: no HDF5 file, damaged, or more than 10,000 objects.
+        DatasetFileCorruptError: no HDF5 file, damaged, more than 10,000 objects, or DataFrames of pandas and nothing else.
     """
+    return _look_for_datasets(resource)[0]
+
+
+def datasets_to_read(resource: Any) -> list[str]:
+    """As :func:`dataset_keys`; a LeftOutWarning names what is left out."""
+    paths, left_out = _look_for_datasets(resource)
+    PlaceAccount(name_of(resource), len(paths), tuple(left_out)).warn()
+    return paths
+
+
+def _look_for_datasets(resource: Any) -> tuple[list[str], list[LeftOut]]:
+    """The paths of the datasets of a file, sorted, and what is left out."""
     if isinstance(resource, (PositionalFile, StreamedResource)):
         _parse_apart(PositionalFile(resource), None, None)
     file = _File(resource)
-    found: list[str] = []
+    paths: list[str] = []
+    frames: list[str] = []
+    left_out: list[LeftOut] = []
+    n_objects = 0
 
     def visit(path: str, item: Any) -> None:
-        if len(found) >= _MAX_KEYS:
+        nonlocal n_objects
+        n_objects += 1
+        if n_objects > _MAX_KEYS:
             raise DatasetFileCorruptError(f"{file.name!r} holds more than {_MAX_KEYS} objects")
-        found.append(path if isinstance(item, h5py.Dataset) else "")
+        if isinstance(item, h5py.Dataset):
+            paths.append(path)
+        elif isinstance(item, h5py.Group):
+            if _PANDAS_TYPE in item.attrs:
+                frames.append(path)
+            left_out.extend(_links_in(item, path))
 
     with file.reading():
+        left_out += _links_in(file.root, "")
         file.root.visititems(visit)  # visits each object once, and only hard links
-    return sorted(filter(None, found))
+    if frames:
+        below = tuple(f"{frame}/" for frame in frames)
+        paths = [path for path in paths if not path.startswith(below)]
+        if not paths:
+            raise DatasetFileCorruptError(
+                f"{file.name!r} holds DataFrames of pandas, such as {frames[0]!r:.100}, whose axes and blocks are no "
+                f"columns. Pass data_stack.from_pandas(pandas.read_hdf(path, {frames[0]!r:.100}))"
+            )
+        left_out += [LeftOut(frame, _FRAME) for frame in frames]
+    return sorted(paths), left_out
+
+
+def _links_in(group: Any, path: str) -> list[LeftOut]:
+    """The links in a group that are not followed."""
+    return [
+        LeftOut(f"{path}/{name}".lstrip("/"), _LINK)
+        for name in group
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink)
+    ]
 
 
 def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from data_stack.exception import ConfigError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceNotFoundError,
+    StorageError,
+)
 from data_stack.io.byte_source import ByteSource, LazySource
 from data_stack.io.folder import Folder, ListedFolder, LocalFolder, folder_of
 from data_stack.io.resources import StreamedResource, StreamedTextResource
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import scheme_of, split_url
@@ -163,6 +170,21 @@ def location_of_url(url: str, connect: Callable[[str], StorageConnector]) -> Loc
     if name.startswith("/"):  # the key of an object has an empty segment: s3://bucket/a//b
         return Location(Folder(connect(store)), name)
     return location_of((connect(store), name))
+
+
+@contextlib.contextmanager
+def naming_stand_in(place: Location) -> Iterator[None]:
+    """Say, if a file cannot be read because it is a pointer of Git LFS or a page instead of data, what it is.
+
+    Raises:
+        DatasetFileCorruptError: it is; otherwise the error of the block.
+    """
+    try:
+        yield
+    except DatasetFileCorruptError:
+        with contextlib.suppress(ResourceNotFoundError, StorageError), place.open() as resource:
+            check_no_stand_in(resource.read_at(0, HEAD_BYTES), place.full_name, resource.size)
+        raise
 
 
 def is_path(source: Any) -> bool:

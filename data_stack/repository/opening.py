@@ -18,7 +18,7 @@ from data_stack.formats.image_folder import ImageFolderIterator, open_splits_of_
 from data_stack.formats.place_splits import DatasetFiles
 from data_stack.formats.records import open as open_records
 from data_stack.formats.webdataset import KEY, WebDatasetIterator
-from data_stack.io.location import Location
+from data_stack.io.location import Location, naming_stand_in
 from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
 
@@ -139,6 +139,11 @@ class _Opened:
 
 
 def _open(place: Location, kind: str, options: Mapping[str, Any]) -> _Opened:
+    with naming_stand_in(place):
+        return _open_as(place, kind, options)
+
+
+def _open_as(place: Location, kind: str, options: Mapping[str, Any]) -> _Opened:
     if kind in ("csv", "jsonl"):
         return _open_table(place, kind, options)
     if kind == "images":

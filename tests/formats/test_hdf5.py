@@ -12,7 +12,9 @@ import pytest
 from process_harness import run_python
 from sizes import sized
 
-from data_stack.exception import DatasetFileCorruptError
+import data_stack
+from data_stack.exception import DatasetFileCorruptError, LeftOutWarning
+from data_stack.formats import convert
 from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector, StorageConnector
@@ -136,3 +138,49 @@ except StorageError:
     print("said so")
 """
     assert run_python("-c", program)[0] == "said so\n"
+
+
+# ------------------------------------------------------------------ what is left out
+
+
+def write_frame(root: Any, name: str, *, n_rows: int) -> None:
+    """What ``pandas.DataFrame.to_hdf(path, key=name)`` writes."""
+    group = root.create_group(name)
+    group.attrs["pandas_type"] = "frame"
+    group["axis0"] = group["block0_items"] = np.array([b"a", b"b"])
+    group["axis1"] = np.arange(n_rows)
+    group["block0_values"] = np.ones((n_rows, 2))
+
+
+@pytest.mark.parametrize("n_rows", [2, 5])
+def test_a_store_of_pandas_is_refused_by_its_reader(n_rows: int, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "frames.h5", "w") as file:
+        write_frame(file, "deep/df", n_rows=n_rows)
+
+    for read in (data_stack.load, dataset_keys):
+        with pytest.raises(DatasetFileCorruptError, match=r"pandas\.read_hdf\(path, 'deep/df'\)"):
+            read(tmp_path / "frames.h5")
+    with pytest.raises(DatasetFileCorruptError, match="read_hdf"):
+        convert(tmp_path / "frames.h5", tmp_path / "out.npz")
+
+
+def test_arrays_beside_a_frame_are_read_and_the_frame_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "both.h5", "w") as file:
+        file["x"] = np.arange(3)
+        write_frame(file, "df", n_rows=2)
+
+    with pytest.warns(LeftOutWarning, match="'df'.*pandas"):
+        loaded: Any = data_stack.load(tmp_path / "both.h5")
+
+    assert [int(sample["x"]) for sample in loaded] == [0, 1, 2]
+
+
+def test_links_are_left_out_by_name(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "links.h5", "w") as file:
+        file["group/x"] = np.arange(3)
+        file["soft"] = h5py.SoftLink("/group/x")
+        file["group/out"] = h5py.ExternalLink("other.h5", "/x")
+
+    with pytest.warns(LeftOutWarning, match=r"'soft', 'group/out' \(a link"):
+        data_stack.load(tmp_path / "links.h5")
+    assert dataset_keys(tmp_path / "links.h5") == ["group/x"]

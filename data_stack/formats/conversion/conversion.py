@@ -29,7 +29,7 @@ from data_stack.formats.conversion.formats import (
     format_named,
 )
 from data_stack.formats.place_splits import find_splits
-from data_stack.io.location import Location, location_of
+from data_stack.io.location import Location, location_of, naming_stand_in
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.work import new_bar, shows_progress
 from data_stack.util.group_rights import sync_folder
@@ -189,7 +189,8 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
         location, f"say which it is: --from {' or '.join(convertible_formats())}"
     )
     found = format_named(kind)
-    return found.open(location), found.name
+    with naming_stand_in(location):
+        return found.open(location), found.name
 
 
 @contextlib.contextmanager

@@ -203,9 +203,9 @@ class HDF5Format(OneFileFormat):
     suffixes = dict.fromkeys((".h5", ".hdf5", ".hdf"), "application/x-hdf5")
 
     def open(self, location: Location) -> Source:
-        from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
+        from data_stack.formats.hdf5 import HDF5DatasetIterator, datasets_to_read
 
-        return _open_arrays(location, HDF5DatasetIterator, dataset_keys)
+        return _open_arrays(location, HDF5DatasetIterator, datasets_to_read)
 
     def save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.hdf5 import write_hdf5

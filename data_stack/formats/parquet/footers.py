@@ -30,6 +30,7 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.io.account import LeftOut
 from data_stack.io.integrity import contents_of_resources
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.io.work import Workers
 from data_stack.util.executor import n_threads
 
@@ -350,6 +351,7 @@ def _tail(source: Any, name: str) -> bytes:
     if len(tail) < 12 or tail[-4:] != _MAGIC:
         if tail[-4:] == b"PARE":
             raise DatasetFileCorruptError(f"{name} is encrypted; encrypted files are not supported")
+        check_no_stand_in(source.read_at(min(size, HEAD_BYTES), 0), name, size)
         raise DatasetFileCorruptError(
             f"{name} has no Parquet footer: it is truncated, or not a Parquet file"
         )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.archives.streams import compression_of, open_decompressed
 from data_stack.io.positional import PositionalFile
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
 #: Enough that the cost of a piece does not count.
 PIECE_BYTES: Final = 1 << 20
@@ -47,7 +48,8 @@ class TextFile:
         """The text from its start in UTF-8, without a byte order mark, in pieces of about ``n_bytes``.
 
         Raises:
-            DatasetFileCorruptError: it is not text in the encoding (text in UTF-8 is not checked here).
+            DatasetFileCorruptError: it is not text in the encoding (text in UTF-8 is not checked here); or a pointer of Git LFS,
+                or a page, instead of the data.
             ArchiveError: it is compressed, and damaged or larger than the limits.
         """
         pieces = self._unpacked(max(n_bytes, len(_UTF8_BOM)))
@@ -55,7 +57,11 @@ class TextFile:
             pieces = self._decoded(pieces)
         is_first = True
         for piece in pieces:
-            yield piece.removeprefix(_UTF8_BOM) if is_first else piece
+            if is_first:
+                piece = piece.removeprefix(_UTF8_BOM)
+                size = len(piece) if len(piece) < n_bytes else -1
+                check_no_stand_in(piece[:HEAD_BYTES], repr(self.name), size)
+            yield piece
             is_first = False
 
     def _unpacked(self, n_bytes: int) -> Iterator[bytes]:

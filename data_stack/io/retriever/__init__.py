@@ -31,6 +31,7 @@ from data_stack.io.retriever.transfer import Fetch as Fetch
 from data_stack.io.retriever.transfer import SourceError as SourceError
 from data_stack.io.retriever.transfer import Transfer as Transfer
 from data_stack.io.retriever.transfer import looks_like_page
+from data_stack.io.stand_ins import advice_for, stand_in
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 from data_stack.io.url import redact, shorten
@@ -351,6 +352,8 @@ def _deliver(
                 raise SourceError(f"{type(error).__name__}: {error}"[:300]) from None
             transfer.check()
             verified = verified or transfer.is_verified
+            if not verified:  # else the digest decides
+                _check_no_stand_in(transfer, identifier)
             writer.close()
             actual = {
                 "size": transfer.size,
@@ -381,6 +384,17 @@ def _deliver(
     return RetrievedResource(
         identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified
     )
+
+
+def _check_no_stand_in(transfer: Transfer, identifier: str) -> None:
+    """Check that a source did not send a page, an error answer or a pointer of Git LFS instead of a file without digest.
+
+    Raises:
+        SourceError: it did.
+    """
+    found = stand_in(transfer.head, identifier, transfer.size)
+    if found is not None:
+        raise SourceError(f"sent {found}, not the file. {advice_for(found, transfer.head)}")
 
 
 def _describe_wrong_bytes(error: ChecksumMismatchError, transfer: Transfer) -> str:
