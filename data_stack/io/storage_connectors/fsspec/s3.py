@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from requests.structures import CaseInsensitiveDict
-
 from data_stack.exception import DataStackError
 from data_stack.io.web_answers import (
     ByteRange,
@@ -25,6 +23,26 @@ from data_stack.io.web_answers import (
 #: Codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows nothing about the objects.
 _MISSING_OBJECT: Final = {"NoSuchKey", "NoSuchVersion"}
 _PIECE_BYTES: Final = 1 << 20
+
+
+class _Headers(Mapping[str, str]):
+    """The headers of an answer, by names in any case.
+
+    Args:
+        headers: as botocore returns them, with names in lower case.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def __getitem__(self, name: str) -> str:
+        return str(self._headers[name.lower()])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
 
 
 class WrongAnswerError(DataStackError):
@@ -88,7 +106,7 @@ def _check_part(answer: Mapping[str, Any], asked: ObjectRange) -> int:
         WrongAnswerError: it does not.
         OtherVersionError: it is of another version. A missing tag is not an equal one.
     """
-    headers = CaseInsensitiveDict(answer["ResponseMetadata"].get("HTTPHeaders") or {})
+    headers = _Headers(answer["ResponseMetadata"].get("HTTPHeaders") or {})
     status = answer["ResponseMetadata"].get("HTTPStatusCode")
     if asked.etag is not None and headers.get("ETag") != asked.etag:
         raise OtherVersionError(f"ETag {headers.get('ETag')}")
@@ -247,10 +265,10 @@ def refusal_of(error: BaseException) -> Refusal:
         response = getattr(cause, "response", None)
         if isinstance(response, Mapping):
             metadata = response.get("ResponseMetadata") or {}
-            headers = CaseInsensitiveDict(metadata.get("HTTPHeaders") or {})
+            headers = _Headers(metadata.get("HTTPHeaders") or {})
             code = str((response.get("Error") or {}).get("Code", ""))
             return Refusal(metadata.get("HTTPStatusCode"), code, headers)
-    return Refusal(None, "", CaseInsensitiveDict())
+    return Refusal(None, "", _Headers({}))
 
 
 def _causes_of(error: BaseException) -> Iterator[BaseException]:
