@@ -175,13 +175,23 @@ class DatasetFactory(BaseDatasetFactory):
             UnknownSplitError, ConfigError: the dataset has no such split or option, or needs a storage connector.
             RetrievalError, StorageError, PreparationError: as for :meth:`prepare`.
         """
+        return self._open_together([config])[0]
+
+    def _open_together(
+        self, configs: Sequence[Mapping[str, Any] | None]
+    ) -> list[tuple[DatasetIteratorIF, IteratorMeta]]:
+        """What :meth:`get_dataset_iterator` returns for each of some configurations.
+
+        The manifest and the stored resources are looked at once: opening n splits costs n, not n times all resources.
+        """
         definition = self._check_definition()
-        split, options = definition.check_config(config)
-        stored = self._find_stored()
+        asked = [definition.check_config(config) for config in configs]
+        stored = self._find_stored(definition)
         if stored is None:
             nothing = Resources(None, definition.folder, ())
-            return definition.open_split(self, split, nothing, options), definition.iterator_meta
-        damaged, attempts_left = None, 3
+            return definition.open_splits(self, asked, nothing)
+        damaged = None
+        attempts_left = 3
         while True:
             attempts_left -= 1
             try:
@@ -192,7 +202,7 @@ class DatasetFactory(BaseDatasetFactory):
                 raise error from damaged
             resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
-                iterator = definition.open_split(self, split, resources, options)
+                opened = definition.open_splits(self, asked, resources)
             except (ResourceChangedError, ResourceNotFoundError):
                 if not attempts_left or (
                     self._is_current(stored, manifest) and stored.damage(manifest) is None
@@ -206,7 +216,7 @@ class DatasetFactory(BaseDatasetFactory):
                 # A preparation removes the manifest before it replaces a resource: the opened resources belong together.
                 if not attempts_left or self._is_current(stored, manifest):
                     self._opened_manifest = manifest
-                    return iterator, definition.iterator_meta
+                    return opened
 
     def prepare(
         self,
@@ -285,9 +295,9 @@ class DatasetFactory(BaseDatasetFactory):
     def _check_definition(self) -> DatasetDefinition:
         return DatasetDefinition(self, DatasetFactory)
 
-    def _find_stored(self) -> StoredDataset | None:
+    def _find_stored(self, definition: DatasetDefinition | None = None) -> StoredDataset | None:
         """The dataset in its store; None if it stores nothing."""
-        definition = self._check_definition()
+        definition = definition or self._check_definition()
         if not definition.needs_store:
             return None
         if self.storage_connector is None:

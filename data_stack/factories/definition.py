@@ -111,6 +111,7 @@ class DatasetDefinition:
         except MalformedIdentifierError as error:
             raise ConfigError(f"{who} names a resource that cannot be stored: {error}") from error
         self.splits = _check_strings(getattr(factory, "splits", None) or (), f"{who}.splits") or ()
+        self._known_splits = frozenset(self.splits)
         self.columns = _check_strings(factory.columns, f"{who}.columns")
         keys = {
             part.name: getattr(factory.iterator_meta, part.name) for part in fields(IteratorMeta)
@@ -146,6 +147,15 @@ class DatasetDefinition:
                 f"open() of {self.factory} must return a dataset iterator, got {iterator!r:.80}"
             )
         return iterator
+
+    def open_splits(
+        self, factory: Any, asked: Sequence[tuple[str, Mapping[str, Any]]], resources: Any
+    ) -> list[tuple[DatasetIteratorIF, IteratorMeta]]:
+        """The samples of some splits, each opened with its options, and where their parts are."""
+        return [
+            (self.open_split(factory, split, resources, options), self.iterator_meta)
+            for split, options in asked
+        ]
 
     def check_sample(self, sample: Any) -> None:
         """Check that a sample has the columns that ``columns`` and ``iterator_meta`` name.
@@ -186,7 +196,7 @@ class DatasetDefinition:
         options, known = dict(config or {}), ["split", *self.options]
         split = options.pop("split", None)
         split = self.splits[0] if split is None else split
-        if not isinstance(split, str) or split not in self.splits:
+        if not isinstance(split, str) or split not in self._known_splits:
             hint = f"{did_you_mean(split, self.splits)}; it has: {', '.join(self.splits)}"
             raise UnknownSplitError(f"dataset {self.card.name!r} has no split {split!r:.80}{hint}")
         for key in () if self.takes_any_option else options.keys() - self.options.keys():

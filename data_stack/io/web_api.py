@@ -24,6 +24,7 @@ from data_stack.io.url import shorten
 from data_stack.io.web import Exchange, Limits, WebError, ask
 from data_stack.io.web_answers import ByteRange, FileVersion, sent_range, size_beyond
 from data_stack.util.forks import fork_lock
+from data_stack.util.untrusted_text import check_json_memory
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The longest pause that a server may ask for is a minute.
@@ -65,7 +66,8 @@ def ask_json(
     Raises:
         CatalogueBusyError: the server wants a longer pause than a minute, or was asked too often.
         CatalogueUnavailableError: it does not answer within the timeout and a minute of pauses, or this process is offline.
-        CatalogueError: its answer has another shape, or more than 64 MiB, or it redirects where it may not.
+        CatalogueError: its answer has another shape, or more than 64 MiB, or values that would take more than 512 MiB of memory,
+            or it redirects where it may not.
     """
     who, _, what = asked.partition(" for ")
     if is_offline():
@@ -77,7 +79,12 @@ def ask_json(
     )
 
     def receive(answer: Exchange) -> JsonAnswer:
-        data, value = answer.read(_LIMITS.max_bytes), None
+        data = answer.read(_LIMITS.max_bytes)
+        try:
+            check_json_memory(data)
+        except ValueError as error:
+            raise CatalogueError(f"{who} was asked for {what}: {error}") from None
+        value = None
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(data)
         return JsonAnswer(answer.status, answer.headers, value)

@@ -213,21 +213,51 @@ class NamedDataset:
             if name is None and self.splits:
                 from data_stack.show.page import Splits
 
-                return Splits({each: load_split(each) for each in self.splits})
+                return Splits(self._load_all(config, progress))
             with progress_as(progress):
                 given = self.factory.get_dataset_iterator(
                     config if name is None else {"split": name, **config}
                 )
-            return self._with_meta(given, name, config)
+            return self._with_meta(given, name, config, self._origin_of_dataset())
 
         return load_expression(load_split, split, lambda: self.splits or None)
 
-    def _with_meta(self, given: Any, split: str | None, config: Mapping[str, Any]) -> Any:
+    def _load_all(self, config: Mapping[str, Any], progress: bool | None) -> dict[str, Any]:
+        """All splits by name; the store is looked at once for all of them."""
+        factory: Any = self.factory
+        configs = [{"split": split, **config} for split in self.splits]
+        opens_together = (
+            isinstance(factory, DatasetFactory)
+            and type(factory).get_dataset_iterator is DatasetFactory.get_dataset_iterator
+        )
+        with progress_as(progress):
+            if opens_together:
+                given = factory._open_together(configs)
+            else:
+                given = [factory.get_dataset_iterator(each) for each in configs]
+        of_dataset = self._origin_of_dataset()
+        return {
+            split: self._with_meta(pair, split, config, of_dataset)
+            for split, pair in zip(self.splits, given, strict=True)
+        }
+
+    def _with_meta(
+        self,
+        given: Any,
+        split: str | None,
+        config: Mapping[str, Any],
+        of_dataset: Mapping[str, Any],
+    ) -> Any:
         """What the factory returned, with meta and origin."""
         from data_stack.dataset.iterator import InformedDatasetIterator, InformedDatasetIteratorIF
         from data_stack.dataset.meta import IteratorMeta, MetaFactory
 
-        origin = self._origin(split, config)
+        origin = {
+            "name": self.plain_name,
+            "split": split,
+            "config": dict(config),
+            **of_dataset,
+        }
         if isinstance(given, InformedDatasetIteratorIF):
             return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
         pair: tuple[Any, Any] = (
@@ -263,20 +293,17 @@ class NamedDataset:
             )
         return InformedDatasetIterator(iterator, meta, origin=origin)
 
-    def _origin(self, split: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
-        """What a recipe records of a loaded dataset."""
+    def _origin_of_dataset(self) -> dict[str, Any]:
+        """What a recipe records of a loaded dataset, alike for all of its splits, which share it."""
         description = asdict(self.describe())
         manifest = getattr(self.factory, "_opened_manifest", None)
         facts = asdict(manifest) if manifest else {}
         facts.pop("prepared", None)  # the recipe has their digests
-        origin = {"name": self.plain_name, "split": split, "config": dict(config)}
-        origin |= {
+        names = ("version", "license", "homepage", "citation", "distribution")
+        return {
             "resources": manifest.digests() if manifest else None,
             "preparation": facts or None,
-        }
-        return origin | {
-            name: description[name]
-            for name in ("version", "license", "homepage", "citation", "distribution")
+            **{name: description[name] for name in names},
         }
 
 

@@ -21,6 +21,11 @@ else:
 _Value = TypeVar("_Value")
 #: More than any dataset needs (the manifest of 100,000 resources has 15 MB), and small enough to parse without harm.
 MAX_BYTES: Final = 64 << 20
+#: The memory that the values of a document of :data:`MAX_BYTES` may take; the manifest of 400,000 resources takes half of it.
+MAX_JSON_MEMORY: Final = 512 << 20
+#: Bytes that CPython takes for a value which a mark in JSON may begin: a small dict, a list, a number and its place in a list,
+#: half of a string's 56 bytes.
+_BYTES_OF_MARK: Final = {"{": 240, "[": 88, ",": 40, '"': 28}
 #: A level of plain data takes up to three brackets, and plain data have up to 100 levels.
 MAX_JSON_DEPTH: Final = 400
 #: Tables, arrays, and the parts of a dotted key, for which a parser takes quadratic time and memory.
@@ -48,13 +53,41 @@ def parse_json(
         options: as for ``json.loads``, such as ``object_pairs_hook``.
 
     Raises:
-        ValueError: it is not valid JSON, too large, or nested more than 400 levels deep.
+        ValueError: it is not valid JSON, too large, nested more than 400 levels deep, or, with ``max_bytes``, would take too much
+            memory (:func:`check_json_memory`).
     """
     _check_size(len(data), max_bytes, "JSON")
+    if max_bytes is not None:
+        check_json_memory(data)
     text = data if isinstance(data, str) else str(data, "utf-8").removeprefix("\ufeff")
     if text.count("[") + text.count("{") > MAX_JSON_DEPTH and _json_depth(text) > MAX_JSON_DEPTH:
         raise ValueError(f"JSON is nested more than {MAX_JSON_DEPTH} levels deep")
     return json.loads(text, **options)
+
+
+def check_json_memory(data: str | bytes | bytearray | memoryview) -> None:
+    """Check that the values of a JSON document would take less memory than :data:`MAX_JSON_MEMORY`.
+
+    64 MB of ``{},`` would become 2 GB. The marks in the text are counted, in strings too, and each is charged with what CPython
+    takes for the largest value that it may stand for, so the estimate is rather too high.
+
+    Raises:
+        ValueError: the values would take more.
+    """
+    # Even an object for each three characters stays below the limit.
+    if len(data) * _BYTES_OF_MARK["{"] // 3 <= MAX_JSON_MEMORY:
+        return
+    n_bytes = 2 * len(data)  # of text; a character takes up to twice its bytes in UTF-8
+    for mark, size in _BYTES_OF_MARK.items():
+        if isinstance(data, str):
+            n_bytes += size * data.count(mark)
+        else:
+            n_bytes += size * bytes(data).count(mark.encode())
+    if n_bytes > MAX_JSON_MEMORY:
+        raise ValueError(
+            f"JSON of {len(data):,} bytes holds so many values that they would take {n_bytes:,} bytes of memory; "
+            f"the limit is {MAX_JSON_MEMORY:,}"
+        )
 
 
 def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -187,3 +188,46 @@ def test_hostile_patterns_of_a_card_end() -> None:
 
     with pytest.raises(CatalogueError, match="no files match"):
         split_files("s", {"configs": [{"data_files": "**/" * 50 + "*a" * 50 + "*b"}]}, paths, None)
+
+
+def test_n_patterns_of_a_card_cost_n() -> None:
+    names = [f"data/x{number:05}.parquet" for number in range(5_000)]
+    listed = [{"split": "train", "path": names}, {"split": "test", "path": "data/x0000*.parquet"}]
+    card = {"configs": [{"config_name": "default", "data_files": listed}]}
+
+    started = time.perf_counter()
+    found = split_files("a/b", card, names, None)
+
+    assert found == {"train": names, "test": names[:10]}
+    assert time.perf_counter() - started < 5  # it took 10 times as long
+
+
+def test_patterns_with_too_many_comparisons_are_refused() -> None:
+    names = [f"x{number:05}.parquet" for number in range(3_000)]
+    patterns = [f"*{number:05}.parquet" for number in range(7_000)]
+    card = {"configs": [{"config_name": "default", "data_files": patterns}]}
+
+    with pytest.raises(
+        CatalogueError, match="more than 20,000,000 comparisons with names of files"
+    ):
+        split_files("a/b", card, names, None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching"),
+    [
+        ("data/**", ["data/a.parquet", "data/b/c.parquet"]),
+        ("data/*", ["data/a.parquet"]),
+        ("data**", ["dataset.parquet"]),
+        ("d[a]ta/a*", ["data/a.parquet"]),
+        ("./data/a.parquet", ["data/a.parquet"]),
+        ("**/c.parquet", ["data/b/c.parquet"]),
+    ],
+)
+def test_patterns_match_from_their_fixed_beginning(pattern: str, matching: list[str]) -> None:
+    paths = ["data/.hidden.parquet", "data/a.parquet", "data/b/c.parquet", "dataset.parquet"]
+    files = {"train": "dataset.parquet", "test": pattern}
+    listed = [{"split": split, "path": path} for split, path in files.items()]
+    card = {"configs": [{"config_name": "default", "data_files": listed}]}
+
+    assert split_files("a/b", card, paths, None)["test"] == matching

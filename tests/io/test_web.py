@@ -343,6 +343,14 @@ def test_an_answer_of_another_shape_says_where(value: Any, problem: str | None) 
         check_shape(value, SHAPE)
 
 
+@pytest.mark.parametrize("value", [b"{}", b"[]", b'{"a":{}}'])
+def test_an_answer_of_too_many_values_is_refused(server: ScriptedServer, value: bytes) -> None:
+    n_values = (16 << 20) // (len(value) + 1)
+    body = b"[" + b",".join([value] * n_values) + b"]"
+    with pytest.raises(CatalogueError, match=r"values that they would take .* bytes of memory"):
+        ask_json(server.serve("/a", body), "it for that", {})
+
+
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff\xfe", b"", b"9" * 10_000])
 def test_what_is_no_json_is_an_error_of_ours(server: ScriptedServer, body: bytes) -> None:
     with pytest.raises(CatalogueError, match="it is not JSON"):

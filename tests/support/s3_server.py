@@ -80,7 +80,7 @@ class S3Server(ServerProcess):
     @contextlib.contextmanager
     def kept_connection(self) -> Iterator[None]:
         """Keep the client that connectors with our options share, so that not each test makes one."""
-        connector = FsspecStorageConnector("s3://kept", **self.options())
+        connector = FsspecStorageConnector(f"s3://{self.new_bucket()}", **self.options())
         connector.has_resource("a")
         yield
         del connector

@@ -16,7 +16,14 @@ import data_stack
 from data_stack import SequenceDatasetIterator
 from data_stack.formats.parquet import ParquetWriter
 from data_stack.util.suggestions import did_you_mean
-from data_stack.util.untrusted_text import MAX_JSON_DEPTH, MAX_TOML_DEPTH, parse_json, parse_toml
+from data_stack.util.untrusted_text import (
+    MAX_BYTES,
+    MAX_JSON_DEPTH,
+    MAX_TOML_DEPTH,
+    check_json_memory,
+    parse_json,
+    parse_toml,
+)
 
 TEXTS = st.text(st.sampled_from("ab[]{}\"'\\.,=#\n\t é"), max_size=12)
 VALUES: Any = st.recursive(
@@ -154,3 +161,22 @@ TUPLES = SequenceDatasetIterator([[1], [2]])
 def test_an_unknown_name_is_refused_with_the_nearest_one(use: Callable[[], Any], near: str) -> None:
     with pytest.raises(data_stack.DataStackError, match=rf"\(did you mean '{near}'\?\)"):
         use()
+
+
+@pytest.mark.parametrize("value", ["{}", "[]"])
+@pytest.mark.parametrize("kind", [str, str.encode])
+def test_documents_of_too_many_values_are_refused(value: str, kind: Any) -> None:
+    n_values = MAX_BYTES // 4 // (len(value) + 1)
+    text = kind("[" + ",".join([value] * n_values) + "]")
+
+    with pytest.raises(ValueError, match=r"they would take [\d,]+ bytes of memory; the limit is"):
+        check_json_memory(text)
+    with pytest.raises(ValueError, match="bytes of memory"):
+        parse_json(text)
+
+
+def test_documents_of_long_texts_are_read() -> None:
+    entry = {"path": "x" * 600, "size": 123_456, "lfs": {"oid": "0" * 64}}
+    entries = [entry] * 20_000
+
+    assert parse_json(json.dumps(entries)) == entries

@@ -7,6 +7,7 @@ and sorted within a pattern.
 
 from __future__ import annotations
 
+import bisect
 import fnmatch
 import glob
 import mimetypes
@@ -38,6 +39,8 @@ _CONVERTED = re.compile(r"([^/]+)/([^/]+?)(?:-part(\d+))?/\d{4,}\.parquet")
 _OTHERS = frozenset(
     ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 )
+#: Of the patterns of a card with the names of files; some seconds of work.
+_MAX_COMPARISONS = 20_000_000
 _METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _PARQUET = frozenset(("parquet", "geoparquet", "gpq"))
 #: Endings of other files that hold samples, beside those of pictures, sound and videos.
@@ -238,17 +241,66 @@ def _patterns_of(given: Any) -> dict[str, list[str]]:
 
 
 def _by_patterns(
-    paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]
+    paths: Sequence[str],
+    folder: str,
+    patterns: Mapping[str, Sequence[str]],
+    max_comparisons: int | None = None,
 ) -> dict[str, list[str]]:
-    """Return the files that match patterns below a folder, pattern by pattern; each once."""
-    found: dict[str, list[str]] = {}
-    for split, listed in patterns.items():
-        found[split], left = [], list(paths)
+    """Return the files that match patterns below a folder, pattern by pattern; each once.
+
+    A pattern without wildcards is looked up, and one with a fixed beginning is compared with the paths that begin so: a card may
+    name 40,000 files one by one.
+
+    Args:
+        paths: of all files, sorted.
+        folder: of the patterns.
+        patterns: of each split.
+        max_comparisons: the limit of comparisons of patterns with paths; None for patterns that are not a stranger's.
+
+    Raises:
+        ValueError: the patterns would take more comparisons.
+    """
+    whole_patterns = {
+        split: [posixpath.normpath(posixpath.join(folder, pattern)) for pattern in listed]
+        for split, listed in patterns.items()
+    }
+    n_comparisons = 0
+    for listed in whole_patterns.values():
+        n_comparisons += sum(len(_range_of(pattern, paths)) for pattern in listed)
+    if max_comparisons is not None and n_comparisons > max_comparisons:
+        raise ValueError(
+            f"its patterns take more than {max_comparisons:,} comparisons with names of files"
+        )
+    known = frozenset(paths)
+    files_of_split: dict[str, list[str]] = {}
+    for split, listed in whole_patterns.items():
+        taken: dict[str, None] = {}
         for pattern in listed:
-            matching = set(filter(_matcher(posixpath.join(folder, pattern)), left))
-            found[split] += sorted(matching)
-            left = [path for path in left if path not in matching]
-    return found
+            if not glob.has_magic(pattern):
+                if pattern in known:
+                    taken.setdefault(pattern)
+                continue
+            is_match = _matcher(pattern)
+            for number in _range_of(pattern, paths):
+                if is_match(paths[number]):
+                    taken.setdefault(paths[number])
+        files_of_split[split] = list(taken)
+    return files_of_split
+
+
+def _range_of(pattern: str, paths: Sequence[str]) -> range:
+    """Return which of sorted paths begin with what precedes the first wildcard of a pattern; none without wildcards."""
+    if not glob.has_magic(pattern):
+        return range(0)
+    beginning = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    if pattern[len(beginning) :].startswith("**"):
+        # "data/**" matches "data" too.
+        beginning = beginning.rstrip("/")
+    if not beginning:
+        return range(len(paths))
+    first = bisect.bisect_left(paths, beginning)
+    end = bisect.bisect_left(paths, beginning + "\U0010ffff", lo=first)
+    return range(first, end)
 
 
 def _by_card(
@@ -259,10 +311,11 @@ def _by_card(
     Raises:
         ValueError: a named file does not exist, or a split has no files.
     """
-    found = _by_patterns(paths, folder, patterns)
+    found = _by_patterns(paths, folder, patterns, _MAX_COMPARISONS)
+    known = frozenset(paths)
     names = [name for listed in patterns.values() for name in listed if not glob.has_magic(name)]
     missing = [
-        name for name in names if posixpath.normpath(posixpath.join(folder, name)) not in paths
+        name for name in names if posixpath.normpath(posixpath.join(folder, name)) not in known
     ]
     if missing:
         raise ValueError(f"the file {missing[0]!r:.80} does not exist")

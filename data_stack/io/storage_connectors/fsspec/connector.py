@@ -25,9 +25,9 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl
 
 from data_stack.exception import (
@@ -57,6 +57,7 @@ from data_stack.io.storage_connectors.connector import (
     StorageConnector,
 )
 from data_stack.io.storage_connectors.fsspec import objects
+from data_stack.io.storage_connectors.fsspec.errors import AccessRefusedError
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.heartbeat import (
     MAX_SILENCE_SECONDS,
@@ -67,6 +68,7 @@ from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces
 from data_stack.io.url import StorageURL, parse_option
 from data_stack.util.executor import waiting
+from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
@@ -76,6 +78,7 @@ _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
 _INLINE_BYTES: Final = 65_536
+_RIGHTS: Final = "Without the right s3:ListBucket a store answers so for what is missing, too: grant it, or do not rely on what is missing."
 #: Types of the options of a URL that are not texts.
 _KINDS: Final[dict[str, type]] = {
     "readOnly": bool,
@@ -134,6 +137,7 @@ class FsspecStorageConnector(StorageConnector):
             raise ConfigError("timeout_seconds must be a positive number")
         self._configuration = (url, read_only, timeout_seconds, storage_options)
         self._files = RemoteFiles(url, timeout_seconds, storage_options, read_only=read_only)
+        self._has_warned = False
 
     @classmethod
     def from_url(cls, url: str) -> FsspecStorageConnector:
@@ -193,7 +197,12 @@ class FsspecStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         check_identifier(identifier)
-        return any(self._files.exist([_pointer_path(identifier), identifier]))
+        try:
+            return any(self._files.exist([_pointer_path(identifier), identifier]))
+        except AccessRefusedError as refusal:
+            if self._can_read_plain(identifier, refusal):
+                return True
+            raise
 
     def delete_resource(self, identifier: str) -> None:
         # The pointer last: an interrupted deletion must not uncover the plain file that the resource replaced.
@@ -285,10 +294,12 @@ class FsspecStorageConnector(StorageConnector):
     ) -> list[Garbage]:
         """Remove parts without a pointer that are older than ``grace_seconds`` by the store's clock, and abandoned leases.
 
-        The grace period must be longer than the upload of a resource, and than the reading of a replaced one.
+        The grace period must be longer than the upload of a resource, and than the reading of a replaced one. Nothing but names
+        below the store's own folders is removed, and nothing if what the store lists is in doubt.
 
         Raises:
             DatasetFileCorruptError: a pointer cannot be read, so its parts are unknown; nothing was removed.
+            StorageError: the store could not be listed, or two listings differ in what is old; nothing was removed.
         """
         parts, leases, temporaries = (
             self._files.files(folder) for folder in (objects.OBJECTS, _LEASES, TEMPORARIES)
@@ -305,25 +316,64 @@ class FsspecStorageConnector(StorageConnector):
 
         # The last part of a running upload is young.
         young = {os.path.dirname(file.path) for file in parts if not is_old(file)}
-        useless = [file for file in parts if os.path.dirname(file.path) not in young]
-        for _ in range(2):  # the first listing may miss a resource that is moved meanwhile
-            if useless:
-                needed = {f"{objects.OBJECTS}/{pointer.version}" for pointer in self._pointers()}
-                useless = [file for file in useless if os.path.dirname(file.path) not in needed]
-        found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
+        useless = [
+            file
+            for file in parts
+            if objects.is_part_path(file.path) and os.path.dirname(file.path) not in young
+        ]
+        if useless:
+            needed = self._needed_folders(is_old)
+            useless = [file for file in useless if os.path.dirname(file.path) not in needed]
+        garbage = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
         for file in leases:
             is_silent = file.modified is None or now - file.modified >= MAX_SILENCE_SECONDS
             if is_silent or is_left_by_the_dead(self._files.read(file.path, _MAX_NOTE_BYTES)):
-                found.append(Garbage(file.path, file.size, "its holder is gone"))
+                garbage.append(Garbage(file.path, file.size, "its holder is gone"))
         for file in temporaries:
             is_abandoned = (
                 file.modified is not None and now - file.modified > 3600.0
             )  # writing one file takes seconds
             if is_abandoned or is_dead(os.path.basename(file.path).partition(".")[0]):
-                found.append(Garbage(file.path, file.size, "left by a writer that died"))
-        for garbage in found if not dry_run else ():
-            self._files.delete(garbage.name)
-        return found
+                garbage.append(Garbage(file.path, file.size, "left by a writer that died"))
+        if not dry_run:
+            for item in garbage:
+                self._files.delete(item.name)
+        return garbage
+
+    def _needed_folders(self, is_old: Callable[[RemoteFile], bool]) -> set[str]:
+        """The folders of the parts of all resources.
+
+        The pointers are listed twice, by different requests: the first listing may miss a resource that is moved meanwhile, and
+        one that a cache or gateway answered may miss all of them.
+
+        Raises:
+            StorageError: only one of the listings has a pointer that was there long before.
+        """
+        in_folder = {file.path: file for file in self._files.files(_RESOURCES)}
+        needed = {self._folder_of(pointer) for pointer in self._pointers(in_folder)}
+        everywhere = {
+            file.path: file
+            for file in self._files.files(".data_stack")
+            if file.path.startswith(f"{_RESOURCES}/")
+        }
+        for pointer in self._pointers(everywhere):
+            needed.add(self._folder_of(pointer))
+            path = _pointer_path(pointer.identifier)
+            if path not in in_folder and is_old(everywhere[path]):
+                self._refuse_listings(path)
+        for path in in_folder.keys() - everywhere.keys():
+            if is_old(in_folder[path]) and self._files.exist([path])[0]:
+                self._refuse_listings(path)
+        return needed
+
+    def _folder_of(self, pointer: objects.Pointer) -> str:
+        return f"{objects.OBJECTS}/{pointer.version}"
+
+    def _refuse_listings(self, path: str) -> NoReturn:
+        raise StorageError(
+            f"two listings of {self!r} differ: only one has {path!r}, which is old. Nothing was removed."
+            " Check what is between this machine and the store, such as a proxy or cache, and try again."
+        )
 
     # ------------------------------------------------------------------ pointers
 
@@ -339,7 +389,12 @@ class FsspecStorageConnector(StorageConnector):
 
     def _look_up(self, identifier: str) -> objects.Pointer:
         """The pointer of a resource, or a description of the plain file of another tool."""
-        pointer = self._pointer(identifier)
+        try:
+            pointer = self._pointer(identifier)
+        except AccessRefusedError as refusal:
+            if not self._can_read_plain(identifier, refusal):
+                raise
+            pointer = None
         if pointer is not None:
             return pointer
         file = self._files.info(identifier)
@@ -347,19 +402,57 @@ class FsspecStorageConnector(StorageConnector):
             raise ResourceNotFoundError(identifier, repr(self))
         return objects.Pointer.adopt(identifier, file, self._read_note(identifier, file))
 
-    def _pointers(self) -> Iterator[objects.Pointer]:
-        """All pointers of the store, read many at a time."""
-        identifiers = list(
-            filter(None, (_identifier_of(file.path) for file in self._files.files(_RESOURCES)))
-        )
+    def _can_read_plain(self, identifier: str, refusal: AccessRefusedError) -> bool:
+        """Whether a plain file may be read although the store refuses to tell whether there is a pointer.
+
+        Without the right to list a bucket, S3 answers 403 instead of 404 to a request for what is missing.
+
+        Raises:
+            AccessRefusedError: not even the plain file may be read.
+        """
+        try:
+            (is_there,) = self._files.exist([identifier])
+        except AccessRefusedError:
+            raise AccessRefusedError(f"{refusal} {_RIGHTS}", refusal.errno) from None
+        if is_there and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%r refuses access to %r; the plain file of this name is read. %s",
+                self,
+                _pointer_path(identifier),
+                _RIGHTS,
+            )
+        return is_there
+
+    def _pointers(self, paths: Iterable[str]) -> Iterator[objects.Pointer]:
+        """The pointers at these paths, read many at a time.
+
+        Raises:
+            StorageError: a pointer is listed, but cannot be read.
+        """
+        identifiers = [
+            identifier for path in paths if (identifier := _identifier_of(path)) is not None
+        ]
+        missing = []
         for start in range(0, len(identifiers), _POINTERS_AT_ONCE):
             group = identifiers[start : start + _POINTERS_AT_ONCE]
             documents = self._files.read_ranges(
                 [(_pointer_path(each), 0, objects.MAX_POINTER_BYTES + 1) for each in group]
             )
             for identifier, document in zip(group, documents, strict=True):
-                if document is not None:  # it may have been deleted meanwhile
+                if document is None:
+                    missing.append(_pointer_path(identifier))
+                else:
                     yield objects.Pointer.from_bytes(document, identifier, repr(self))
+        if not missing:
+            return
+        # They may have been deleted meanwhile; then they are listed no more.
+        listed = {file.path for file in self._files.files(_RESOURCES)}
+        for path in missing:
+            if path in listed and not self._files.exist([path])[0]:
+                raise StorageError(
+                    f"{path!r} is listed in {self!r}, but missing when it is read. Nothing was removed; try again."
+                )
 
     def _publish(self, pointer: objects.Pointer) -> None:
         path, document = _pointer_path(pointer.identifier), pointer.to_bytes()
@@ -375,7 +468,11 @@ class FsspecStorageConnector(StorageConnector):
 
     def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
         """The SHA-256 that was noted of exactly this plain file."""
-        note = self._files.read(_note_path(identifier), _MAX_NOTE_BYTES)
+        note = None
+        with contextlib.suppress(
+            AccessRefusedError
+        ):  # as for a missing one, without the right to list
+            note = self._files.read(_note_path(identifier), _MAX_NOTE_BYTES)
         with contextlib.suppress(ValueError, KeyError, TypeError):
             fields = parse_json(note or b"")
             sha256 = bytes.fromhex(fields["sha256"])

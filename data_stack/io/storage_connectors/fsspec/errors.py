@@ -7,7 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from data_stack.exception import StorageError, StorageFullError, StorageUnavailableError
+from data_stack.exception import (
+    DataStackError,
+    StorageError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from data_stack.io.storage_errors import FULL_ERRORS
 
 #: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
@@ -27,6 +32,28 @@ _UNREACHABLE: Final = {
 }  # fmt: skip
 #: Subclasses of those for a server that did answer (paramiko).
 _REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
+
+
+_LOG_IN_AGAIN: Final = "The credentials have expired or are not valid: log in again, or renew them."
+_ASK_FOR_RIGHTS: Final = "Check the credentials and what they allow."
+#: What to do, by the code of S3: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+_ADVICE: Final = {
+    "ExpiredToken": _LOG_IN_AGAIN,
+    "ExpiredTokenException": _LOG_IN_AGAIN,
+    "InvalidToken": _LOG_IN_AGAIN,
+    "TokenRefreshRequired": _LOG_IN_AGAIN,
+    "InvalidAccessKeyId": _LOG_IN_AGAIN,
+    "RequestTimeTooSkewed": "Set the clock of this machine: its time differs too much from that of the store.",
+    "RequestExpired": "Set the clock of this machine: its time differs too much from that of the store.",
+    "SignatureDoesNotMatch": "Check the secret key, and the region and URL of the store.",
+    "PermanentRedirect": "The bucket is in another region: name it (region=… in the URL).",
+    "AuthorizationHeaderMalformed": "The bucket is in another region: name it (region=… in the URL).",
+}
+_DENIED: Final = {"AccessDenied", "AllAccessDisabled", "403"}
+
+
+class AccessRefusedError(StorageError):
+    """The store does not let these credentials do that, or does not say whether there is anything."""
 
 
 def is_unreachable(error: BaseException) -> bool:
@@ -60,7 +87,12 @@ def explain(
 ) -> StorageError:
     """The error to raise for an exception; ``seconds`` within which the store did not answer, or None."""
     number = error.errno if isinstance(error, OSError) else None
-    problem = f"{problem}: {reason_of(error, options)}"
+    code = code_of(error)
+    reason = reason_of(error, options)
+    if code and not code.isdigit() and not isinstance(error, DataStackError):
+        # The name of a Python exception says less than the code of the store.
+        reason = f"{code}: {reason.removeprefix(type(error).__name__).removeprefix(': ')}"
+    problem = f"{problem}: {reason}"
     if number in FULL_ERRORS:
         return StorageFullError(
             f"{problem}. Nothing was published; make room and try again.", number
@@ -70,13 +102,29 @@ def explain(
             f"{problem} (within {seconds:g} s). Check the network and the server, and try again.",
             number,
         )
-    is_login = isinstance(error, PermissionError) or re.search(
-        "Credential|Authentication", type(error).__name__
-    )
+    problem = problem.removesuffix(".")
+    is_refused = isinstance(error, PermissionError)
+    is_login = is_refused or re.search("Credential|Authentication", type(error).__name__)
     if is_login:
-        advice = "Check the credentials and what they allow."
-        return StorageError(f"{problem}. {advice}", number or errno.EACCES)
+        number = number or errno.EACCES
+    if code in _ADVICE:
+        return StorageError(f"{problem}. {_ADVICE[code]}", number)
+    if code in _DENIED or is_refused:
+        return AccessRefusedError(f"{problem}. {_ASK_FOR_RIGHTS}", number)
+    if is_login:
+        return StorageError(f"{problem}. {_ASK_FOR_RIGHTS}", number)
     return StorageError(f"{problem}. The store is as it was.", number)
+
+
+def code_of(error: BaseException) -> str:
+    """The code of S3 in an exception, such as ``AccessDenied``; the status if the answer had no body; empty for other stores."""
+    cause: BaseException | None = error
+    while cause is not None:
+        response = getattr(cause, "response", None)
+        if isinstance(response, Mapping):
+            return str((response.get("Error") or {}).get("Code", ""))
+        cause = cause.__cause__
+    return ""
 
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
@@ -85,6 +133,8 @@ def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
     text = re.sub(r"\?\S+", "?…", text)
     for secret in _secrets_in(options):
         text = text.replace(secret, "…")
+    if isinstance(error, DataStackError):
+        return text[:300]  # one of ours says all
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 

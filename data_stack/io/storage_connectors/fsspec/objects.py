@@ -29,10 +29,12 @@ from data_stack.io.integrity import (
 )
 from data_stack.io.storage_connectors.blocks import Blocks, runs_of
 from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
+from data_stack.io.storage_connectors.fsspec.s3 import OtherVersionError
 from data_stack.util.untrusted_text import describe_format, parse_json
 
 FORMAT: Final = b"data_stack resource 3\n"
 OBJECTS: Final = ".data_stack/objects"
+_PART_PATH: Final = re.compile(re.escape(OBJECTS) + r"/[0-9a-f]{32}/[0-9]{1,9}")
 #: Content is stored in objects of this size; the last one is shorter.
 PART_BYTES: Final = 4 << 20
 MAX_POINTER_BYTES: Final = 4 << 20
@@ -131,6 +133,11 @@ def part_path(version: str | None, number: int) -> str:
     return f"{OBJECTS}/{version}/{number}"
 
 
+def is_part_path(path: str) -> bool:
+    """Whether a path is that of a part, not something that another tool put among them."""
+    return _PART_PATH.fullmatch(path) is not None
+
+
 def block_bytes_for(size: int) -> int:
     """The block length for a resource: short for random reads, but with few enough digests."""
     # Up to 65,536 blocks, so that their digests fit into the pointer.
@@ -183,11 +190,9 @@ class ObjectBlocks(Blocks):
         found: list[bytes] = []
         runs = list(runs_of(numbers, PART_BYTES // self.block_bytes))
         pieces = self._read(runs)
-        if self._file is not None:
+        if self._file is not None and not self._files.checks_version(self._file):
             # If the file is unchanged afterwards, it did not change while it was read.
-            now = self._files.info(self._file.path)
-            if now != self._file:
-                self._raise_changed(f"tag {self._file.tag}", now and f"tag {now.tag}")
+            self._check_unchanged(self._file)
         for index, (first, n_blocks) in enumerate(runs):
             piece, pieces[index] = pieces[index], None  # blocks are copies: free each piece early
             for number, block in enumerate(self.split(piece or b"", n_blocks), first):
@@ -212,7 +217,17 @@ class ObjectBlocks(Blocks):
                 )
             else:
                 ranges.append((self._file.path, start, end))
-        return self._files.read_ranges(ranges)
+        try:
+            return self._files.read_ranges(ranges, version=self._file)
+        except OtherVersionError as error:
+            if self._file is not None:
+                self._check_unchanged(self._file)
+            self._raise_changed(f"tag {self._pointer.file and self._pointer.file.tag}", str(error))
+
+    def _check_unchanged(self, file: RemoteFile) -> None:
+        now = self._files.info(file.path)
+        if now != file:
+            self._raise_changed(f"tag {file.tag}", now and f"tag {now.tag}")
 
     def _is_right(self, number: int, data: bytes) -> bool:
         if self._file is not None:

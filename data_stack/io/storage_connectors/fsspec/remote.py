@@ -25,11 +25,16 @@ from data_stack.exception import (
     DataStackError,
     MissingDependencyError,
     ReadOnlyStorageError,
+    StorageError,
+    StorageUnavailableError,
 )
+from data_stack.io.storage_connectors.fsspec import s3
 from data_stack.io.storage_connectors.fsspec.errors import explain, is_unreachable, reason_of
+from data_stack.io.storage_connectors.fsspec.s3 import OtherVersionError, WrongAnswerError
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.url import StorageURL
 from data_stack.io.web import Limits, WebError, retrying
+from data_stack.io.web_answers import FileVersion
 from data_stack.util.forks import call_in_forks
 
 try:
@@ -45,10 +50,13 @@ TEMPORARIES: Final = ".data_stack/temporaries"
 _T = TypeVar("_T")
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _MAX_AT_ONCE: Final = 32
+#: Listings take many requests.
+_LISTING_TIMEOUTS: Final = 10
 #: As threads send groups of them.
 _MAX_CONNECTIONS: Final = 64
 #: File systems of objects, which put them atomically and list by prefix; the others publish by renaming.
 _ATOMIC: Final = (AsyncFileSystem, MemoryFileSystem)
+_TAGS: Final = ("ETag", "etag", "generation")
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 if hasattr(fsspec.asyn, "reset_lock"):  # fsspec itself does so from 2025.3.2 on
@@ -70,6 +78,11 @@ class RemoteFile:
     size: int
     modified: float | None
     tag: str
+
+    @property
+    def etag(self) -> str:
+        """What the store itself calls the version; empty if it has no name for it."""
+        return self.tag.partition("|")[0]
 
 
 class RemoteFiles:
@@ -125,6 +138,7 @@ class RemoteFiles:
         self._timeout_seconds = timeout_seconds
         #: Whether it has :meth:`beginning_with`.
         self.lists_by_prefix = self._protocol in ("s3", "s3a")
+        self._is_s3 = self.lists_by_prefix
         self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
@@ -135,30 +149,59 @@ class RemoteFiles:
         """The first ``most`` bytes of a file; None if there is no such file."""
         return self.read_ranges([(path, 0, most)])[0]
 
-    def read_ranges(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
-        """Read ``(path, start, end)`` ranges at once, clipped to the files; None for missing files."""
+    def read_ranges(
+        self, ranges: Sequence[tuple[str, int, int]], *, version: RemoteFile | None = None
+    ) -> list[bytes | None]:
+        """Read ``(path, start, end)`` ranges at once, clipped to the files; None for missing files.
+
+        Args:
+            ranges: what to read.
+            version: the file of all ranges as it was described. Where :meth:`checks_version` says so, it must be unchanged.
+
+        Raises:
+            OtherVersionError: the file is of another version.
+            StorageError: the file system could not read, or sent something else.
+        """
         found: list[bytes | None] = []
         for i in range(0, len(ranges), _MAX_AT_ONCE):
             group = ranges[i : i + _MAX_AT_ONCE]
-            answers = self._insist("read", group[0][0], functools.partial(self._answers, group))
-            for (path, start, _), answer in zip(group, answers, strict=True):
-                if not isinstance(answer, Exception):
-                    found.append(bytes(answer))
-                elif isinstance(answer, _MISSING):
-                    found.append(None)
-                else:
-                    # Object stores refuse a range that begins behind the end.
-                    info = self.info(path)
-                    if info is None or info.size > start:
-                        self._fail("read", path, answer)
-                    found.append(b"")
+            ask = functools.partial(self._answers, group, version)
+            answers = self._insist("read", group[0][0], ask)
+            for asked, answer in zip(group, answers, strict=True):
+                found.append(self._take(asked, answer))
         return found
 
-    def _answers(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | Exception]:
+    def checks_version(self, file: RemoteFile) -> bool:
+        """Whether each answer to :meth:`read_ranges` tells of which version of the file it is."""
+        return self._is_s3 and FileVersion(file.etag).strong_etag is not None
+
+    def _take(self, asked: tuple[str, int, int], answer: bytes | Exception) -> bytes | None:
+        """The bytes of an answer; None if there is no such file."""
+        path, start, stop = asked
+        if isinstance(answer, _MISSING):
+            return None
+        if isinstance(answer, OtherVersionError):
+            raise answer
+        if not isinstance(answer, Exception):
+            if len(answer) > stop - start:
+                self._fail("read", path, _too_much(len(answer), stop - start))
+            return bytes(answer)
+        if isinstance(answer, (WrongAnswerError, PermissionError)):
+            self._fail("read", path, answer)
+        # Object stores refuse a range that begins behind the end.
+        try:
+            info = self._info(path)
+        except StorageError:
+            info = None  # its reason is not that of the range
+        if info is None or info.size > start:
+            self._fail("read", path, answer)
+        return b""
+
+    def _answers(
+        self, ranges: Sequence[tuple[str, int, int]], version: RemoteFile | None
+    ) -> list[bytes | Exception]:
         """The answer to each range; raises if a retry may help."""
-        paths, starts, ends = (list(each) for each in zip(*ranges, strict=True))
-        names = [self._full(path) for path in paths]
-        answers = self._run("cat_ranges", names, starts, ends, on_error="return")
+        answers = self._ask_s3(ranges, version) if self._is_s3 else self._ask_class(ranges)
         for answer in answers:
             is_error = isinstance(answer, BaseException) and not isinstance(answer, _MISSING)
             if is_error and (
@@ -169,9 +212,42 @@ class RemoteFiles:
                 raise answer
         return list(answers)
 
+    def _ask_class(self, ranges: Sequence[tuple[str, int, int]]) -> list[Any]:
+        paths, starts, stops = (list(values) for values in zip(*ranges, strict=True))
+        names = [self._full(path) for path in paths]
+        return list(self._run("cat_ranges", names, starts, stops, on_error="return"))
+
+    def _ask_s3(
+        self, ranges: Sequence[tuple[str, int, int]], version: RemoteFile | None
+    ) -> list[Any]:
+        is_checked = version is not None and self.checks_version(version)
+        etag = version.etag if version is not None and is_checked else None
+        asked = [
+            s3.ObjectRange(self._object_key(path), start, stop, etag)
+            for path, start, stop in ranges
+        ]
+        return list(self._run_s3(s3.get_ranges, asked))
+
     def info(self, path: str) -> RemoteFile | None:
         """Metadata of a file; None if there is no such file."""
-        info = self._call("look for", path, "info", self._full(path))
+        try:
+            return self._info(path)
+        except StorageUnavailableError:
+            raise
+        except StorageError:
+            if self._is_s3:
+                self.read(
+                    path, 1
+                )  # raises with the reason, for which an answer to HEAD has no room
+            raise
+
+    def _info(self, path: str) -> RemoteFile | None:
+        if self._is_s3:
+            info = self._insist(
+                "look for", path, lambda: self._run_s3(s3.head, self._object_key(path))
+            )
+        else:
+            info = self._call("look for", path, "info", self._full(path))
         return next(iter(self._describe([info] if info is not None else [])), None)
 
     def exist(self, paths: Sequence[str]) -> list[bool]:
@@ -183,25 +259,75 @@ class RemoteFiles:
 
     def beginning_with(self, prefix: str) -> list[RemoteFile]:
         """All files of an S3 store whose paths begin with ``prefix``, which is not empty, also within a name."""
-        found = self._call("list", prefix, "find", self.root, prefix=prefix, detail=True) or {}
-        return self._describe(found.values())
+        return self._list_s3(self._object_key(prefix), prefix)[0]
 
     def files(self, folder: str) -> list[RemoteFile]:
-        """All files below a folder, however deep; none if there is no such folder."""
+        """All files below a folder, however deep; none if there is no such folder.
+
+        Raises:
+            StorageError: the folder, or the bucket, could not be listed. A bucket that does not exist is not empty.
+        """
+        if self._is_s3:
+            return self._list_s3(self._beginning_of(folder), folder)[0]
         # By default fsspec silently skips unreadable folders, except where it lists by prefix.
         strictly = {} if issubclass(self._class, _ATOMIC) else {"on_error": _raise_unless_missing}
-        found = (
-            self._call("list", folder, "find", self._full(folder), detail=True, **strictly) or {}
-        )
-        return [file for file in self._describe(found.values()) if file.path != folder]
+        found = self._list("find", folder, **strictly) or {}
+        return self._below(folder, self._describe(found.values()))
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
-        """The files and folders in a folder; none if there is no such folder."""
-        found = self._call("list", folder, "ls", self._full(folder), detail=True) or []
+        """The files and folders in a folder; none if there is no such folder.
+
+        Raises:
+            StorageError: as for :meth:`files`.
+        """
+        if self._is_s3:
+            return self._list_s3(self._beginning_of(folder), folder, delimiter="/")
+        found = self._list("ls", folder) or []
         folders = [
             self._relative(info["name"]) for info in found if info.get("type") == "directory"
         ]
-        return [file for file in self._describe(found) if file.path != folder], folders
+        return self._below(folder, self._describe(found)), folders
+
+    def _list(self, method: str, folder: str, **options: Any) -> Any:
+        """What a method lists in a folder; None if there is no such folder."""
+        listed = self._call("list", folder, method, self._full(folder), detail=True, **options)
+        if not listed and issubclass(self._class, AsyncFileSystem):
+            self._check_bucket()
+        return listed
+
+    def _check_bucket(self) -> None:
+        """Check that the bucket exists: an object store lists nothing for a folder that is missing, and for a bucket as well."""
+        bucket = self.root.partition("/")[0]
+        if bucket and self._call("look for", "", "info", bucket) is None:
+            self._fail("list", "", WrongAnswerError(f"the bucket {bucket!r} does not exist"))
+
+    def _below(self, folder: str, files: list[RemoteFile]) -> list[RemoteFile]:
+        """The files of a listing that are below its folder, as all must be but the folder itself."""
+        beginning = f"{folder}/" if folder else ""
+        below = [file for file in files if file.path != folder]
+        for file in below:
+            if not file.path.startswith(beginning):
+                why = f"the listing has {file.path!r:.200}, which is elsewhere"
+                self._fail("list", folder, WrongAnswerError(why))
+        return below
+
+    def _list_s3(
+        self, prefix: str, named: str, *, delimiter: str = ""
+    ) -> tuple[list[RemoteFile], list[str]]:
+        """The files and folders whose keys begin with ``prefix``; ``named`` is shown in errors."""
+
+        def ask() -> s3.Listing:
+            return self._run_s3(s3.list_objects, prefix, delimiter=delimiter, is_listing=True)  # type: ignore[no-any-return]
+
+        listing = self._insist("list", named, ask)
+        n_cut = len(self._beginning_of(""))
+        files = []
+        for entry in listing.objects:
+            path = entry["Key"][n_cut:]
+            # Consoles mark a folder by an empty object with its name and a slash.
+            if path and not path.endswith("/"):
+                files.append(self._describe_file(path, {**entry, "size": entry["Size"]}))
+        return files, [key[n_cut:].rstrip("/") for key in listing.folders]
 
     # ------------------------------------------------------------------ writing
 
@@ -297,9 +423,8 @@ class RemoteFiles:
         handle = self._handle()
         file_system = handle.file_system
         if isinstance(file_system, AsyncFileSystem):
-            seconds = self._timeout_seconds * (
-                10 if method in ("find", "ls") else 1
-            )  # listings take many requests
+            is_listing = method in ("find", "ls")
+            seconds = self._timeout_seconds * (_LISTING_TIMEOUTS if is_listing else 1)
             return sync(
                 file_system.loop,
                 getattr(file_system, "_" + method),
@@ -310,6 +435,17 @@ class RemoteFiles:
         with handle.lock:
             return getattr(file_system, method)(*args, **kwargs)
 
+    def _run_s3(
+        self, request: Callable[..., Any], *args: Any, is_listing: bool = False, **kwargs: Any
+    ) -> Any:
+        """What a request of :mod:`.s3` returns."""
+        file_system = self._handle().file_system
+        seconds = self._timeout_seconds * (_LISTING_TIMEOUTS if is_listing else 1)
+        bucket, _, _ = file_system.split_path(self.root)
+        return sync(
+            file_system.loop, request, file_system, bucket, *args, timeout=seconds, **kwargs
+        )
+
     def _insist(self, action: str, path: str, ask: Callable[[], _T]) -> _T:
         """Call ``ask``, with retries while the store is unreachable and time is left."""
         failures: list[Exception] = []
@@ -317,6 +453,8 @@ class RemoteFiles:
         def attempt(_: float) -> _T:
             try:
                 return ask()
+            except WrongAnswerError as error:
+                self._fail(action, path, error)
             except (*_MISSING, FileExistsError, DataStackError):
                 raise
             except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
@@ -404,27 +542,34 @@ class RemoteFiles:
     def _full(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
 
+    def _object_key(self, path: str) -> str:
+        """The key of a file in its bucket."""
+        return self._beginning_of("") + path
+
+    def _beginning_of(self, folder: str) -> str:
+        """What the keys of all files below a folder begin with."""
+        _, _, key = self.root.partition("/")
+        names = [name for name in (key, folder) if name]
+        return "".join(f"{name}/" for name in names)
+
     def _relative(self, name: str) -> str:
         path = str(self._class._strip_protocol(name)).removeprefix(self.root)
         return path.removeprefix("/").rstrip("/")  # the key "/a" is another one than "a"
 
     def _describe(self, found: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
         """The files that are not links."""
-        files = []
-        for info in found:
-            if info.get("type") == "file" and not info.get("islink"):
-                modified = next(
-                    (info[key] for key in _TIMES if info.get(key) not in (None, "")), None
-                )
-                tag = next(
-                    (str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), ""
-                )
-                size = int(info.get("size") or 0)
-                tag = f"{tag}|{size}|{modified}|{info.get('ino', '')}"
-                files.append(
-                    RemoteFile(self._relative(info["name"]), size, _seconds(modified), tag)
-                )
-        return files
+        return [
+            self._describe_file(self._relative(info["name"]), info)
+            for info in found
+            if info.get("type") == "file" and not info.get("islink")
+        ]
+
+    def _describe_file(self, path: str, info: Mapping[str, Any]) -> RemoteFile:
+        modified = next((info[key] for key in _TIMES if info.get(key) not in (None, "")), None)
+        etag = next((str(info[key]) for key in _TAGS if info.get(key)), "")
+        size = int(info.get("size") or 0)
+        tag = f"{etag}|{size}|{modified}|{info.get('ino', '')}"
+        return RemoteFile(path, size, _seconds(modified), tag)
 
 
 class _Handle:
@@ -463,6 +608,13 @@ def _class_of(protocol: str) -> Any:
         ) from error
     except ValueError:
         raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None
+
+
+def _too_much(n_sent: int, n_asked: int) -> WrongAnswerError:
+    return WrongAnswerError(
+        f"the server sends {n_sent:,} bytes, requested were {n_asked:,}:"
+        f" it or a cache before it does not support ranges"
+    )
 
 
 def _raise_unless_missing(error: Exception) -> None:
