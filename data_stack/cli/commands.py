@@ -77,12 +77,18 @@ def _stored_versions(connector: Any, names: Sequence[str]) -> dict[str, list[str
 def info(settings: Settings, name: str) -> None:
     """Describe a dataset without downloading it.
 
-    Prints description, splits, options, licence, and the URLs and checksums of its files.
+    Prints description, splits, options, licence, and the URLs and checksums of its files. Of a path or URL, prints the splits,
+    and the files and folders that are not read.
     """
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.factories.definition import DatasetDefinition
     from data_stack.io.url import shorten
 
+    place = common.find_place(settings, name, {})
+    if place is not None:
+        found = common.repository().describe(os.fspath(place))
+        answer(settings, asdict(found), f"{found.name}\n{found.description}", Facts(found.facts()))
+        return
     connector = settings.existing_connector(may_be_new=True)
     dataset = common.repository().resolve(name, connector)
     description, factory = dataset.describe(), dataset.factory

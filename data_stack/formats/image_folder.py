@@ -219,6 +219,12 @@ class ImageFolderIterator(AccessedDatasetIterator):
         """The classes in the order of their labels; empty with metadata."""
         return self._index().class_names
 
+    def look_around(self) -> PlaceAccount:
+        """What else is in the folder, from a listing; no image is read, and nothing is warned of."""
+        files, links = self._folder.survey()
+        images, _ = _pictures_and_others(_visible(files))
+        return self._account_for(images, files, links)
+
     @property
     def account(self) -> PlaceAccount:
         """What else is in the folder, and why it is left out; LeftOutWarning named what may be data."""
@@ -300,12 +306,15 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self, images: Sequence[str], files: Sequence[str], links: Sequence[LeftOut]
     ) -> None:
         """Account for the folder, and warn, once: not again in a worker process."""
-        if self._account is not None:
-            return
+        if self._account is None:
+            self._account = self._account_for(images, files, links)
+            self._account.warn()
+
+    def _account_for(
+        self, images: Sequence[str], files: Sequence[str], links: Sequence[LeftOut]
+    ) -> PlaceAccount:
         read = [*images, *set(METADATA_OF_IMAGES).intersection(files)]
-        place = self._folder.full_name("")
-        self._account = account_of(place, read, files, _NO_IMAGE, links)
-        self._account.warn()
+        return account_of(self._folder.full_name(""), read, files, _NO_IMAGE, links)
 
     def _look_through(self) -> _Index:
         root = self._folder.path

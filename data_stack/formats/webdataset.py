@@ -30,6 +30,7 @@ from data_stack.exception import (
 )
 from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
+from data_stack.io.account import PlaceAccount, account_of
 from data_stack.io.archives.streams import ArchiveLimits, window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.folder import Folder
@@ -44,6 +45,8 @@ from data_stack.util.untrusted_text import parse_json
 KEY: Final = "__key__"
 #: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
 SHARD_INDEX: Final = "shardindex.json"
+#: The rule that leaves a file out of a folder of shards.
+_NO_SHARD: Final = "no .tar in the folder itself, or not in shardindex.json"
 
 FieldType = Union[
     str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None
@@ -71,6 +74,13 @@ def type_of_field(field: str) -> str:
     return "i64" if ending in INTEGERS else type_of_extension(ending) or "bytes"
 
 
+def account_of_shards(folder: Folder) -> PlaceAccount:
+    """The account of a folder of shards; raises as :func:`shard_names`."""
+    files, links = folder.survey()
+    read = [*shard_names(folder), SHARD_INDEX]
+    return account_of(folder.full_name(""), read, files, _NO_SHARD, links)
+
+
 def shard_names(folder: Folder) -> list[str]:
     """The shards in a folder, in order: as listed in ``shardindex.json``, otherwise all ``.tar`` files by name.
 
@@ -78,7 +88,9 @@ def shard_names(folder: Folder) -> list[str]:
         DatasetFileCorruptError: the list is damaged, or a shard is missing.
     """
     names = [
-        name for name in folder.list_names() if name.endswith(".tar") and not name.startswith(".")
+        name
+        for name in folder.list_names()
+        if name.lower().endswith(".tar") and not name.startswith(".")
     ]
     if not folder.has_file(SHARD_INDEX):
         return names
@@ -152,6 +164,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
     """
 
     _keeps_access = False
+
+    #: What else is in the folder of the shards, if one was opened; LeftOutWarning named what may be data.
+    account: PlaceAccount | None = None
 
     _index: _Index | None
 

@@ -246,7 +246,7 @@ class WebDatasetFormat(ConvertibleFormat):
         return not location.name.lower().endswith(".tar")
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        return any(name.endswith(".tar") for name in names)
+        return any(name.lower().endswith(".tar") for name in names)
 
     def open(self, location: Location) -> Source:
         folder = location.as_folder()
@@ -258,6 +258,9 @@ class WebDatasetFormat(ConvertibleFormat):
         if not shards:
             raise ConfigError(f"{location.full_name} contains no .tar file")
         values = webdataset.WebDatasetIterator(shards)
+        if not location.is_file():
+            values.account = webdataset.account_of_shards(folder)
+            values.account.warn()
         columns = [_column_of_field(each) for each in values.fields]
         pairs = zip(columns, values.fields, strict=True)
         keys: dict[str, ColumnKey] = {

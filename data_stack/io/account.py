@@ -108,8 +108,8 @@ class PlaceAccount:
         summary = self.summary()
         if summary:
             warn_program(
-                f"{self.place.rstrip('/')}: {len(self.unexplained):,} of what is there is left out, beside "
-                f"{self.n_read:,} files that are read: {summary}. docs/what_is_read.md says why, and how to read them",
+                f"{self.place.rstrip('/')}: {len(self.unexplained):,} of what is there is left out, and "
+                f"{self.n_read:,} read: {summary}. docs/what_is_read.md says why, and how to read it",
                 LeftOutWarning,
             )
 

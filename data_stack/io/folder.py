@@ -362,13 +362,24 @@ class LocalFolder(Folder):
         return path
 
     def list_names(self) -> list[str]:
-        names = []
+        return self._names_by_link()[0]
+
+    def linked_out(self) -> list[str]:
+        """The names in it of links to folders that are not followed, sorted; :meth:`list_names` lacks them."""
+        return self._names_by_link()[1]
+
+    def _names_by_link(self) -> tuple[list[str], list[str]]:
+        """The names in the folder, and those of links to folders that are not followed."""
+        names: list[str] = []
+        linked_out: list[str] = []
         with storage_errors("list", self.name):
             for entry in entries_of(self.name):
                 is_linked_folder = entry.is_symlink() and entry.is_dir()
-                if not is_linked_folder or not self._links.leads_out(entry.path):
+                if is_linked_folder and self._links.leads_out(entry.path):
+                    linked_out.append(entry.name)
+                else:
                     names.append(entry.name)
-        return sorted(names)
+        return sorted(names), sorted(linked_out)
 
     def list_files(self) -> list[str]:
         return self.survey()[0]

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.recipes.recipe import note_place
 from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
+from data_stack.formats.place_accounts import account_beside, account_of_datasets
 from data_stack.formats.place_splits import find_places
 from data_stack.formats.place_splits import format_of_name as format_of_name
 from data_stack.formats.place_splits import stem_of_name as stem_of_name
@@ -43,6 +44,7 @@ class DatasetDescription(Document):
         class_names: names of the classes of targets; empty if the factory does not declare them.
         distribution: the installed package that provides it; None if this program registered it.
         distribution_version: its version.
+        left_out: of a place, the files and folders that are not read and may be data, each with the rule that leaves it out.
     """
 
     name: str
@@ -56,6 +58,7 @@ class DatasetDescription(Document):
     class_names: tuple[str, ...] = ()
     distribution: str | None = None
     distribution_version: str | None = None
+    left_out: tuple[str, ...] = ()
 
     def document(self, level: int = 1) -> list[Block]:
         """Name, description and facts; ``level`` is that of the heading."""
@@ -82,8 +85,15 @@ class DatasetDescription(Document):
             ("splits", ", ".join(self.splits)),
             ("options", ", ".join(self.options)),
             ("from", package),
+            ("left out", _listed(self.left_out)),
         ]
         return [(name, fact) for name, fact in facts if fact]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """The first few of some texts, and the number of the others."""
+    shown = "; ".join(texts[:3])
+    return shown if len(texts) <= 3 else f"{shown} and {len(texts) - 3:,} more"
 
 
 def is_place(name: Any) -> bool:
@@ -145,8 +155,21 @@ class Place:
         return known or (self.location or location_of_place(self.name)).listed()
 
     def describe(self) -> DatasetDescription:
-        """The path and the splits; raises as :func:`find_places`."""
-        return DatasetDescription(self.name, description="Files at a place.", splits=self._splits())
+        """The path, the splits and what is left out; raises as :func:`find_places`."""
+        place = self._locate()
+        found = find_places(place)
+        accounts = [account_beside(place, found), *account_of_datasets(found.values())]
+        left_out = [
+            f"{account.place.rstrip('/')}: {each.name} ({each.rule})"
+            for account in accounts
+            for each in account.unexplained
+        ]
+        return DatasetDescription(
+            self.name,
+            description="Files at a place.",
+            splits=tuple(name for name, files in found.items() if not files.is_place),
+            left_out=tuple(left_out),
+        )
 
     def check_licence(self) -> None:
         """Files have no card, so no policy applies."""
@@ -202,6 +225,7 @@ class Place:
             known = "none: it is one dataset" if is_one else ", ".join(found)
             hint = f"{did_you_mean(split, found)}; its splits are {known}"
             raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}{hint}")
+        account_beside(place, found).warn()
         chosen = list(found) if split is None else [split]
         opened = open_splits(found, chosen, target, columns, options)
         if place.path is not None:

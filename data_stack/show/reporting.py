@@ -19,6 +19,7 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, a
 from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.io.account import PlaceAccount
 from data_stack.show import column_statistics
 from data_stack.show.column_statistics import (
     ColumnReport,
@@ -63,6 +64,7 @@ class DatasetIteratorReport(Document):
         feature_names: those of its meta.
         provenance: that of its meta: the layers above the loaded dataset, lowest first.
         columns: shape and dtype of each column; empty in sub-reports, and if there are no samples.
+        left_out: what of the place is not read and may be data, with the rules that leave it out; empty if that is nothing.
     """
 
     identifier: str | None
@@ -80,6 +82,7 @@ class DatasetIteratorReport(Document):
     feature_names: tuple[str, ...] | None = None
     provenance: tuple[str, ...] = ()
     columns: tuple[ColumnReport, ...] = ()
+    left_out: str = ""
 
     def plot(self) -> Any:
         """Plot the number of samples by target, as a figure of matplotlib that notebooks display.
@@ -179,10 +182,27 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     ):
         more = f", … ({len(values):,} in all)" if len(values) > _MAX_NUMBERS_IN_A_CELL else ""
         facts[name] = ", ".join(map(readable, values[:_MAX_NUMBERS_IN_A_CELL])) + more
+    facts["left out"] = readable(_left_out_below(report), 1000)
     facts["layers"] = " → ".join(map(readable, report.provenance[-100:]))
     speed = report.iteration_speed
     facts["speed"] = "" if speed is None else f"{speed:,.0f} samples per second"
     return [(name, text) for name, text in facts.items() if text]
+
+
+def _left_out_below(report: DatasetIteratorReport) -> str:
+    """What the sources of a stack leave out, each once."""
+    pending = [report]
+    seen = {id(report)}
+    texts: dict[str, None] = {}
+    while pending:
+        each = pending.pop()
+        if each.left_out:
+            texts[each.left_out] = None
+        for below in each.sub_reports:
+            if id(below) not in seen:
+                seen.add(id(below))
+                pending.append(below)
+    return "; ".join(texts)
 
 
 def table_of_columns(
@@ -370,6 +390,7 @@ class _Reporter:
             "feature_names",
         )
         same: dict[str, Any] = {name: getattr(meta, name, None) for name in names}
+        account = getattr(iterator, "account", None)
         return DatasetIteratorReport(
             name=type(iterator).__name__ if meta is None else meta.dataset_name,
             tag=getattr(meta, "dataset_tag", None),
@@ -380,6 +401,7 @@ class _Reporter:
             iteration_speed=speed,
             sub_reports=[],
             provenance=tuple(getattr(meta, "provenance", ())),
+            left_out=account.summary() if isinstance(account, PlaceAccount) else "",
             **same,
         )
 

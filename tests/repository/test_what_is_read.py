@@ -1,0 +1,165 @@
+"""``docs/what_is_read.md`` is right: each name in its tables is read, named in a warning, or left out as it says."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from writing import image_bytes
+
+import data_stack
+from data_stack.exception import LeftOutWarning
+from data_stack.formats.place_accounts import account_beside, account_of_datasets
+from data_stack.formats.place_splits import find_places
+from data_stack.io.location import Location, location_of
+from data_stack.io.storage_connectors import FileStorageConnector
+
+PAGE = Path(data_stack.__file__).parents[1] / "docs" / "what_is_read.md"
+
+
+def rows_of_page() -> dict[str, list[list[str]]]:
+    """The names in each row of the table of files: read, named, and left out without a word."""
+    rows = {}
+    section = PAGE.read_text(encoding="utf-8").partition("## Files")[2].partition("## ")[0]
+    for line in section.splitlines():
+        cells = line.strip("|").split("|")
+        if len(cells) == 4 and "`" in line:
+            rows[cells[0].strip()] = [re.findall("`([^`]+)`", cell) for cell in cells[1:]]
+    return rows
+
+
+def content(name: str) -> bytes:
+    suffix = Path(name).suffix.lower()
+    file = io.BytesIO()
+    if suffix in (".parquet", ".pq") or Path(name).name.startswith(("0000", "part-")):
+        pq.write_table(pa.table({"x": [1]}), file)
+    elif suffix in (".png", ".jpg", ".webp"):
+        kind = {".png": "PNG", ".jpg": "JPEG", ".webp": "WEBP"}[suffix]
+        return image_bytes(np.zeros((2, 3), np.uint8), kind)
+    elif suffix == ".tar":
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            member = tarfile.TarInfo(f"{Path(name).stem}.txt")
+            member.size = 1
+            tar.addfile(member, io.BytesIO(b"x"))
+    elif suffix == ".csv":
+        return b"x\n1\n"
+    return file.getvalue()
+
+
+def make(folder: Path, names: list[str]) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content(name))
+
+
+def place_of(folder: Path, kind: str) -> Location:
+    if kind == "path":
+        return location_of(folder)
+    return location_of((FileStorageConnector(folder.parent), folder.name))
+
+
+def test_the_page_has_a_table_for_each_kind_of_folder() -> None:
+    assert list(rows_of_page()) == ["Parquet", "images", "shards", "splits"]
+    for names in rows_of_page().values():
+        assert all(len(some) >= 2 for some in names)
+
+
+@pytest.mark.parametrize("kind", ["path", "store"])
+@pytest.mark.parametrize("row", ["Parquet", "images", "shards", "splits"])
+def test_each_name_on_the_page_is_where_it_says(row: str, kind: str, tmp_path: Path) -> None:
+    read, named, silent = rows_of_page()[row]
+    make(tmp_path / "place", [*read, *named, *silent])
+    place = place_of(tmp_path / "place", kind)
+
+    datasets = find_places(place)
+    accounts = [account_beside(place, datasets), *account_of_datasets(datasets.values())]
+
+    left_out = {each.name for account in accounts for each in account.left_out}
+    unexplained = {each.name for account in accounts for each in account.unexplained}
+    # A folder beside splits is one thing.
+    tops = {name.partition("/")[0] for name in named} if row == "splits" else set(named)
+    assert unexplained == tops
+    assert not left_out.intersection(read)
+    for name in silent:
+        assert name in left_out or name.partition("/")[0] in left_out
+
+
+@pytest.mark.parametrize("row", ["Parquet", "images", "shards", "splits"])
+def test_loading_reads_and_warns_as_the_page_says(row: str, tmp_path: Path) -> None:
+    read, named, silent = rows_of_page()[row]
+    make(tmp_path, [*read, *named, *silent])
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loaded: Any = data_stack.load(tmp_path)
+
+    texts = [str(each.message) for each in caught if each.category is LeftOutWarning]
+    n_named = len({name.partition("/")[0] for name in named} if row == "splits" else named)
+    assert len(texts) == 1
+    assert f": {n_named} of what is there is left out" in texts[0]
+    if row == "splits":
+        assert {name: len(samples) for name, samples in loaded.items()} == {"train": 1, "test": 1}
+    else:
+        assert len(loaded) == len(read)
+
+
+@pytest.mark.parametrize("row", ["Parquet", "images", "shards", "splits"])
+def test_without_what_is_named_there_is_no_warning(row: str, tmp_path: Path) -> None:
+    read, _, silent = rows_of_page()[row]
+    make(tmp_path, [*read, *silent])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data_stack.load(tmp_path)
+
+    assert data_stack.describe(str(tmp_path)).left_out == ()
+
+
+def test_what_is_left_out_is_in_describe_and_report(tmp_path: Path) -> None:
+    read, named, silent = rows_of_page()["images"]
+    make(tmp_path, [*read, *named, *silent])
+
+    description = data_stack.describe(str(tmp_path))
+    with pytest.warns(LeftOutWarning):
+        pets: Any = data_stack.load(tmp_path)
+    views = [pets, pets[:2]]
+
+    assert [text for text in description.left_out if "boxes.txt" in text]
+    assert "boxes.txt" in str(description)
+    for iterator in views:
+        assert "boxes.txt" in str(iterator.report())
+
+
+def test_splits_below_data_account_for_both_folders(tmp_path: Path) -> None:
+    make(
+        tmp_path,
+        ["data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet"],
+    )
+    make(tmp_path, ["data/x.orc", "y.orc", "README.md"])
+
+    with pytest.warns(LeftOutWarning, match=r"2 of .*'x\.orc', 'y\.orc'"):
+        loaded: Any = data_stack.load(tmp_path)
+
+    assert sorted(loaded) == ["test", "train"]
+
+
+def test_shards_that_the_index_does_not_list_are_named(tmp_path: Path) -> None:
+    make(tmp_path, ["a.tar", "b.tar"])
+    index = (
+        '{"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": [{"url": "a.tar"}]}'
+    )
+    (tmp_path / "shardindex.json").write_text(index)
+
+    with pytest.warns(LeftOutWarning, match=r"'b\.tar' .*not in shardindex"):
+        loaded: Any = data_stack.load(tmp_path)
+
+    assert len(loaded) == 1
