@@ -84,15 +84,16 @@ def test_codecs_and_decode_image_give_the_type_of_the_picture(name: str) -> None
 
 def test_folders_and_shards_give_the_type_of_the_picture(tmp_path: Path) -> None:
     names = sorted(FILES)
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
+    folder_path = tmp_path / "folder"
+    folder_path.mkdir()
     for name in names:
-        (pictures / name).write_bytes(FILES[name])
+        (folder_path / name).write_bytes(FILES[name])
     with tarfile.open(tmp_path / "shard.tar", "w") as tar:
         for name in names:
-            tar.add(pictures / name, f"{names.index(name):03}.{name.rpartition('.')[2]}")
+            tar.add(folder_path / name, f"{names.index(name):03}.{name.rpartition('.')[2]}")
 
-    folder, shard = ImageFolderIterator(pictures), WebDatasetIterator(tmp_path / "shard.tar")
+    folder = ImageFolderIterator(folder_path)
+    shard = WebDatasetIterator(tmp_path / "shard.tar")
 
     for position, name in enumerate(names):
         assert_same(folder[position]["image"], name)

@@ -23,6 +23,7 @@ from data_stack.exception import (
     CatalogueError,
     CatalogueSchemaError,
     CatalogueUnavailableError,
+    LeftOutWarning,
     RevisionNotFoundError,
 )
 from data_stack.loader import Loader
@@ -180,7 +181,10 @@ def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_
     with pytest.raises(RevisionNotFoundError, match=r"no configuration 'e': .*one of de, en"):
         data_stack.load("hf:team/words#e")
     repo.card = {}
-    with pytest.raises(CatalogueSchemaError, match=r"\(image\)"):
+    with (
+        pytest.warns(LeftOutWarning, match="column image"),
+        pytest.raises(CatalogueSchemaError, match=r"\(image\)"),
+    ):
         data_stack.load("hf:team/words", split="train", lazy=True)
     repo.card = {"configs": [{"config_name": "fr", "data_dir": "fr"}]}
     with pytest.raises(EncodingError, match=r"position 0.* an image with bytes"):

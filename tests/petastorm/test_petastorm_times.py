@@ -45,8 +45,15 @@ SCHEMA = Unischema(
 def write_rows(folder: Path, rows: Sequence[dict[str, Any]]) -> str:
     with ParquetWriter(str(folder), as_schema(SCHEMA), petastorm=True) as writer:
         for row in rows:
-            writer.append(row)
+            writer.append({name: as_instant(value) for name, value in row.items()})
     return f"file://{folder}"
+
+
+def as_instant(value: Any) -> Any:
+    """A datetime in UTC, which a column of timestamps asks for; other values as they are."""
+    if isinstance(value, datetime.datetime):
+        return value.replace(tzinfo=datetime.timezone.utc)
+    return value
 
 
 @pytest.fixture

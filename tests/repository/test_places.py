@@ -227,7 +227,7 @@ def test_places_are_no_names_and_names_no_places(
         data_stack.load("nothing-of-that-name")
     for missing in ("./no", str(tmp_path / "empty")):
         (tmp_path / "empty").mkdir(exist_ok=True)
-        with pytest.raises(ConfigError, match="nothing at|is empty"):
+        with pytest.raises(ConfigError, match=r"nothing at|is empty"):
             data_stack.load(missing)
     write_csv(tmp_path / "x.csv")
     with pytest.raises(ConfigError, match="has no factory"):
