@@ -12,6 +12,7 @@ an unfinished write, ``.~partial-…`` an interrupted download (:mod:`data_stack
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -24,6 +25,7 @@ from data_stack.exception import (
     ChecksumMismatchError,
     MaliciousFilePathError,
     ResourceNotFoundError,
+    StorageConflictError,
 )
 from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import (
@@ -88,6 +90,8 @@ class FileStorageConnector(StorageConnector):
     def __init__(self, root_path: str | os.PathLike[str]) -> None:
         self.root_path = os.path.abspath(os.fspath(root_path))
         self._notes = DigestNotes(os.path.join(self.root_path, OWN_FOLDER, "digests"))
+        #: Whether the file system is known to tell upper from lower case.
+        self._tells_case = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root_path!r})"
@@ -301,6 +305,10 @@ class FileStorageConnector(StorageConnector):
         """A handle on the folder of a resource, which the caller closes, and the name of its file.
 
         Each folder is opened relative to the one above, and must not be a link.
+
+        Raises:
+            FileNotFoundError: a name differs from that of a stored file in upper and lower case only.
+            StorageConflictError: likewise, and it is to be created.
         """
         *folders, name = identifier.split("/")
         if create:
@@ -312,15 +320,55 @@ class FileStorageConnector(StorageConnector):
                     with contextlib.suppress(FileExistsError):
                         make_folder(folder, handle)
                         os.fsync(handle)
-                above, handle = (
-                    handle,
-                    os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle),
-                )
+                self._check_stored_name(folder, handle, is_to_write=create)
+                above = handle
+                handle = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
                 os.close(above)
+            self._check_stored_name(name, handle, is_to_write=create)
         except BaseException:
             os.close(handle)
             raise
         return handle, name
+
+    def _check_stored_name(self, name: str, folder: int, *, is_to_write: bool) -> None:
+        """Check that a file or folder has exactly a name, on file systems that do not tell upper from lower case.
+
+        There ``aB`` opens the file ``Ab``, and two resources would share it. Such a file system also
+        finds the name with all cases swapped; only then the names of the folder are compared. Once a
+        name was found, and not with its cases swapped, the file system tells them apart.
+
+        Args:
+            name: a segment of an identifier or key.
+            folder: the handle of its folder.
+            is_to_write: whether it is to be created or replaced.
+
+        Raises:
+            FileNotFoundError: another name is stored.
+            StorageConflictError: likewise, and it is to be written.
+        """
+        swapped = name.swapcase()
+        if self._tells_case or swapped == name:
+            return
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:  # it is missing
+            return
+        try:
+            other = os.stat(swapped, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            self._tells_case = True
+            return
+        names = os.listdir(folder)
+        if not os.path.samestat(found, other) or name in names:
+            return
+        if not is_to_write:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        stored = next((each for each in names if each.lower() == name.lower()), swapped)
+        raise StorageConflictError(
+            f"could not store {name!r} in {self!r}: {stored!r} is stored there, and this file system does not tell "
+            f"the two names apart. Nothing was written; choose a name that differs in more than upper and lower case",
+            errno.EEXIST,
+        )
 
     def _walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
@@ -330,7 +378,9 @@ class FileStorageConnector(StorageConnector):
             os.path.islink(os.path.join(self.root_path, path))
             for path in accumulate(folder.split("/"), "{}/{}".format)
         )
-        pending = [] if any(links) else [folder]
+        pending = [folder]
+        if any(links) or not self._is_stored_folder(folder):
+            pending = []
         while pending:
             above = pending.pop()
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -341,6 +391,15 @@ class FileStorageConnector(StorageConnector):
                             pending.append(path)
                     elif entry.is_file(follow_symlinks=False) and is_identifier(path):
                         yield path
+
+    def _is_stored_folder(self, path: str) -> bool:
+        """Whether a folder exists under exactly this path, also in upper and lower case."""
+        try:
+            handle, _ = self._open_folder(f"{path}/." if path else ".")
+        except OSError:
+            return False
+        os.close(handle)
+        return True
 
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:

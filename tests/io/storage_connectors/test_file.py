@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folding_case import fold_case
 from full_disk import files_limited
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from data_stack.exception import (
     ChecksumMismatchError,
     DataStackError,
     ResourceNotFoundError,
+    StorageConflictError,
     StorageError,
 )
 from data_stack.io.integrity import BLOCK_BYTES, seal_json
@@ -433,3 +435,57 @@ def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(
     (root / "d/x").write_bytes(b"newer")
     stored.set_resource("d/x", io.BytesIO((root / "d/x").read_bytes()))
     assert content(stored, "d/x") == b"newer"
+
+
+# ------------------------------------------------------------------ file systems without case
+
+
+@pytest.fixture
+def caseless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileStorageConnector:
+    """A store on a file system that does not tell upper from lower case."""
+    (tmp_path / "store").mkdir()
+    fold_case(monkeypatch, str(tmp_path / "store"))
+    return FileStorageConnector(tmp_path / "store")
+
+
+def test_no_two_names_share_a_file_where_case_does_not_count(
+    caseless: FileStorageConnector,
+) -> None:
+    caseless.set_resource("d/Ab", b"first")
+    caseless.set_resource("d/Ab", b"again")
+
+    for other in ("d/aB", "D/Ab", "d/AB", "D/new"):
+        assert not caseless.has_resource(other)
+        for ask in (caseless.get_resource, caseless.stat, caseless.delete_resource):
+            with pytest.raises(ResourceNotFoundError):
+                ask(other)
+        with pytest.raises(StorageConflictError, match="tell the two names apart"):
+            caseless.set_resource(other, b"second")
+        with pytest.raises(StorageConflictError):
+            caseless.move_resource("d/Ab", other)
+
+    assert content(caseless, "d/Ab") == b"again"
+    assert caseless.list_resources() == ["d/Ab"]
+
+
+def test_a_prefix_counts_as_it_is_written_where_case_does_not(
+    caseless: FileStorageConnector,
+) -> None:
+    caseless.set_resource("d/Ab", b"x")
+    caseless.set_resource("X", b"x")
+
+    assert caseless.list_resources("D/") == []
+    assert caseless.list_resources("d/") == ["d/Ab"]
+    assert caseless.list_resources() == ["X", "d/Ab"]
+    caseless.delete_resource("d/Ab")
+    caseless.set_resource("d/aB", b"y")
+    assert content(caseless, "d/aB") == b"y"
+
+
+def test_names_that_differ_in_case_are_two_where_it_counts(tmp_path: Path) -> None:
+    connector = FileStorageConnector(tmp_path)
+    connector.set_resource("d/Ab", b"x")
+    os.link(tmp_path / "d" / "Ab", tmp_path / "d" / "aB")  # one file under both names
+
+    assert connector.list_resources() == ["d/Ab", "d/aB"]
+    assert content(connector, "d/aB") == b"x"
