@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import METADATA_OF_IMAGES, ImageFolderIterator
-from data_stack.formats.place_splits import DatasetFiles
+from data_stack.formats.place_splits import DatasetFiles, stem_of_name
+from data_stack.formats.records.layout import SPEC
+from data_stack.formats.records.manifest import MANIFEST
+from data_stack.formats.split_names import split_of
 from data_stack.formats.webdataset import account_of_shards
 from data_stack.io.account import LeftOut, PlaceAccount, account_of
 from data_stack.io.folder import Folder, LocalFolder
@@ -14,6 +18,9 @@ from data_stack.io.tree import LEADS_OUT
 
 #: The rule that leaves a file or folder out beside the datasets of a place.
 NO_DATASET = "no dataset of the same format, by its name and contents"
+
+#: The rule that leaves a file out of a folder of records.
+_NO_RECORDS = "no file of records"
 
 
 def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> PlaceAccount:
@@ -42,6 +49,27 @@ def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> Pla
     return PlaceAccount(place.full_name, len(parts), tuple(left_out))
 
 
+def check_no_split_is_left_out(account: PlaceAccount, datasets: Mapping[str, DatasetFiles]) -> None:
+    """Check that nothing that is left out beside splits is named as a split that is missing.
+
+    Args:
+        account: of :func:`account_beside`.
+        datasets: what is read.
+
+    Raises:
+        ConfigError: ``test`` holds no samples of the format of ``train.csv``, or is a link that is not followed.
+    """
+    for left_out in account.unexplained:
+        said = split_of(stem_of_name(left_out.name))
+        if said is None or not said.is_exact or said.split in datasets:
+            continue
+        read = ", ".join(list(datasets)[:5])
+        raise ConfigError(
+            f"{account.place}: {left_out.name!r:.100} is named as a split, but is left out ({left_out.rule}). Change it, or "
+            f"load {read} by path"
+        )
+
+
 def account_of_datasets(datasets: Iterable[DatasetFiles]) -> list[PlaceAccount]:
     """The account of each folder of datasets that are folders; nothing is opened but listings.
 
@@ -63,6 +91,8 @@ def _account_of_folder(folder: Folder, kind: str) -> PlaceAccount | None:
         return ImageFolderIterator(folder).look_around()
     if kind == "webdataset":
         return account_of_shards(folder)
+    if kind == "records":
+        return _account_of_records(folder)
     if kind == "parquet":
         from data_stack.formats.parquet.files import find_files
 
@@ -70,14 +100,33 @@ def _account_of_folder(folder: Folder, kind: str) -> PlaceAccount | None:
     return None
 
 
+def _account_of_records(folder: Folder) -> PlaceAccount:
+    """The account of a folder of records: of its columns, and of those of its shards."""
+    files, links = folder.survey()
+    read = [
+        path
+        for path in files
+        if path.count("/") <= 1
+        and (path.endswith((".bag", ".idx")) or path.rpartition("/")[2] in (SPEC, MANIFEST))
+    ]
+    return account_of(folder.full_name(""), read, files, _NO_RECORDS, links)
+
+
 def _name_in(folder: Folder, below: str) -> str:
     """The name in a folder of the folder that holds, or is, one below it."""
     return below[len(folder.full_name("")) :].partition("/")[0]
 
 
+def _is_empty(place: Location) -> bool:
+    """Whether something in a folder of this machine is a folder without files; a store has none."""
+    path = place.path
+    return path is not None and path.is_dir() and not place.as_folder().list_names()
+
+
 def _names_and_links(folder: Folder) -> tuple[list[str], list[LeftOut]]:
     """The names in a folder, and the links in it that are not followed."""
-    names = folder.list_names()
+    # A folder without files leaves nothing out.
+    names = [name for name in folder.list_names() if not _is_empty(Location(folder, name))]
     links = []
     if isinstance(folder, LocalFolder):
         links = [LeftOut(name, LEADS_OUT) for name in folder.linked_out()]

@@ -30,7 +30,7 @@ from data_stack.exception import (
 )
 from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.io.account import PlaceAccount, account_of
+from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
 from data_stack.io.archives.streams import ArchiveLimits, window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.folder import Folder
@@ -45,6 +45,8 @@ from data_stack.util.untrusted_text import parse_json
 KEY: Final = "__key__"
 #: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
 SHARD_INDEX: Final = "shardindex.json"
+#: The rule that leaves out a file in a shard.
+_NO_SAMPLE: Final = "a file without a suffix, which belongs to no sample"
 #: The rule that leaves a file out of a folder of shards.
 _NO_SHARD: Final = "no .tar in the folder itself, or not in shardindex.json"
 
@@ -165,8 +167,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     _keeps_access = False
 
-    #: What else is in the folder of the shards, if one was opened; LeftOutWarning named what may be data.
-    account: PlaceAccount | None = None
+    #: What else is in the folder of the shards, if one was opened, and in the shards, once they were looked
+    #: through; LeftOutWarning named what may be data.
+    account: PlaceAccount | None
 
     _index: _Index | None
 
@@ -188,6 +191,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
             )
         self._fields = None if fields is None else tuple(fields)
         self._types = dict(types or {})
+        self.account = None
+        self._has_account_of_shards = False
         self._start_afresh()
 
     # ------------------------------------------------------------------ what there is
@@ -253,10 +258,11 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def _look_through(self) -> _Index:
         keys: list[str] = []
         starts, fields, tables = [0], dict[str, int](), [np.empty((0, 4), np.int64)]
+        left_out: list[LeftOut] = []
         for shard in self._shards:
             rows: dict[str, int] = {}
             found = []
-            for path, offset, size in _members(shard):
+            for path, offset, size in _members(shard, left_out):
                 key, field = key_and_field(path)
                 row = starts[-1] + rows.setdefault(key, len(rows))
                 found.append((row, fields.setdefault(field, len(fields)), offset, size))
@@ -278,6 +284,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
                 )
             self._codec(name)
         members = np.concatenate(tables)
+        self._account_for(len(members), left_out)
         return _Index(
             keys,
             starts,
@@ -285,6 +292,15 @@ class WebDatasetIterator(AccessedDatasetIterator):
             members,
             np.searchsorted(members[:, 0], np.arange(len(keys) + 1)),
         )
+
+    def _account_for(self, n_read: int, left_out: Sequence[LeftOut]) -> None:
+        """Account for the files in the shards, and warn, once: not again in a worker process."""
+        if self._has_account_of_shards:
+            return
+        self._has_account_of_shards = True
+        PlaceAccount(self._shards[0].full_name, n_read, tuple(left_out)).warn()
+        of_folder = self.account or PlaceAccount(self._shards[0].folder.name, len(self._shards))
+        self.account = of_folder.with_left_out(left_out)
 
     def _arguments(self) -> dict[str, Any]:
         return {"fields": self._fields, "types": self._types}
@@ -298,7 +314,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}
+        kept = ("_shards", "_fields", "_types", "account", "_has_account_of_shards")
+        return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -369,8 +386,8 @@ def key_and_field(path: str) -> tuple[str, str]:
     return (f"{folder}/{stem}" if folder else stem), field.lower()
 
 
-def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
-    """Path, offset and size of each file of a tar that belongs to a sample."""
+def _members(shard: Location, left_out: list[LeftOut]) -> Iterator[tuple[str, int, int]]:
+    """Path, offset and size of each file of a tar that belongs to a sample; the others are added to ``left_out``."""
     name = shard.full_name
     with shard.open() as file:
         head = file.read_at(0, BLOCK_BYTES)
@@ -387,8 +404,12 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
                     )
                 base = member.name.rpartition("/")[2]
                 # As in WebDataset, files without a dot, or with a leading dot, do not belong to a sample.
-                if not member.is_folder and "." in base and not base.startswith("."):
+                if member.is_folder:
+                    continue
+                if "." in base and not base.startswith("."):
                     yield member.name, member.offset, member.size
+                elif not is_hidden(member.name) and not is_document(base):
+                    left_out.append(LeftOut(f"{shard.name}, {member.name}", _NO_SAMPLE))
         except UnsafeArchiveError:
             raise
         except ArchiveError as error:

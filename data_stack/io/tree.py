@@ -29,7 +29,7 @@ _HUB_REPOSITORY: Final = re.compile(r"(datasets|models|spaces)--[^/]+")
 _MAX_LINKED_AGAIN: Final = 1000
 
 LEADS_OUT: Final = (
-    f"a link to a folder outside (followed if {FOLLOW_LINKS} names a path above its target)"
+    f"a link to a folder outside; {FOLLOW_LINKS} may name a path above its target"
 )
 LEADS_BACK: Final = "a link to a folder above it, whose files are read there"
 

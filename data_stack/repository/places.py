@@ -10,7 +10,11 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.recipes.recipe import note_place
 from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
-from data_stack.formats.place_accounts import account_beside, account_of_datasets
+from data_stack.formats.place_accounts import (
+    account_beside,
+    account_of_datasets,
+    check_no_split_is_left_out,
+)
 from data_stack.formats.place_splits import find_places
 from data_stack.formats.place_splits import format_of_name as format_of_name
 from data_stack.formats.place_splits import stem_of_name as stem_of_name
@@ -225,8 +229,14 @@ class Place:
             known = "none: it is one dataset" if is_one else ", ".join(found)
             hint = f"{did_you_mean(split, found)}; its splits are {known}"
             raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}{hint}")
-        account_beside(place, found).warn()
+        account = account_beside(place, found)
+        check_no_split_is_left_out(account, found)
+        account.warn()
         chosen = list(found) if split is None else [split]
+        # The iterators of the other formats account for their folders themselves.
+        records = [found[name] for name in chosen if found[name].kind == "records"]
+        for account_of_records in account_of_datasets(records):
+            account_of_records.warn()
         opened = open_splits(found, chosen, target, columns, options)
         if place.path is not None:
             given = {"format": format, "target": target, "columns": columns, **options}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import re
 import tarfile
 import warnings
@@ -16,9 +17,11 @@ import pytest
 from writing import image_bytes
 
 import data_stack
-from data_stack.exception import LeftOutWarning
+from data_stack.exception import ConfigError, LeftOutWarning
+from data_stack.formats import convert
 from data_stack.formats.place_accounts import account_beside, account_of_datasets
 from data_stack.formats.place_splits import find_places
+from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_connectors import FileStorageConnector
 
@@ -163,3 +166,82 @@ def test_shards_that_the_index_does_not_list_are_named(tmp_path: Path) -> None:
         loaded: Any = data_stack.load(tmp_path)
 
     assert len(loaded) == 1
+
+
+def test_files_beside_records_are_named(tmp_path: Path) -> None:
+    rows = data_stack.SequenceDatasetIterator([[1, 2, 3]]).as_dict("x")
+    convert(rows, tmp_path / "one", progress=False)
+    convert(rows, tmp_path / "many", shardlen=2, progress=False)
+    make(tmp_path / "one", ["README.md"])
+    make(tmp_path / "many", ["LICENSE"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [len(data_stack.load(tmp_path / name)) for name in ("one", "many")] == [3, 3]
+    make(tmp_path / "one", ["notes.csv"])
+    make(tmp_path / "many", ["000000/extra.dat"])
+
+    for name, left in (("one", "notes.csv"), ("many", "000000/extra.dat")):
+        with pytest.warns(LeftOutWarning, match=f"'{left}' .no file of records"):
+            assert len(data_stack.load(tmp_path / name)) == 3
+        assert left in str(data_stack.describe(str(tmp_path / name)))
+
+
+def test_files_in_a_shard_that_belong_to_no_sample_are_named_once(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in ("1.txt", "README", "folder/.hidden", "labels", "folder/000017"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            tar.addfile(member, io.BytesIO(b"x"))
+    shards = WebDatasetIterator(tmp_path / "a.tar")
+
+    with pytest.warns(LeftOutWarning, match=r"'a\.tar, labels', 'a\.tar, folder/000017'"):
+        assert len(shards) == 1
+
+    again = pickle.loads(pickle.dumps(shards))
+    assert len(again) == 1
+    assert "labels" in again.account.summary()
+    assert "labels" in str(again.report())
+
+
+@pytest.mark.parametrize("left", ["test/x.dat", "valid/y", "dev-00000-of-00002.dat"])
+def test_a_split_that_would_be_lost_is_an_error(left: str, tmp_path: Path) -> None:
+    make(tmp_path, ["train.csv", left])
+
+    with pytest.raises(ConfigError, match=r"is named as a split"):
+        data_stack.load(tmp_path)
+
+
+def test_a_split_behind_a_link_that_leads_out_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "place", ["train/cat/1.png"])
+    make(tmp_path / "outside", ["cat/2.png"])
+    (tmp_path / "place" / "test").symlink_to("../outside")
+
+    with pytest.raises(ConfigError, match=r"'test' is named as a split.*DATA_STACK_FOLLOW_LINKS"):
+        data_stack.load(tmp_path / "place")
+
+    monkeypatch.setenv("DATA_STACK_FOLLOW_LINKS", str(tmp_path))
+    loaded: Any = data_stack.load(tmp_path / "place")
+    assert sorted(loaded) == ["test", "train"]
+
+
+def test_an_empty_folder_leaves_nothing_out(tmp_path: Path) -> None:
+    make(tmp_path, ["train.csv"])
+    (tmp_path / "test").mkdir()
+
+    assert list(data_stack.load(tmp_path)) == ["train"]
+
+
+def test_a_snapshot_in_the_cache_of_the_hub_is_read(tmp_path: Path) -> None:
+    repository = tmp_path / "datasets--me--pets"
+    make(repository / "blobs", ["a.parquet", "b.parquet", "c.md"])
+    data = repository / "snapshots" / "d00d" / "data"
+    data.mkdir(parents=True)
+    (data / "train-00000-of-00001.parquet").symlink_to("../../../blobs/a.parquet")
+    (data / "test-00000-of-00001.parquet").symlink_to("../../../blobs/b.parquet")
+    (data.parent / "README.md").symlink_to("../../blobs/c.md")
+
+    loaded: Any = data_stack.load(data.parent)
+
+    assert {name: len(rows) for name, rows in loaded.items()} == {"train": 1, "test": 1}
