@@ -18,7 +18,15 @@ from typing import Any, Final, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, FunctionCodec, codec_of, decode_file, type_of_extension
+from data_stack.codecs.codec import (
+    Codec,
+    FunctionCodec,
+    codec_of,
+    codec_of_content,
+    decode_file,
+    media_types,
+    type_of_extension,
+)
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
@@ -220,8 +228,17 @@ class WebDatasetIterator(AccessedDatasetIterator):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
                     hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
                     file = f"{self._shards[number].full_name}: {sample[KEY]}.{name}"
-                    sample[name] = decode_file(self._codec(name), data, file, hint)
+                    sample[name] = decode_file(self._codec_of(name, data), data, file, hint)
         return samples
+
+    def _codec_of(self, field: str, data: bytes) -> Codec:
+        """The codec of a value: of pictures and recordings that of their content, unless ``types`` names one."""
+        extension = field.rpartition(".")[2]
+        codec = self._codec(field)
+        type_name = type_of_extension(extension)
+        if not data or type_name not in media_types() or extension in (self._types or {}):
+            return codec
+        return codec_of_content(data, type_name)
 
     # ------------------------------------------------------------------ where things are
 
