@@ -66,6 +66,7 @@ def _decimal(value: Any) -> bytes:
 #: Files of integers as text, which WebDataset reads as int64.
 INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
+PICKLES_AS_BYTES: Final[Mapping[str, None]] = dict.fromkeys(_PICKLES)
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 #: Number of samples that an iteration reads together.
 _SAMPLES_AT_ONCE: Final = 64
@@ -195,6 +196,20 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def keys(self) -> Sequence[str]:
         """The keys of all samples, in order."""
         return self._get_index().keys
+
+    def with_fields(
+        self, fields: Sequence[str], types: Mapping[str, FieldType]
+    ) -> WebDatasetIterator:
+        """The same samples with other fields and decoders; the shards are not looked through again.
+
+        Raises:
+            ConfigError: a field is a pickle, and ``types`` does not say how to read it.
+        """
+        other = WebDatasetIterator(self._shards, fields=fields, types=types)
+        other._index = self._get_index()
+        for field in fields:
+            other._codec(field)
+        return other
 
     # ------------------------------------------------------------------ samples
 
