@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders import Encoder
@@ -48,20 +49,25 @@ class CastEncoder(Encoder):
     def _transform(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         import pyarrow as pa
 
-        from data_stack.exchange.tables.table import values_of
-        from data_stack.formats.parquet.codecs.exact_cells import exact_cells
+        from data_stack.formats.parquet import infer_schema
         from data_stack.formats.parquet.types import type_described
 
         type_ = arrow_type_of(self._feature)
         if type_ is None:
             raise ConfigError(f"no type of Arrow for the feature {self._feature!s:.200}")
-        cells = exact_cells(column, type_described(self._stored))
+        stored = pa.field("stored", type_described(self._stored))
+        declared = pa.field("declared", type_)
+        schema = infer_schema(pa.schema([stored, declared]))
+        cells = schema["stored"].cells.encode_column(schema["stored"], column)
         try:
             cast = cast_cells(cells, type_)
         except (pa.ArrowException, ValueError) as error:
             place = _first_unfit(cells, type_)
             raise EncodingError(f"expected a value of {type_}: {error!s:.200}", place) from error
-        return values_of(cast, "declared", has_nulls=self._nullable or bool(cast.null_count))
+        field = schema["declared"]
+        has_nulls = self._nullable or bool(cast.null_count)
+        values = field.cells.column(field, cast, has_nulls=has_nulls)
+        return values.take(np.arange(len(cast)))
 
 
 def _first_unfit(cells: pa.Array, type_: pa.DataType) -> int:

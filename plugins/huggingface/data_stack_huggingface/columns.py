@@ -15,7 +15,7 @@ from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.images import decode_image
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator import access_to
 from data_stack.exception import CatalogueSchemaError, ConfigError
 from data_stack.values.stacked_values import stack_values
 from data_stack_huggingface.cast_encoder import CastEncoder, arrow_type_of, check_cast
