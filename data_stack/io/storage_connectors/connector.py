@@ -157,6 +157,16 @@ class StorageConnector(ABC):
         """
         self.delete_resource(key)
 
+    def missing_place(self) -> str | None:
+        """Return what does not exist of the place of this store, such as a folder; None if nothing is known to be missing.
+
+        It tells a store that is empty from a name that is misspelt. By default it tells nothing.
+
+        Raises:
+            StorageError: the store does not say.
+        """
+        return None
+
     def stat(self, identifier: str) -> ResourceInfo:
         """Size, digest and age of a resource, without reading it.
 
