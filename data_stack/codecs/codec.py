@@ -304,6 +304,33 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
         ) from error
 
 
+def codec_of_content(data: bytes, type_name: str, codecs: Codecs | None = None) -> Codec:
+    """The codec of a picture or recording: the content decides, as many files have the suffix of another format.
+
+    Args:
+        data: the file.
+        type_name: the type by the suffix of its name, such as ``"jpg"``; used where the content is of no known type.
+        codecs: custom codecs by type.
+
+    Raises:
+        ValueError: the file is empty.
+    """
+    if not data:
+        raise ValueError("the file is empty: it has 0 bytes")
+    content = type_of_bytes(data[:16])
+    kinds = [_kind_of_media(name) for name in (type_name, content)]
+    if content is not None and kinds[0] is not None and kinds[0] == kinds[1]:
+        return codec_of(content, codecs)
+    return codec_of(type_name, codecs)
+
+
+def _kind_of_media(type_name: str | None) -> str | None:
+    """``"image"``, ``"audio"`` or ``"video"``; None for other types."""
+    codec_class = registered_types().get(type_name or "")
+    kind = str(getattr(codec_class, "media_type", None) or "").partition("/")[0]
+    return kind if kind in ("image", "audio", "video") else None
+
+
 def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None:
     """Check that an option is an integer in a range.
 

@@ -41,7 +41,7 @@ def as_dtype(
     Args:
         array: the values; copied unless they are of that dtype.
         dtype: what they shall be.
-        rounds: a float may lose digits, so long as it stays finite.
+        rounds: a float may lose digits, so long as it stays finite; an integer may not.
         whole_floats: floats without a fraction may become integers.
 
     Raises:
@@ -59,7 +59,7 @@ def as_dtype(
         raise TypeError(f"a value of dtype {dtype} is expected, this one is of dtype {found}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
-        if rounds and dtype.kind in "fc":
+        if rounds and dtype.kind in "fc" and found.kind in "fc":
             is_same = ~(np.isinf(cast) & ~np.isinf(array))
         elif dtype.kind in "iu":
             # Compared as they were: int64 and uint64 meet in float64, which rounds.
@@ -73,7 +73,7 @@ def as_dtype(
                 is_same &= _is_within(back, found)
     if not is_same.all():
         wrong = array.reshape(-1)[np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]]
-        is_beyond = rounds and dtype.kind in "fc"
+        is_beyond = rounds and dtype.kind in "fc" and found.kind in "fc"
         raise ValueError(
             f"{wrong} {'is beyond the largest of' if is_beyond else 'does not fit into'} dtype {dtype}"
         )

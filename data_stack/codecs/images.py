@@ -16,6 +16,11 @@ mode of Pillow              dtype                    shape
 ``I``                       int32                    ``(height, width)``
 ``F``                       float32                  ``(height, width)``
 ==========================  =======================  ==================================================
+
+Every picture is turned as the orientation in its EXIF or XMP metadata says, as viewers show it and
+as Hugging Face's ``datasets`` reads it: in folders, records, archives and tables alike. A codec
+with ``orient=False`` returns the pixels as they are stored, as torchvision does. Of an animation
+or a file of several pages the first picture is read, and a LeftOutWarning says so.
 """
 
 from __future__ import annotations
@@ -42,12 +47,15 @@ from data_stack.codecs.codec import (
     type_of_bytes,
     value_errors,
 )
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, LeftOutWarning
+from data_stack.util.program_lines import warn_program
 from data_stack.util.request_limit import check_request
 
 #: Pillow warns of more pixels: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
-_MAY_BE_TURNED = (b"Exif", b"Orientation", b"eXIf", b"tEXt", b"zTXt", b"iTXt")
+
+#: The tag of EXIF that says how to turn a picture, https://exiftool.org/TagNames/EXIF.html
+_ORIENTATION = 0x0112
 
 #: Cached: to search the path takes as long as to decode a small picture.
 _find_spec = functools.cache(find_spec)
@@ -70,8 +78,7 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
         RequestLimitError: the image is too large for the current request.
     """
     kind = type_of_bytes(data[:16])
-    # Formats that their codecs decode faster, unless the file may contain an orientation.
-    if mode is None and kind in ("jpg", "png") and not any(mark in data for mark in _MAY_BE_TURNED):
+    if mode is None and kind in ("jpg", "png"):  # their codecs are faster
         with contextlib.suppress(ValueError):  # Pillow reads some damaged ones
             return _codec(kind).decode(data)  # type: ignore[no-any-return]  # an array
     with (
@@ -81,8 +88,36 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
         check_request(
             3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels"
         )
-        pillow("ImageOps").exif_transpose(image, in_place=True)
-        return pixels_of(image if mode in (None, image.mode) else image.convert(mode))
+        image.load()  # which turns TIFF files
+        converted = image if mode in (None, image.mode) else image.convert(mode)
+        return turned(pixels_of(converted), orientation_of(image))
+
+
+def orientation_of(image: Any) -> int:
+    """How a Pillow image must be turned, 1 to 8 as in EXIF; 1, as it is, if its metadata are missing or broken."""
+    try:
+        orientation = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # noqa: BLE001  # Pillow raises many kinds of errors of broken metadata
+        return 1
+    return orientation if orientation in range(1, 9) else 1
+
+
+def turned(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
+    """Pixels of shape ``(height, width, ...)`` turned upright, in C order; for 5 to 8 height and width are exchanged.
+
+    Args:
+        pixels: as they are stored.
+        orientation: 1 to 8 as in EXIF.
+    """
+    if orientation == 1:
+        return pixels
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
 
 
 _codec = functools.cache(codec_of)
@@ -112,12 +147,15 @@ class ImageCodec(Codec):
     numpy converts to one, such as a Pillow image; a last dimension of one channel is dropped. Or pass the bytes of such a file,
     which are stored unchanged.
 
-    A record holds one image of this file format; other formats, animations and truncated images are refused.
+    A record holds one image of this file format; other formats and truncated images are refused. Of an animation, or a file of
+    several pages, the first image is read, with a LeftOutWarning.
     """
 
     #: The mode to convert to; None keeps the stored mode.
     mode: str | None = None
     max_pixels: int = MAX_PIXELS
+    #: Turn images as their EXIF metadata say; False returns the pixels as they are stored.
+    orient: bool = True
     #: Return images of one channel with the shape ``(height, width, 1)``.
     channel_axis: bool = False
 
@@ -227,16 +265,31 @@ class ImageCodec(Codec):
         with value_errors(f"truncated or invalid {self.name} image"):
             # By the class of this format: Image.open would try other formats, and has other limits.
             image = getattr(pillow(self._module), self._class)(io.BytesIO(record))
-            (width, height), n_frames = image.size, getattr(image, "n_frames", 1)
-        self._check_pixels(width, height)
-        if n_frames > 1:
-            raise ValueError(f"a record of {self.name} must hold one image, not an animation")
+        self._check_pixels(*image.size)
         return image
 
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
         """The pixels, shape ``(height, width)`` or ``(height, width, channels)``, by Pillow."""
-        with self.open(record) as image, value_errors(f"damaged {self.name} image"):
-            return pixels_of(image if self.mode in (None, image.mode) else image.convert(self.mode))
+        with self.open(record) as image:
+            with value_errors(f"damaged {self.name} image"):
+                n_frames = getattr(image, "n_frames", 1)
+                image.load()  # which turns TIFF files
+                is_wanted = self.mode in (None, image.mode)
+                converted = image if is_wanted else image.convert(self.mode)
+                pixels = self._read_pixels(converted) if is_wanted else pixels_of(converted)
+            orientation = orientation_of(image) if self.orient else 1
+        if n_frames > 1:
+            text = f"a {self.name} file holds {n_frames} images, of which the first is read"
+            warn_program(text, LeftOutWarning)
+        return turned(pixels, orientation)
+
+    def _read_pixels(self, image: Any) -> npt.NDArray[Any]:
+        """The pixels of an image in its own type; formats override it whose values Pillow changes.
+
+        Raises:
+            ValueError: Pillow has no type for the values.
+        """
+        return pixels_of(image)
 
 
 def save(pixels: npt.NDArray[Any], file_format: str, **options: Any) -> bytes:

@@ -17,13 +17,16 @@ fill up with grey.
 
 from __future__ import annotations
 
+import re
+import struct
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import check_range, register_codec
-from data_stack.codecs.images import ImageCodec, save
+from data_stack.codecs.images import ImageCodec, orientation_of, pixels_of, save, turned
 
 try:
     import simplejpeg
@@ -31,6 +34,23 @@ except ImportError:
     simplejpeg = None
 
 _SCAN_START = b"\xff\xda"
+
+#: EXIF and XMP metadata are in the first segments of a JPEG file, of at most 64 KiB each.
+_MAX_METADATA_BYTES = 1 << 17
+#: The head of EXIF metadata, and a field of XMP metadata.
+_EXIF, _XMP_ORIENTATION = b"Exif\0\0", b"Orientation"
+#: The entry of EXIF that says that an image is upright: tag, type (unsigned of 16 bits), count, value.
+_UPRIGHT = {
+    b"II": struct.pack("<HHIH", 0x0112, 3, 1, 1),
+    b"MM": struct.pack(">HHIH", 0x0112, 3, 1, 1),
+}
+
+#: Tags of TIFF 6.0, and the values of the latter, https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
+_BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
+_UNSIGNED, _SIGNED = 1, 2
+
+#: The head of a PGM or PPM file: kind, width, height, largest value, with comments between them.
+_PNM_HEAD = re.compile(rb"P[2356]" + rb"(?:\s|#[^\n]*\n)+(\d+)" * 3)
 #: Warnings of libjpeg about images that it decodes correctly.
 _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 
@@ -39,7 +59,8 @@ _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 class TiffCodec(ImageCodec):
     """TIFF: uint8 of shape ``(h, w)``, ``(h, w, 3)`` and ``(h, w, 4)``; bool, uint16, int32 and float32 of shape ``(h, w)``.
 
-    Other files are read as by Pillow: float64 as float32, colour images of 16 bits as uint8.
+    Files of uint32 and int8 are read, too. Files whose values Pillow would change, such as float64 and colours of 16 bits, are
+    refused, unless ``mode`` asks for a conversion. A TIFF file is always turned upright, by Pillow.
 
     Args:
         mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
@@ -53,6 +74,21 @@ class TiffCodec(ImageCodec):
     _channels = {"uint8": (1, 3, 4), "bool": (1,), "uint16": (1,), "int32": (1,), "float32": (1,)}
     _modes = ("1", "L", "RGB", "RGBA", "I;16", "I", "F")
     _save_options = {"compression": "tiff_adobe_deflate"}
+
+    def _read_pixels(self, image: Any) -> npt.NDArray[Any]:
+        n_bits = max(image.tag_v2.get(_BITS_PER_SAMPLE, (1,)))
+        sample_format = max(image.tag_v2.get(_SAMPLE_FORMAT, (_UNSIGNED,)))
+        pixels = pixels_of(image)
+        if n_bits > 8 * pixels.dtype.itemsize:
+            raise ValueError(
+                f"its values have {n_bits} bits, of which Pillow reads {8 * pixels.dtype.itemsize}; store "
+                f"them as .npy or float32, or pass a codec with mode='RGB' to read 8 bits"
+            )
+        if pixels.dtype == np.int32 and sample_format == _UNSIGNED and n_bits == 32:
+            return pixels.view(np.uint32)  # Pillow has signed numbers only
+        if pixels.dtype == np.uint8 and sample_format == _SIGNED and n_bits == 8:
+            return pixels.view(np.int8)  # Pillow has unsigned bytes only
+        return pixels
 
 
 @register_codec
@@ -80,7 +116,8 @@ class BmpCodec(ImageCodec):
 class PnmCodec(ImageCodec):
     """PBM, PGM, PPM and PFM: uint8 of shape ``(h, w)`` and ``(h, w, 3)``; bool and float32 of shape ``(h, w)``.
 
-    Grey images of 16 bits are read as int32, as by Pillow.
+    Grey images of 16 bits are read as int32. Values are as stored: those of a file whose largest value is 4095 (12 bits) are 0 to
+    4095, which Pillow would stretch to 16 bits. Colours of more than 8 bits are refused, unless ``mode`` asks for a conversion.
 
     Args:
         mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
@@ -102,10 +139,32 @@ class PnmCodec(ImageCodec):
     _channels = {"uint8": (1, 3), "bool": (1,), "float32": (1,)}
     _modes = ("1", "L", "RGB", "F")
 
+    def _decode(self, record: bytes) -> npt.NDArray[Any]:
+        pixels = super()._decode(record)
+        largest = _largest_value(record)
+        if self.mode is not None or largest is None:
+            return pixels
+        largest_of_pillow = 65_535 if pixels.dtype == np.int32 else 255
+        if largest > largest_of_pillow:
+            raise ValueError(
+                f"its values reach {largest}, of which Pillow reads 8 bits; convert it to PNG of 16 bits, or "
+                f"pass a codec with mode='RGB' to read 8 bits"
+            )
+        if largest == largest_of_pillow:
+            return pixels
+        # Pillow has stretched the values, by at least 1, so rounding gives back what is stored.
+        return np.rint(pixels * (largest / largest_of_pillow)).astype(pixels.dtype)
+
+
+def _largest_value(record: bytes) -> int | None:
+    """The largest value that the head of a PGM or PPM file declares; None for other files, which have none."""
+    head = _PNM_HEAD.match(record[:4096])
+    return None if head is None else int(head[3])
+
 
 @register_codec
 class GifCodec(ImageCodec):
-    """GIF of one frame: the indices of its palette, uint8 of shape ``(h, w)``. Stores files, not arrays.
+    """GIF: the indices of its palette, uint8 of shape ``(h, w)``. Stores files, not arrays.
 
     Args:
         mode: ``"L"``, ``"RGB"`` or ``"RGBA"`` looks the colours up when reading; None for the indices.
@@ -166,6 +225,25 @@ class WebpCodec(ImageCodec):
         )
 
 
+def _has_usual_orientation(record: bytes, start: int) -> bool:
+    """Whether EXIF metadata at ``start`` say that the image is upright, as those of most photographs do.
+
+    Pillow, which knows for sure, takes as long as to decode a quarter of a small photograph.
+    """
+    upright = _UPRIGHT.get(record[start : start + 2])
+    if upright is None:
+        return False
+    byte_order = "<" if upright == _UPRIGHT[b"II"] else ">"
+    try:
+        (offset,) = struct.unpack_from(f"{byte_order}I", record, start + 4)
+        (n_entries,) = struct.unpack_from(f"{byte_order}H", record, start + offset)
+    except struct.error:
+        return False
+    first = start + offset + 2
+    entries = record[first : first + 12 * n_entries]
+    return any(entries.startswith(upright, position) for position in range(0, len(entries), 12))
+
+
 def _webp_size(record: bytes) -> tuple[int, int]:
     """Width and height of a WebP file, RFC 9649 section 2; both 1 if it is not WebP, which libwebp reports."""
     kind, bits = record[12:16], int.from_bytes(record[21:25], "little")
@@ -222,7 +300,19 @@ class JpgCodec(ImageCodec):
             if any(warning in str(error) for warning in _HARMLESS):
                 return super()._decode(record)
             raise
-        return pixels[:, :, 0] if is_grey else pixels
+        if is_grey:
+            pixels = pixels[:, :, 0]
+        return turned(pixels, self._find_orientation(record)) if self.orient else pixels
+
+    def _find_orientation(self, record: bytes) -> int:
+        """How the image must be turned, 1 to 8 as in EXIF; simplejpeg does not say."""
+        exif = record.find(_EXIF, 0, _MAX_METADATA_BYTES)
+        if exif < 0 and record.find(_XMP_ORIENTATION, 0, _MAX_METADATA_BYTES) < 0:
+            return 1
+        if exif >= 0 and _has_usual_orientation(record, exif + len(_EXIF)):
+            return 1
+        with super().open(record) as image:
+            return orientation_of(image)
 
     def open(self, record: bytes) -> Any:
         image = super().open(record)

@@ -175,14 +175,16 @@ def _check_chunks(record: bytes) -> bool:
         while name != b"IEND":
             size, name = _CHUNK.unpack_from(record, offset)
             end = offset + 8 + size
+            is_raw_profile = view[offset + 8 : offset + 11] == b"Raw"  # as ImageMagick stores EXIF
+            is_harmless = name in _HARMLESS and not (name == b"tEXt" and is_raw_profile)
             if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
                 raise ValueError(
                     f"damaged PNG: wrong checksum of the chunk {name!r} at byte {offset}"
                 )
             offset = end + 4
             if offset + 12 == n_bytes and record.endswith(b"\x00\x00\x00\x00IEND\xaeB`\x82"):
-                return is_plain and name in _HARMLESS
-            is_plain = is_plain and name in _HARMLESS
+                return is_plain and is_harmless
+            is_plain = is_plain and is_harmless
     except struct.error as error:
         raise ValueError(
             f"truncated PNG: its {n_bytes} bytes end within the chunk at byte {min(offset, n_bytes)}"

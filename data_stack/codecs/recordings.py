@@ -23,6 +23,8 @@ from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
 _MAX_RATE = 2**31 - 1
+#: Sizes of the samples of a WAV file that mean "unknown": those of ffmpeg, sox, arecord and others.
+_UNKNOWN_WAV_BYTES = (range(2**31 - 4096, 2**31 + 1), range(2**32 - 4096, 2**32))
 #: The dtype of samples by the subtype of libsndfile; 24 bits become the upper bits of int32.
 _DTYPES = {
     "PCM_U8": "int16",
@@ -169,6 +171,10 @@ class FlacCodec(SoundCodec):
 
     _subtypes = {"int16": "PCM_16", "int32": "PCM_24"}
 
+    @classmethod
+    def recognizes(cls, start: bytes) -> bool:
+        return start[:4] == b"fLaC"
+
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         if not len(samples):
             raise ValueError("a FLAC file needs at least one sample")
@@ -187,12 +193,14 @@ class WavCodec(SoundCodec):
 
     _subtypes = {"int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
 
+    @classmethod
+    def recognizes(cls, start: bytes) -> bool:
+        return start[:4] == b"RIFF" and start[8:12] == b"WAVE"
+
     def decode(self, record: bytes) -> Any:
-        # libsndfile accepts truncated files.
-        if record[:4] != b"RIFF" or 8 + int.from_bytes(record[4:8], "little") > len(record):
-            raise ValueError(
-                f"not a WAV file, or cut short: {len(record)} bytes that begin with {record[:12]!r}"
-            )
+        if not self.recognizes(record[:16]):
+            raise ValueError(f"not a WAV file: it begins with {record[:12]!r}")
+        _check_wav_chunks(record)  # as libsndfile accepts truncated files
         return super().decode(record)
 
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
@@ -201,6 +209,33 @@ class WavCodec(SoundCodec):
         if peak > 0:  # contains the time of day; equal sound shall have equal bytes
             record[peak + 12 : peak + 16] = bytes(4)
         return bytes(record)
+
+
+def _is_unknown_size(n_bytes: int) -> bool:
+    """Whether a size stands for one that the writer did not know."""
+    return any(n_bytes in sizes for sizes in _UNKNOWN_WAV_BYTES)
+
+
+def _check_wav_chunks(record: bytes) -> None:
+    """Check that the samples of a WAV file are whole. The size in its head says nothing: many programs write another one.
+
+    A program that writes to a pipe does not know the size of the samples, and writes one of about 2 or 4 GiB; then all bytes to
+    the end are samples.
+
+    Raises:
+        ValueError: the file ends before its samples do.
+    """
+    offset = 12
+    while offset + 8 <= len(record):
+        name = record[offset : offset + 4]
+        n_bytes = int.from_bytes(record[offset + 4 : offset + 8], "little")
+        end = offset + 8 + n_bytes
+        if name == b"data" and (end <= len(record) or _is_unknown_size(n_bytes)):
+            return
+        offset = end + n_bytes % 2
+    raise ValueError(
+        f"a WAV file is cut short: {len(record)} bytes, which end before its samples do"
+    )
 
 
 _av = functools.partial(import_optional, "av", "a column of videos", "av", "video")

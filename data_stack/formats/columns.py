@@ -296,12 +296,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         with self._lock:
             if self._opened is None or self._opened is opened:  # no other thread was faster
                 columns = self._open_columns()
-                if len({len(column) for column in columns}) > 1:
-                    lengths = ", ".join(
-                        f"{name}: {len(each)}"
-                        for name, each in zip(self._form.keys, columns, strict=True)
-                    )
-                    raise DatasetFileCorruptError(f"the columns differ in length: {lengths}")
+                _check_lengths(self._form.keys, columns)
                 self._opened = (os.getpid(), columns)
             return self._opened[1]
 
@@ -335,6 +330,17 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start_afresh()
+
+
+def _check_lengths(names: Sequence[Any], columns: Sequence[Column]) -> None:
+    lengths = [len(column) for column in columns]
+    if len(set(lengths)) > 1:
+        pairs = list(zip(names, lengths, strict=True))
+        shown = ", ".join(f"{name}: {length}" for name, length in pairs)
+        alike = [name for name, length in pairs if length == lengths[0]]
+        raise DatasetFileCorruptError(
+            f"the columns differ in length: {shown:.1000}; choose those of one length, such as columns={alike!r:.200}"
+        )
 
 
 class _ColumnsAccess(RemoteAccess):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import contextlib
 import io
 import math
@@ -73,15 +74,18 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
             samples. A path may occur several times (target and tag).
         max_expansion: maximum number of bytes that a dataset of more than 64 MiB may have per stored byte (per byte of the file,
             if it is chunked in a remote store); None for no limit.
+        encoding: encoding of string datasets; None for bytes.
 
-    Values are numpy arrays of shape ``shape[1:]``, Python scalars of 1-dimensional datasets, and ``str`` of string datasets
-    (UTF-8). Threads may share an iterator; forked and spawned workers open the file themselves.
+    Values are numpy arrays of shape ``shape[1:]``, Python scalars of 1-dimensional datasets, and ``str`` of string datasets.
+    Threads may share an iterator; forked and spawned workers open the file themselves.
 
     Soft links, links to other files, data in other files, virtual datasets and references are refused, at every component of a
     path.
 
     Raises:
-        DatasetFileCorruptError: at the first access: the file is not HDF5 or damaged, or a dataset is missing or refused.
+        DatasetFileCorruptError: at the first access: the file is not HDF5 or damaged, or a dataset is missing or refused, or
+            holds strings of another encoding.
+        ConfigError: Python has no such encoding.
         RequestLimitError: at the first access: a sample of compressed datasets takes more memory than a request may; later: a
             column of a batch does.
     """
@@ -94,34 +98,56 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
         keys: Sequence[str] | Mapping[str, str],
         *,
         max_expansion: float | None = MAX_EXPANSION,
+        encoding: str | None = "utf-8",
     ) -> None:
         super().__init__(keys)
         self._resource, self._max_expansion = PositionalFile(resource), max_expansion
+        self._encoding = _check_encoding(encoding)
+
+    def _arguments(self) -> dict[str, Any]:
+        if self._encoding == "utf-8":
+            return super()._arguments()
+        return {**super()._arguments(), "encoding": self._encoding}
 
     @of_files_only
     def _open_columns(self) -> list[Column]:
-        _parse_apart(self._resource, [str(key) for key in self._sources], self._max_expansion)
+        keys = [str(key) for key in self._sources]
+        _parse_apart(self._resource, keys, self._max_expansion, self._encoding)
         file = _File(self._resource)
 
         def open_column(key: str) -> Column:
             with file.reading():
                 dataset = _dataset_at(file, key)
                 _check_dataset(dataset, file, self._max_expansion)
-                return _column(file, dataset)
+                return _column(file, dataset, self._encoding)
 
         with decoding_for(Request()):  # a sample has a row of each, whose sizes add up
             return self._open_each(open_column)
 
 
+def _check_encoding(encoding: str | None) -> str | None:
+    try:
+        return None if encoding is None else codecs.lookup(encoding).name
+    except (LookupError, TypeError) as error:
+        raise ConfigError(
+            f"Python has no encoding {encoding!r:.60}; pass one such as encoding='latin-1', or None for bytes"
+        ) from error
+
+
 def _parse_apart(
-    file: PositionalFile, keys: Sequence[str] | None, max_expansion: float | None
+    file: PositionalFile,
+    keys: Sequence[str] | None,
+    max_expansion: float | None,
+    encoding: str | None = None,
 ) -> None:
     """Parse the file in another process first if no digest covers it, as libhdf5 may crash or hang."""
     seconds = 10 + min(file.size, _MAX_CHUNK_BYTES) / _SLOWEST_BYTES_PER_SECOND
-    check_apart(file, f"{__name__}:_look_through", [keys, max_expansion], seconds=seconds)
+    check_apart(file, f"{__name__}:_look_through", [keys, max_expansion, encoding], seconds=seconds)
 
 
-def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: float | None) -> None:
+def _look_through(
+    resource: Any, keys: Sequence[str] | None, max_expansion: float | None, encoding: str | None
+) -> None:
     """Parse everything that reading parses: the positions of chunks, and all values; of many plain numbers some rows."""
     if keys is None:
         dataset_keys(resource)
@@ -131,7 +157,7 @@ def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: floa
         with file.reading():
             dataset = _dataset_at(file, key)
             _check_dataset(dataset, file, max_expansion)
-            column = _column(file, dataset)
+            column = _column(file, dataset, encoding)
             if not isinstance(column, _DatasetColumn) or not len(column):
                 continue
             if dataset.chunks is not None:
@@ -189,7 +215,7 @@ class _File:
                 raise failure
 
 
-def _column(file: _File, dataset: Any) -> Column:
+def _column(file: _File, dataset: Any, encoding: str | None) -> Column:
     """The rows of a dataset: by position if they are contiguous plain numbers, otherwise by HDF5."""
     stored = dataset.id
     if (
@@ -207,7 +233,7 @@ def _column(file: _File, dataset: Any) -> Column:
             dataset.dtype,
             mapped=True,
         )
-    return _DatasetColumn(file, dataset)
+    return _DatasetColumn(file, dataset, encoding)
 
 
 class _Recorder(PositionalFile):
@@ -239,9 +265,11 @@ class _Recorder(PositionalFile):
 class _DatasetColumn(Column):
     """The rows of one dataset, read by HDF5."""
 
-    def __init__(self, file: _File, dataset: Any) -> None:
+    def __init__(self, file: _File, dataset: Any, encoding: str | None) -> None:
         self._file = file
-        self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
+        is_text = encoding is not None and h5py.check_string_dtype(dataset.dtype) is not None
+        self._dataset = dataset.asstr(encoding) if is_text else dataset
+        self._is_text = is_text
         self._length, self._name, self._dtype = len(dataset), dataset.name, dataset.dtype
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
@@ -258,7 +286,7 @@ class _DatasetColumn(Column):
         return self._length
 
     def value(self, index: int) -> Any:
-        with self._file.reading():
+        with self._file.reading(), self._decoding():
             value = self._dataset[index]
         return python_values(value) if isinstance(value, np.generic) else value
 
@@ -278,7 +306,7 @@ class _DatasetColumn(Column):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any] | None:
-        if self._dtype.hasobject:
+        if self._dtype.hasobject or self._is_text:
             return None
         found: npt.NDArray[Any] = np.empty(
             (len(starts), length, *self._dataset.shape[1:]), self._dtype
@@ -290,15 +318,27 @@ class _DatasetColumn(Column):
         order = np.argsort(starts, kind="stable")
         # runs that overlap or follow each other are read together, a chunk of them but once
         breaks = np.flatnonzero(np.diff(starts[order]) > length) + 1
-        with self._file.reading():
+        with self._file.reading(), self._decoding():
             for together in np.split(order, breaks) if len(order) else ():
                 first, last = int(starts[together[0]]), int(starts[together[-1]])
                 rows = np.asarray(self._dataset[first : last + length])
                 found[together] = take_runs(rows, starts[together] - first, length)
         return found
 
+    @contextlib.contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Say which strings are of another encoding: the file is not damaged."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise DatasetFileCorruptError(
+                f"{self._file.name!r}: dataset {self._name!r} holds strings that are not {error.encoding}, such as "
+                f"{error.object[:20]!r}; pass their encoding, such as encoding='latin-1', encoding=None for bytes, or choose "
+                f"other datasets: columns=[…]"
+            ) from error
+
     def _read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
-        with self._file.reading():
+        with self._file.reading(), self._decoding():
             if indices is None:
                 return np.asarray(self._dataset[:])
             if not len(indices):
@@ -457,7 +497,9 @@ def _check_dataset(dataset: Any, file: _File, max_expansion: float | None) -> No
         "holds references, not values": h5py.check_ref_dtype(dataset.dtype) is not None,
     }
     for problem in [text for text, is_so in refused.items() if is_so]:
-        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} {problem}")
+        raise DatasetFileCorruptError(
+            f"{name!r}: {dataset.name!r} {problem}; choose other datasets: columns=[…]"
+        )
     # HDF5 visits each chunk to compute the stored size: 36 MiB of requests for a file of 256 MiB in a remote store.
     is_scattered = dataset.chunks is not None and file.resource.prefetches
     stored_bytes = file.resource.size if is_scattered else dataset.id.get_storage_size()

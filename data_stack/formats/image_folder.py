@@ -23,6 +23,7 @@ from data_stack.codecs.codec import (
     Codecs,
     Column,
     codec_of,
+    codec_of_content,
     decode_file,
     type_of_bytes,
     types_by_extension,
@@ -254,9 +255,19 @@ class ImageFolderIterator(AccessedDatasetIterator):
             data = resource.read()
         if not decodes:
             return data
-        return decode_file(
-            codec_of(_type_of(path), self._given_codecs), data, self._folder.full_name(path)
-        )
+        name = self._folder.full_name(path)
+        try:
+            codec = codec_of_content(data, _type_of(path), self._given_codecs)
+        except ValueError as error:
+            raise DatasetFileCorruptError(f"{name} cannot be decoded: {error}") from error
+        return decode_file(codec, data, name)
+
+    def _type_of_content(self, path: str) -> str:
+        """The type of an image by its content, which may be another than its suffix says."""
+        with self._open(path) as resource:
+            start = resource.read(16)
+        content = type_of_bytes(start)
+        return content if content in types_by_extension("image").values() else _type_of(path)
 
     def _arguments(self) -> dict[str, Any]:
         return {"decode": self._decodes, "codecs": self._given_codecs}
@@ -668,7 +679,8 @@ class ImagesFormat(ConvertibleFormat):
 
     def open(self, location: Location) -> Source:
         values = ImageFolderIterator(location.as_folder())
-        types = {_type_of(path) for path in values._index().paths}
+        paths = values._index().paths
+        types = set(computing.map(values._type_of_content, paths, at_once=64))
         # Images of several types become PNG, which is lossless.
         schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
         stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None

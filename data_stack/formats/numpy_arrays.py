@@ -167,7 +167,11 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         )
 
         def open_column(key: str) -> Column:
-            if key not in arrays or not arrays[key].ndim:
+            if key in arrays and not arrays[key].ndim:
+                raise DatasetFileCorruptError(
+                    f"{self._file.name!r}: {key!r} holds a single value, not a column; choose others: columns=[…]"
+                )
+            if key not in arrays:
                 there = ", ".join(map(repr, npz_keys(self._file)[:20]))
                 raise DatasetFileCorruptError(
                     f"{self._file.name!r} has no column {key!r}; it has {there}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import METADATA_OF_IMAGES, ImageFolderIterator
-from data_stack.formats.place_splits import DatasetFiles, stem_of_name
+from data_stack.formats.place_splits import DatasetFiles, format_of_name, stem_of_name
 from data_stack.formats.records.layout import SPEC
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.formats.split_names import split_of
@@ -61,7 +61,9 @@ def check_no_split_is_left_out(account: PlaceAccount, datasets: Mapping[str, Dat
     """
     for left_out in account.unexplained:
         said = split_of(stem_of_name(left_out.name))
-        if said is None or not said.is_exact or said.split in datasets:
+        is_lost = said is not None and said.is_exact and said.split not in datasets
+        # Beside files of another format, a .bin file may hold anything.
+        if not is_lost or format_of_name(left_out.name) == "bin":
             continue
         read = ", ".join(list(datasets)[:5])
         raise ConfigError(

@@ -28,7 +28,6 @@ from data_stack.formats.split_names import (
 from data_stack.formats.webdataset import SHARD_INDEX
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
-from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
 
 #: The Hub's layout: a README, and the splits in this folder.
@@ -83,9 +82,6 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     Raises:
         ConfigError: the place is empty, its format is not recognised, it holds datasets of several formats, or a file that is
             named as a split has no known format.
-
-    Warns:
-        UserWarning: the splits are those in ``data``, and there are samples beside that folder.
     """
     if kind is not None and kind not in FORMATS:
         raise ConfigError(
@@ -141,7 +137,7 @@ def find_format_of(place: Location, advice: str = "") -> str:
 def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFiles]:
     """The splits in a folder, or in the folder ``data`` in it; empty if it is one dataset, or a file.
 
-    Args, Raises and Warns as for :func:`find_places`.
+    Args and Raises as for :func:`find_places`.
     """
     folder = place.as_folder()
     names = _visible_names(place)
@@ -156,19 +152,7 @@ def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     names_in_data = _visible_names(data)
     if not _MARKS_OF_ONE_DATASET.isdisjoint(names_in_data):
         return {}
-    splits = _find_splits(data.as_folder(), names_in_data, kind)
-    if splits:
-        left_out = [
-            name
-            for name in names
-            if name != _DATA_FOLDER and _format_or_none(Location(folder, name)) is not None
-        ]
-        if left_out:
-            warn_program(
-                f"{place.full_name} has its splits in {_DATA_FOLDER!r}; {_listed(left_out)} beside it is left "
-                f"out: load it by its own path"
-            )
-    return splits
+    return _find_splits(data.as_folder(), names_in_data, kind)
 
 
 def _as_one_if_named_alike(

@@ -75,13 +75,13 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
                 raise DatasetFileCorruptError(
                     f"{self._file.name!r} has no tensor {key!r} with rows; it has {list(tensors)}"
                 )
-            return _TensorColumn(tensors[key])
+            return _TensorColumn(_with_rows(tensors[key], self._file.name))
 
         return self._open_each(open_column)
 
 
 def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
-    """The tensors with rows of the result of :func:`load_tensors`: by key, by position, or a single tensor by 0.
+    """The tensors with dimensions of the result of :func:`load_tensors`: by key, by position, or a single tensor by 0.
 
     Raises:
         DatasetFileCorruptError: ``loaded``, of the file ``name``, has no tensors with rows.
@@ -96,9 +96,7 @@ def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
         else ()
     )
     tensors = {
-        key: _with_rows(value, name)
-        for key, value in pairs
-        if isinstance(value, torch.Tensor) and value.dim()
+        key: value for key, value in pairs if isinstance(value, torch.Tensor) and value.dim()
     }
     if not tensors:
         raise DatasetFileCorruptError(
@@ -116,7 +114,7 @@ def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
     if tensor.layout is not torch.strided:
         kind = str(tensor.layout).removeprefix("torch.").replace("_", " ")
         raise DatasetFileCorruptError(
-            f"{name!r} holds a {kind} tensor, which has no rows; save tensor.to_dense()"
+            f"{name!r} holds a {kind} tensor, which has no rows; save tensor.to_dense(), or choose others: columns=[…]"
         )
     return tensor.detach()
 

@@ -18,7 +18,15 @@ from typing import Any, Final, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, FunctionCodec, codec_of, decode_file, type_of_extension
+from data_stack.codecs.codec import (
+    Codec,
+    FunctionCodec,
+    codec_of,
+    codec_of_content,
+    decode_file,
+    media_types,
+    type_of_extension,
+)
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
@@ -63,6 +71,7 @@ def _decimal(value: Any) -> bytes:
 #: Files of integers as text, which WebDataset reads as int64.
 INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
+PICKLES_AS_BYTES: Final[Mapping[str, None]] = dict.fromkeys(_PICKLES)
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 #: Number of samples that an iteration reads together.
 _SAMPLES_AT_ONCE: Final = 64
@@ -208,6 +217,20 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """The keys of all samples, in order."""
         return self._get_index().keys
 
+    def with_fields(
+        self, fields: Sequence[str], types: Mapping[str, FieldType]
+    ) -> WebDatasetIterator:
+        """The same samples with other fields and decoders; the shards are not looked through again.
+
+        Raises:
+            ConfigError: a field is a pickle, and ``types`` does not say how to read it.
+        """
+        other = WebDatasetIterator(self._shards, fields=fields, types=types)
+        other._index = self._get_index()
+        for field in fields:
+            other._codec(field)
+        return other
+
     # ------------------------------------------------------------------ samples
 
     def make_access(self) -> SampleAccess:
@@ -240,8 +263,17 @@ class WebDatasetIterator(AccessedDatasetIterator):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
                     hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
                     file = f"{self._shards[number].full_name}: {sample[KEY]}.{name}"
-                    sample[name] = decode_file(self._codec(name), data, file, hint)
+                    sample[name] = decode_file(self._codec_of(name, data), data, file, hint)
         return samples
+
+    def _codec_of(self, field: str, data: bytes) -> Codec:
+        """The codec of a value: of pictures and recordings that of their content, unless ``types`` names one."""
+        extension = field.rpartition(".")[2]
+        codec = self._codec(field)
+        type_name = type_of_extension(extension)
+        if not data or type_name not in media_types() or extension in (self._types or {}):
+            return codec
+        return codec_of_content(data, type_name)
 
     # ------------------------------------------------------------------ where things are
 

@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from data_stack.codecs.codec import Column, codec_of, media_types, type_of_extension
@@ -241,6 +242,7 @@ class WebDatasetFormat(ConvertibleFormat):
     name = "webdataset"
     suffixes = {".tar": "application/x-tar"}
     has_shards = True
+    options = frozenset({"types"})
 
     def is_folder(self, location: Location) -> bool:
         return not location.name.lower().endswith(".tar")
@@ -249,6 +251,16 @@ class WebDatasetFormat(ConvertibleFormat):
         return any(name.lower().endswith(".tar") for name in names)
 
     def open(self, location: Location) -> Source:
+        return self.open_columns(location, None)
+
+    def open_columns(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        *,
+        optional: Collection[str] = (),
+        **options: Any,
+    ) -> Source:
         folder = location.as_folder()
         shards = (
             [location]
@@ -257,18 +269,18 @@ class WebDatasetFormat(ConvertibleFormat):
         )
         if not shards:
             raise ConfigError(f"{location.full_name} contains no .tar file")
-        values = webdataset.WebDatasetIterator(shards)
+        types = dict(options.get("types") or {})
+        values = open_shards(shards, columns, optional=optional, types=types)
         if not location.is_file():
             values.account = webdataset.account_of_shards(folder)
             values.account.warn()
-        columns = [_column_of_field(each) for each in values.fields]
-        pairs = zip(columns, values.fields, strict=True)
+        names = [_column_of_field(field) for field in values.fields]
+        counts = Counter(names)
+        pairs = zip(names, values.fields, strict=True)
         keys: dict[str, ColumnKey] = {
-            column if columns.count(column) == 1 else each: each for column, each in pairs
+            column if counts[column] == 1 else field: field for column, field in pairs
         }
-        schema = {
-            column: Column(webdataset.type_of_field(str(each))) for column, each in keys.items()
-        }
+        schema = {column: _column_of(str(field), types) for column, field in keys.items()}
         for column, each in keys.items():
             if schema[column].type == "npy" and len(values):
                 schema[column] = conversion.infer_column([values.read_column(each, [0])[0]], column)
@@ -280,7 +292,7 @@ class WebDatasetFormat(ConvertibleFormat):
                 for ending in endings
                 if webdataset.type_of_field(ending) in media_types()
             }
-            stored = webdataset.WebDatasetIterator(shards, types=files)
+            stored = values.with_fields(values.fields, {**types, **files})
         if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
             schema = {webdataset.KEY: Column("utf8"), **schema}
         return Source(
@@ -334,6 +346,47 @@ def _field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records
         column
     ) == webdataset.type_of_field(extensions[0])
     return column if is_extension else f"{column}.{extensions[0]}"
+
+
+def open_shards(
+    shards: Sequence[Location],
+    columns: Sequence[str] | None,
+    *,
+    optional: Collection[str] = (),
+    types: Mapping[str, Any] | None = None,
+) -> webdataset.WebDatasetIterator:
+    """The samples of shards with only the fields of some columns; the others need no decoder.
+
+    Args:
+        shards: at least one.
+        columns: names of columns or of fields; None for all fields.
+        optional: further columns that are read if they exist.
+        types: decoders by extension.
+
+    Raises:
+        ConfigError: a column does not exist, or is a pickle.
+    """
+    locations = list(shards)  # a tuple would be one shard in a store
+    if columns is None:
+        return webdataset.WebDatasetIterator(locations, types=types)
+    listed = webdataset.WebDatasetIterator(
+        locations, types={**webdataset.PICKLES_AS_BYTES, **(types or {})}
+    )
+    known: dict[str, ColumnKey] = {webdataset.KEY: webdataset.KEY}
+    known.update((_column_of_field(field), field) for field in listed.fields)
+    known.update((field, field) for field in listed.fields)
+    chosen = conversion.choose_keys(locations[0].full_name, known, columns, optional)
+    fields = [field for field in listed.fields if field in chosen.values()]
+    return listed.with_fields(fields, types or {})
+
+
+def _column_of(field: str, types: Mapping[str, Any]) -> Column:
+    """The column of a field, with the decoders that a user may have chosen."""
+    ending = field.rpartition(".")[2]
+    if ending not in types:
+        return Column(webdataset.type_of_field(field))
+    chosen = types[ending]
+    return Column("bytes" if chosen is None else chosen if isinstance(chosen, str) else "json")
 
 
 def _column_of_field(field: str) -> str:

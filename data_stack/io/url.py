@@ -185,6 +185,8 @@ def parse_option(name: str, text: str, kind: type) -> Any:
 _SECRET_NAME = re.compile(
     r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE
 )
+#: Shorter secrets may be parts of ordinary words.
+_MIN_CHARACTERS_WITHIN_WORDS = 8
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)=([^&;#]*)")
 
 
@@ -199,8 +201,20 @@ def redact(text: str, *sources: str) -> str:
     """``text`` of a server or library without the credentials in any of ``sources``."""
     for source in sources:
         for secret in sorted(_secrets(source), key=len, reverse=True):
-            text = text.replace(secret, "***")
+            text = hide(text, secret, "***")
     return _without_secrets(text)
+
+
+def hide(text: str, secret: str, mark: str) -> str:
+    """``text`` with ``mark`` in place of a secret.
+
+    A short secret may be an ordinary word, so it is only hidden where it is a word of its own: hidden within ``database``, the
+    secret ``data`` would be told by what is left.
+    """
+    pattern = re.escape(secret)
+    if len(secret) < _MIN_CHARACTERS_WITHIN_WORDS:
+        pattern = rf"(?<!\w){pattern}(?!\w)"
+    return re.sub(pattern, lambda _: mark, text)
 
 
 def printable(text: str) -> str:

@@ -29,6 +29,7 @@ from data_stack.loader.plan import (
     Uneven,
     check_ranks_agree,
     parse_shard,
+    place_after,
     warn_without_shard,
 )
 from data_stack.loader.session import LoaderState, LoaderStatistics, Session
@@ -190,12 +191,15 @@ class Loader:
         session.end_iteration()
         session.find_shard()
         self._meet_ranks()
-        session.go_to(
-            *session.tell()
-        )  # another iteration begins at the same place, until this one returns a batch
-        end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
+        # another iteration begins at the same place, until this one returns a batch
+        session.go_to(*self.tell())
         schedule = Schedule(
-            self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch
+            self._order,
+            session.seed,
+            self._plan_of,
+            session.epoch,
+            session.position,
+            self._end_epoch(),
         )
         return session.iterate(
             schedule, iter if self._conversion is None else self._conversion.convert_all
@@ -231,7 +235,15 @@ class Loader:
 
     def tell(self) -> tuple[int, int, int]:
         """The place of the next batch: epoch, samples of it that all ranks have received, first epoch of the iteration."""
-        return self._session.tell()
+        session = self._session
+        epoch, position, first_epoch = session.tell()
+        if (epoch, position) == (session.epoch, session.position) or not self._ranks_differ():
+            return epoch, position, first_epoch
+        # The iteration has been stopped: all ranks begin with the same epoch.
+        last_rank = session.plan.world - 1
+        furthest_epoch, furthest_position = self._place_of(last_rank)
+        epoch = furthest_epoch + (furthest_position > 0)
+        return epoch, 0, epoch
 
     def seek(self, epoch: int, position: int, first_epoch: int) -> None:
         """Let the next iteration continue at a place that :meth:`tell` returned; this ends the current iteration."""
@@ -274,8 +286,8 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """The position of the consumer as JSON data, which any loader of the same samples can load, see :class:`LoaderState`.
 
-        It counts the samples that the consumer has *received*, not those that workers have prefetched. All ranks have the same
-        state after the same step, so it is enough to save that of one rank.
+        It counts the samples that the consumer has *received*, not those that workers have prefetched. It is enough to save
+        that of one rank, if all ranks are at the same step, and have not ended their iteration before others.
 
         The first call computes the fingerprint of the stack, which hashes arrays in memory and files without a known digest.
         """
@@ -287,8 +299,12 @@ class Loader:
         It returns the batches that the interrupted iteration would have returned. With another world or batch size it returns
         each remaining sample once, in the same order over all ranks.
 
+        Any rank may have saved the state. With ``uneven="keep"`` and several epochs, ranks may be in different epochs at a step;
+        a state of such a step has to be loaded on as many ranks, with the same batch size.
+
         Raises:
-            LoaderStateError: the state is invalid, or belongs to other samples or another order; the loader stays as it was.
+            LoaderStateError: the state is invalid, belongs to other samples, another order or, as just said, other ranks; the
+                loader stays as it was.
         """
         loaded = LoaderState.from_dict(state)
         own = self._state()
@@ -298,10 +314,66 @@ class Loader:
                 f"epoch {loaded.epoch} had {loaded.n_samples:,} samples when this state was saved, and has {n_samples:,} now: "
                 f"the dataset has changed. Start a new training"
             )
+        (epoch, position), last_epoch = self._own_place(loaded)
         # saved in an iteration of more epochs: only the rest of the current one
-        earliest = 0 if self._epochs is None else loaded.epoch - self._epochs + 1
-        self.seek(loaded.epoch, loaded.position, max(loaded.first_epoch, earliest))
-        self._session.seed, self._session.met_with_shard = loaded.seed, None
+        earliest = 0 if self._epochs is None else last_epoch - self._epochs + 1
+        self.seek(epoch, position, max(loaded.first_epoch, earliest))
+        session = self._session
+        session.seed = loaded.seed
+        session.met_with_shard = None
+        session.origin = (epoch, position)
+        session.n_batches = 0
+        if loaded.ranks is not None and loaded.ranks["differ"]:
+            session.origin = (loaded.ranks["origin_epoch"], loaded.ranks["origin_position"])
+            session.n_batches = loaded.ranks["n_batches"]
+
+    def _own_place(self, loaded: LoaderState) -> tuple[tuple[int, int], int]:
+        """This rank's epoch and position in a state, and the last epoch in which a rank is.
+
+        Raises:
+            LoaderStateError: the ranks of the state are in different places, and others than these.
+        """
+        if loaded.ranks is None or not loaded.ranks["differ"]:
+            return (loaded.epoch, loaded.position), loaded.epoch
+        plan = self.plan
+        own = {"batch_size": plan.batch_size, "world": plan.world}
+        saved = {name: loaded.ranks[name] for name in own}
+        if saved != own or plan.uneven != "keep":
+            raise LoaderStateError(
+                f"this state was saved when its {saved['world']} ranks were in different epochs, as "
+                f'uneven="keep" lets them in an iteration of several epochs. Load it with '
+                f'uneven="keep", batch_size={saved["batch_size"]} and {saved["world"]} ranks, not '
+                f'uneven="{plan.uneven}", batch_size={plan.batch_size} and {plan.world}; or save '
+                f"states in iterations of one epoch (epochs=1)"
+            )
+        place_of = functools.partial(
+            place_after,
+            loaded.ranks["n_batches"],
+            (loaded.ranks["origin_epoch"], loaded.ranks["origin_position"]),
+            plan_of=self._plan_of,
+            end_epoch=loaded.ranks["end_epoch"],
+        )
+        last_epoch, _ = place_of(rank=plan.world - 1)  # the last rank is ahead of all
+        return place_of(rank=plan.rank), last_epoch
+
+    def _place_of(self, rank: int) -> tuple[int, int]:
+        """Where a rank is after as many batches as this one has received."""
+        session = self._session
+        return place_after(
+            session.n_batches, session.origin, rank, self._plan_of, self._end_epoch()
+        )
+
+    def _end_epoch(self) -> int:
+        """The epoch after the last one of the iteration."""
+        return NEVER if self._epochs is None else self._session.first_epoch + self._epochs
+
+    def _ranks_differ(self) -> bool:
+        """Whether ranks are in different places after as many batches as this one has received."""
+        plan = self._session.plan
+        if plan.uneven != "keep" or plan.world == 1 or self._session.n_batches == 0:
+            return False
+        # the first rank has the most steps in an epoch, the last one the fewest
+        return self._place_of(0) != self._place_of(plan.world - 1)
 
     def _state(self) -> LoaderState:
         session = self._session
@@ -314,7 +386,18 @@ class Loader:
             session.first_epoch,
             self._plan_of(session.epoch).n_samples,
         )
-        return LoaderState(*place, self._order_content(), session.fingerprint)
+        ranks = None
+        if session.plan.uneven == "keep":
+            ranks = {
+                "origin_epoch": session.origin[0],
+                "origin_position": session.origin[1],
+                "end_epoch": self._end_epoch(),
+                "n_batches": session.n_batches,
+                "batch_size": session.plan.batch_size,
+                "world": session.plan.world,
+                "differ": int(self._ranks_differ()),
+            }
+        return LoaderState(*place, self._order_content(), session.fingerprint, ranks)
 
     def _order_content(self) -> dict[str, Any]:
         """What identifies the order, as JSON returns it."""
@@ -360,7 +443,7 @@ class Loader:
 
     def example_batch(self) -> tuple[Any, int]:
         """The first batch of the next epoch, unconverted, and its number of samples, 0 if there is no batch."""
-        epoch = self._session.tell()[0]
+        epoch = self.tell()[0]
         for job in Schedule(
             self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1
         ).jobs():
@@ -396,8 +479,11 @@ class Loader:
             return
         warn_of_scattered_reads(self._order, self._iterator, stacklevel=3)
         if session.knows_shard or session.is_automatic:
-            place = (session.seed, *session.tell()[:2]) if self._order.shares_seed else None
             facts = {"epochs": self._epochs, "order": self._order_content()}
+            place = (session.seed, *self.tell()[:2]) if self._order.shares_seed else None
+            if place is not None and self._ranks_differ():
+                place = (session.seed, *session.origin)
+                facts["batches of each rank"] = session.n_batches
             check_ranks_agree(session.plan, place, facts, self._iterator)
         else:
             remedy = (

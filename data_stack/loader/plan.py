@@ -138,6 +138,46 @@ class Plan:
             raise ConfigError(f"uneven must be 'pad', 'drop' or 'keep', got {self.uneven!r}")
 
 
+def place_after(
+    n_batches: int,
+    origin: tuple[int, int],
+    rank: int,
+    plan_of: Callable[[int], Plan],
+    end_epoch: int,
+) -> tuple[int, int]:
+    """Return where a rank is after it has received a number of batches.
+
+    With ``uneven="keep"`` some ranks have a step more in an epoch than others, so that in an
+    iteration of several epochs ranks are in different places after the same number of batches.
+
+    Args:
+        n_batches: received since the origin.
+        origin: the epoch and position in which all ranks were.
+        rank: of the plan's world.
+        plan_of: returns the plan of an epoch.
+        end_epoch: the epoch after the last one of the iteration.
+
+    Returns:
+        The epoch and position of the rank's next batch; ``(end_epoch, 0)`` at its end.
+    """
+    epoch, position = origin
+    n_left = n_batches
+    while n_left > 0 and epoch < end_epoch:
+        plan = plan_of(epoch)
+        n_steps = plan.n_steps(position, rank)
+        if n_left <= n_steps:
+            position_after = plan.position_after(n_left - 1, position)
+            if n_left == n_steps and position_after == plan.n_samples:
+                return epoch + 1, 0
+            return epoch, position + n_left * plan.samples_per_step
+        if n_steps == 0 and position == 0 and end_epoch == NEVER:
+            return epoch, 0  # a rank without samples stays where it is
+        n_left -= n_steps
+        epoch += 1
+        position = 0
+    return epoch, position
+
+
 NEVER = sys.maxsize
 """The end epoch of an endless iteration."""
 

@@ -22,6 +22,20 @@ from data_stack.util.untrusted_text import describe_format
 
 _VERSION = 2
 
+#: Fields of a state that are no integers.
+_NO_NUMBERS = ("order", "fingerprint", "ranks")
+
+#: What :attr:`LoaderState.ranks` has.
+_RANKS = (
+    "origin_epoch",
+    "origin_position",
+    "end_epoch",
+    "n_batches",
+    "batch_size",
+    "world",
+    "differ",
+)
+
 
 @dataclass(slots=True)
 class LoaderStatistics:
@@ -83,6 +97,9 @@ class LoaderStatistics:
 class LoaderState:
     """What the consumers of all ranks together have received: the same on any number of ranks and workers.
 
+    With ``uneven="keep"`` ranks may be in different epochs after the same number of batches. The state then has what each of
+    them needs to find its own place, see :attr:`ranks`.
+
     Attributes:
         seed: of the order.
         epoch: of the next samples.
@@ -91,6 +108,10 @@ class LoaderState:
         n_samples: of ``epoch``.
         order: what identifies the order, see :meth:`data_stack.loader.orders.Order.content`.
         fingerprint: of the stack of iterators.
+        ranks: None unless ``uneven="keep"``; otherwise how the ranks came to where they are: ``n_batches`` that each rank has
+            received since all were in ``origin_epoch`` and ``origin_position``, with ``batch_size`` and ``world``, the
+            ``end_epoch`` of the iteration, and whether they are in different places (``differ``, 0 or 1). A rank finds its
+            place by :func:`data_stack.loader.plan.place_after`.
     """
 
     seed: int
@@ -100,10 +121,14 @@ class LoaderState:
     n_samples: int
     order: Mapping[str, Any]
     fingerprint: str
+    ranks: Mapping[str, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as JSON data, with a digest of all fields."""
-        return seal({"data_stack_loader": _VERSION, **asdict(self)})
+        """The state as JSON data, with a digest of all fields; without ``ranks`` if they are None."""
+        content = asdict(self)
+        if self.ranks is None:
+            del content["ranks"]
+        return seal({"data_stack_loader": _VERSION, **content})
 
     @classmethod
     def from_dict(cls, state: Any) -> LoaderState:
@@ -113,6 +138,8 @@ class LoaderState:
             LoaderStateError: it is not a state, was changed, or belongs to another version of data_stack.
         """
         names = [field.name for field in fields(cls)]
+        if not isinstance(state, Mapping) or "ranks" not in state:
+            names.remove("ranks")
         number = state.get("data_stack_loader") if isinstance(state, Mapping) else None
         if number != _VERSION or not {*names, "digest"} <= state.keys():
             what = f"expected what state_dict() of a loader returns, got {state!r:.120}"
@@ -122,7 +149,7 @@ class LoaderState:
                 else f"{what}, which {describe_format(number, _VERSION)}"
             )
         with contextlib.suppress(
-            AttributeError, TypeError, ValueError, RecursionError
+            AttributeError, KeyError, TypeError, ValueError, RecursionError
         ):  # not JSON data
             if (
                 str(state["digest"])
@@ -130,9 +157,17 @@ class LoaderState:
             ):
                 # some checkpoints make numpy's integers, or arrays, of numbers
                 numbers: dict[str, Any] = {
-                    name: int(state[name]) for name in names if name not in ("order", "fingerprint")
+                    name: int(state[name]) for name in names if name not in _NO_NUMBERS
                 }
-                return cls(order=state["order"], fingerprint=state["fingerprint"], **numbers)
+                ranks = None
+                if "ranks" in names:
+                    ranks = {name: int(state["ranks"][name]) for name in _RANKS}
+                return cls(
+                    order=state["order"],
+                    fingerprint=state["fingerprint"],
+                    ranks=ranks,
+                    **numbers,
+                )
         raise LoaderStateError(
             "this state of a loader was changed or damaged: its digest does not match; load what state_dict() returned"
         )
@@ -184,6 +219,8 @@ class Session:
         epoch: of the next samples.
         position: number of that epoch's samples that all ranks together have received.
         first_epoch: the epoch with which the iteration began.
+        origin: the last epoch and position in which all ranks were.
+        n_batches: number of batches that this rank has received since then.
         goes_on: whether the next iteration begins right here. Otherwise an iteration has delivered a batch, and the next one
             begins at the start of an epoch: of the next epoch, if the iteration stopped inside an epoch.
         fingerprint: of the stack of iterators, once computed.
@@ -206,6 +243,8 @@ class Session:
             find_shard,
         )
         self.epoch = self.position = self.first_epoch = 0
+        self.origin = (0, 0)
+        self.n_batches = 0
         self.goes_on = True
         self.met_with_shard: bool | None = None
         self._figures, self._began = LoaderStatistics(), 0.0  # of the current or last iteration
@@ -231,14 +270,18 @@ class Session:
         return epoch, 0, epoch
 
     def go_to(self, epoch: int, position: int, first_epoch: int) -> None:
-        """Let the next iteration begin here; this ends the current one."""
+        """Let the next iteration begin here; this ends the current one.
+
+        All ranks are taken to be here, unless this is where the rank is already.
+        """
         self.end_iteration()
-        self.epoch, self.position, self.first_epoch, self.goes_on = (
-            epoch,
-            position,
-            first_epoch,
-            True,
-        )
+        if (epoch, position) != (self.epoch, self.position):
+            self.origin = (epoch, position)
+            self.n_batches = 0
+        self.epoch = epoch
+        self.position = position
+        self.first_epoch = first_epoch
+        self.goes_on = True
 
     def find_shard(self) -> None:
         """Use rank and world of the process group or launcher, unless the shard is known or there is neither."""
@@ -332,8 +375,11 @@ class Session:
     def _receive(self, epoch: int, position: int, end_epoch: int) -> None:
         """Record that the consumer has received all samples before ``position`` of ``epoch``."""
         self.epoch, self.position, self.goes_on = epoch, position, False
+        self.n_batches += 1
         if epoch == end_epoch:
             self.first_epoch = epoch
+            self.origin = (epoch, 0)
+            self.n_batches = 0
 
     def _make(self, schedule: Schedule) -> Iterator[tuple[Any, tuple[Job, int]]]:
         """The batches of the workers."""

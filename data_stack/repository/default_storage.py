@@ -91,27 +91,36 @@ def existing_storage(storage: Storage | None) -> StorageConnector:
 
 
 def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> None:
-    """Check that the folder of a store exists: a missing one is a wrong path or a disk that is not mounted, not an empty store.
+    """Check that the place of a store exists: a missing one is a wrong name or a disk that is not mounted, not an empty store.
 
     Args:
-        connector: the store; only folders are checked.
-        may_be_new: whether the folder may be missing.
+        connector: the store; a folder, a database, or one whose connector says what is missing.
+        may_be_new: whether the place may be missing.
 
     Raises:
-        StorageError: the folder does not exist, or is a file.
+        StorageError: it does not exist, or the folder is a file.
     """
-    connector = uncached(connector)
-    if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
+    store: object = uncached(connector)
+    missing: str | None
+    if not isinstance(store, StorageConnector):
+        return  # a store of a client, which has but the methods of the contract
+    if isinstance(store, FileStorageConnector):
+        if os.path.isdir(store.root_path):
+            return
+        if os.path.lexists(store.root_path):
+            raise StorageError(
+                f"{store.root_path!r} is a file, not the folder of a store; check the path",
+                errno.ENOTDIR,
+            )
+        missing = f"the store {store.root_path!r}"
+        advice = "check the path, and whether its disk is mounted"
+    elif may_be_new:
         return
-    if os.path.lexists(connector.root_path):
+    else:
+        missing = store.missing_place()
+        advice = "check its name"
+    if missing is not None and not may_be_new:
         raise StorageError(
-            f"{connector.root_path!r} is a file, not the folder of a store; check the path",
-            errno.ENOTDIR,
-        )
-    if not may_be_new:
-        advice = (
-            "check the path, and whether its disk is mounted. `data-stack prepare` makes a new one."
-        )
-        raise StorageError(
-            f"the store {connector.root_path!r} does not exist; {advice}", errno.ENOENT
+            f"{missing} does not exist; {advice}. `data-stack prepare` makes a new one.",
+            errno.ENOENT,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
@@ -17,7 +17,8 @@ from data_stack.formats.conversion.formats import FORMATS, format_named
 from data_stack.formats.image_folder import ImageFolderIterator, open_splits_of_images
 from data_stack.formats.place_splits import DatasetFiles
 from data_stack.formats.records import open as open_records
-from data_stack.formats.webdataset import KEY, WebDatasetIterator
+from data_stack.formats.webdataset import KEY
+from data_stack.formats.webdataset_writer import open_shards
 from data_stack.io.location import Location, naming_stand_in
 from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
@@ -34,7 +35,8 @@ def open_as(
 ) -> DatasetIteratorIF:
     """The samples of one file or folder of a known format; see :meth:`~data_stack.repository.places.Place.load`."""
     check_options(place.full_name, kind, options)
-    iterator = _open(place, kind, options).with_target(target)
+    wanted = _Wanted.of(columns, target)
+    iterator = _open(place, kind, options, wanted).with_target(target)
     return iterator if columns is None else iterator.select(*columns)
 
 
@@ -71,9 +73,10 @@ def open_splits(
     if splits and kind == "images":
         parts = _open_images(datasets, options)
     elif splits and kind in ("csv", "jsonl"):
-        parts = _open_tables(datasets, chosen, options)
+        parts = _open_tables(datasets, chosen, options, _Wanted.of(columns, target))
     else:
-        parts = {name: _open_parts(datasets[name], options) for name in chosen}
+        wanted = _Wanted.of(columns, target)
+        parts = {name: _open_parts(datasets[name], options, wanted) for name in chosen}
     opened: dict[str, DatasetIteratorIF] = {}
     for name in chosen:
         target_here = target
@@ -116,6 +119,28 @@ def check_options(name: str, kind: str, options: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """The columns that will be read; others need not be readable.
+
+    Attributes:
+        columns: their names; None for all.
+        optional: further ones, if they exist.
+    """
+
+    columns: tuple[str, ...] | None = None
+    optional: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[str] | None, target: str | None) -> _Wanted:
+        """The columns of a selection, and the target, which a split may lack."""
+        is_list = columns is not None and not isinstance(columns, str)
+        if not is_list or not all(isinstance(column, str) for column in columns or ()):
+            return cls()  # select() says what is wrong
+        names = tuple(column for column in columns or () if column != target)
+        return cls(names, () if target is None else (target,))
+
+
+@dataclass(frozen=True)
 class _Opened:
     """An opened file or folder, without a target.
 
@@ -138,14 +163,19 @@ class _Opened:
         return with_target(self.samples, self.source, self.columns, target)
 
 
-def _open(place: Location, kind: str, options: Mapping[str, Any]) -> _Opened:
+_ALL: Final = _Wanted()
+
+
+def _open(
+    place: Location, kind: str, options: Mapping[str, Any], wanted: _Wanted = _ALL
+) -> _Opened:
     with naming_stand_in(place):
-        return _open_as(place, kind, options)
+        return _open_as(place, kind, options, wanted)
 
 
-def _open_as(place: Location, kind: str, options: Mapping[str, Any]) -> _Opened:
+def _open_as(place: Location, kind: str, options: Mapping[str, Any], wanted: _Wanted) -> _Opened:
     if kind in ("csv", "jsonl"):
-        return _open_table(place, kind, options)
+        return _open_table(place, kind, options, wanted)
     if kind == "images":
         pictures = ImageFolderIterator(place.as_folder(), **options)
         return _Opened(pictures, place.name, pictures.fields)
@@ -169,24 +199,37 @@ def _open_as(place: Location, kind: str, options: Mapping[str, Any]) -> _Opened:
     if kind == "records":  # a conversion opens columns of pictures twice
         records = open_records(place.as_folder())
         return _Opened(records, place.name, list(records.schema))
-    source = format_named(kind).open(place)
+    found = format_named(kind)
+    source = found.open_columns(place, wanted.columns, optional=wanted.optional, **options)
     return _Opened(source.values, place.name, list(source.keys.values()))
 
 
-def _open_table(place: Location, kind: str, options: Mapping[str, Any]) -> _Opened:
+def _open_table(
+    place: Location, kind: str, options: Mapping[str, Any], wanted: _Wanted = _ALL
+) -> _Opened:
     from data_stack.exchange.tables.arrow import from_csv, from_jsonl
+    from data_stack.formats.text_tables.column_errors import UnknownColumnError
 
-    file: Any = place.local_file() or place.open()
-    if kind == "jsonl":
-        rows = from_jsonl(file, **options)
-    else:
-        delimiter = {"delimiter": "\t"} if ".tsv" in place.name.lower() else {}
-        rows = from_csv(file, **{**delimiter, **options})
-    columns = list(access_to(rows).declare_columns() or {})
-    return _Opened(rows, str(place.path or place.full_name), columns)
+    read: Any = from_jsonl
+    given = dict(options)
+    if kind == "csv":
+        read = from_csv
+        if ".tsv" in place.name.lower():
+            given = {"delimiter": "\t", **options}
+    columns = None if wanted.columns is None else [*wanted.columns, *wanted.optional]
+    try:
+        rows = read(place.local_file() or place.open(), columns=columns, **given)
+    except UnknownColumnError as error:
+        if columns is None or error.column not in wanted.optional:
+            raise
+        rows = read(place.local_file() or place.open(), columns=wanted.columns, **given)
+    names = list(access_to(rows).declare_columns() or {})
+    return _Opened(rows, str(place.path or place.full_name), names)
 
 
-def _open_parts(files: DatasetFiles, options: Mapping[str, Any]) -> list[_Opened]:
+def _open_parts(
+    files: DatasetFiles, options: Mapping[str, Any], wanted: _Wanted = _ALL
+) -> list[_Opened]:
     """The parts of a dataset; files of rows and shards as one."""
     is_of_files = len(files.parts) > 1 and all(part.is_file() for part in files.parts)
     if is_of_files and files.kind == "parquet":
@@ -195,9 +238,11 @@ def _open_parts(files: DatasetFiles, options: Mapping[str, Any]) -> list[_Opened
         rows = open_parquet(files.parts, **options)
         return [_Opened(rows, files.parts[0].name, list(rows.schema.fields))]
     if is_of_files and files.kind == "webdataset":
-        shards = WebDatasetIterator(list(files.parts))
+        shards = open_shards(
+            files.parts, wanted.columns, optional=wanted.optional, types=options.get("types")
+        )
         return [_Opened(shards, files.parts[0].name, [KEY, *shards.fields])]
-    return [_open(part, files.kind, options) for part in files.parts]
+    return [_open(part, files.kind, options, wanted) for part in files.parts]
 
 
 # ---------------------------------------------------------------------- splits that agree
@@ -217,7 +262,10 @@ def _open_images(
 
 
 def _open_tables(
-    datasets: Mapping[str, DatasetFiles], chosen: Sequence[str], options: Mapping[str, Any]
+    datasets: Mapping[str, DatasetFiles],
+    chosen: Sequence[str],
+    options: Mapping[str, Any],
+    wanted: _Wanted,
 ) -> dict[str, list[_Opened]]:
     """The tables of all splits, whose columns have the same types; a table that is no split has its own."""
     from data_stack.exchange.tables.agreement import read_alike
@@ -228,7 +276,8 @@ def _open_tables(
     kind = next(iter(datasets.values())).kind
 
     def read(number: int, dtypes: Mapping[str, Any]) -> DatasetIteratorIF:
-        return _open_table(alike[number][1], kind, {**options, "dtypes": dtypes}).samples
+        given = {**options, "dtypes": dtypes}
+        return _open_table(alike[number][1], kind, given, wanted).samples
 
     tables = read_alike(
         read,
@@ -243,7 +292,7 @@ def _open_tables(
         opened.setdefault(split, []).append(_Opened(rows, source, columns))
     for name in chosen:
         if name not in opened:
-            opened[name] = _open_parts(datasets[name], options)
+            opened[name] = _open_parts(datasets[name], options, wanted)
     return opened
 
 

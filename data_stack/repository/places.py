@@ -229,9 +229,10 @@ class Place:
             known = "none: it is one dataset" if is_one else ", ".join(found)
             hint = f"{did_you_mean(split, found)}; its splits are {known}"
             raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}{hint}")
-        account = account_beside(place, found)
-        check_no_split_is_left_out(account, found)
-        account.warn()
+        if format is None:  # a user who says the format wants nothing else
+            account = account_beside(place, found)
+            check_no_split_is_left_out(account, found)
+            account.warn()
         chosen = list(found) if split is None else [split]
         # The iterators of the other formats account for their folders themselves.
         records = [found[name] for name in chosen if found[name].kind == "records"]

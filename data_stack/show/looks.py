@@ -171,7 +171,7 @@ def _look(value: Any, wanted: str, option: str) -> Look:
 def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
     if wanted == "text":
         return Look("text", value[: 1 << 16].decode("utf-8", errors="backslashreplace"))
-    name = type_of_bytes(value[:16]) or {b"RIFF": "wav", b"fLaC": "flac"}.get(value[:4])
+    name = type_of_bytes(value[:16])
     codec_class: Any = registered_types().get(name or "")
     media = (getattr(codec_class, "media_type", None) or "").partition("/")[0]
     if name is None or media not in ("image", "audio"):

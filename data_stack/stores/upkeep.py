@@ -201,8 +201,13 @@ def collect_garbage(
 
     Returns:
         The items that were removed, or would be.
+
+    Raises:
+        StorageError: the place of the store does not exist, or the store failed.
     """
-    return as_storage_connector(storage).collect_garbage(grace_seconds, dry_run=dry_run)
+    connector = as_storage_connector(storage)
+    check_there(connector, may_be_new=storage is None)
+    return connector.collect_garbage(grace_seconds, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)

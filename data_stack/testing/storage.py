@@ -164,7 +164,7 @@ class StorageConnectorContract:
             assert connector.list_keys() == ["a/b"]
         for key in ("../up", "a/../../up", "a\0b", ""):
             with pytest.raises(MalformedIdentifierError):
-                connector.open_key(key)
+                connector.open_key(key).close()
         if overrides(connector, "delete_resource"):
             connector.delete_key("a/b")
             assert not connector.has_resource("a/b")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -506,3 +508,119 @@ def test_values_that_the_features_of_a_card_do_not_hold_are_an_error_as_of_datas
         load_both(hub, tmp_path, card, files)
     with pytest.raises(EncodingError, match=r"column 'x': at position [01], "):
         data_stack.load("hf:team/repo", split="train", lazy=True).read_batch([0, 1])
+
+
+_TIMES = pa.array([0, 86_400_000_000, None], pa.timestamp("us"))
+_DAYS = pa.array([1, None, 2], pa.date32())
+#: Cells of files, and the types that a card may declare for them.
+PAIRS: list[tuple[Any, list[Any]]] = [
+    ([1, -2, None], ["string", "large_string", "bool", "float32", "int8", "decimal128(25, 2)"]),
+    ([1.0, 0.5, None], ["string", "float16", "decimal128(10, 1)"]),
+    ([2.0, 0.0], ["int64", "uint8", "bool"]),
+    (["01", "-2", None], ["int64", "float64", "int8", "float32", "decimal128(5, 1)"]),
+    (["1.5", "inf", "nan"], ["float64", "float32"]),
+    (["true", "0", None], ["bool"]),
+    (["2024-01-01", "1970-01-01"], ["date32", "timestamp[us]", "timestamp[s]"]),
+    (["2024-01-01T00:00:00+02:00"], ["timestamp[us, tz=UTC]"]),
+    ([True, False, None], ["int64", "float32", "string", "uint8"]),
+    ([b"x", None, b"y"], ["string"]),
+    (["\xe9", None], ["binary"]),
+    (_DAYS, ["string", "timestamp[ns]", "date64"]),
+    (_TIMES, ["string", "date32", "int64", "timestamp[ms]", "timestamp[us, tz=Europe/Berlin]"]),
+    ([5, None], ["timestamp[s]", "duration[ms]"]),
+    ([Decimal("1.50"), None], ["string", "float64"]),
+    ([["1"], [], None], [datasets.List(datasets.Value("int64"))]),
+    ([[1, 2], [3, 4]], [datasets.List(datasets.Value("string"))]),
+    ([[[1]], [[2], []]], [datasets.List(datasets.List(datasets.Value("string")))]),
+    ([{"a": "1", "b": True}, None], [{"a": datasets.Value("int64"), "b": datasets.Value("int8")}]),
+    ([[{"a": "1"}], []], [datasets.List({"a": datasets.Value("float64")})]),
+    (pa.nulls(2), ["int64", "string"]),
+]
+
+
+def of_pairs() -> Iterator[tuple[str, pa.Array, Any]]:
+    for number, (cells, features) in enumerate(PAIRS):
+        for place, feature in enumerate(features):
+            declared = datasets.Value(feature) if isinstance(feature, str) else feature
+            array = cells if isinstance(cells, pa.Array) else pa.array(cells)
+            yield f"x{number}_{place}", array, declared
+
+
+def test_all_pairs_of_types_are_those_of_datasets(hub: HubServer, tmp_path: Path) -> None:
+    n_rows = 6
+    columns, features = {}, {}
+    for name, cells, feature in of_pairs():
+        columns[name] = pa.concat_arrays([cells] * n_rows)[:n_rows]
+        features[name] = feature
+    declared = datasets.Features(features)
+    card = {"dataset_info": {"features": declared._to_yaml_list()}}
+
+    theirs, ours = load_both(hub, tmp_path, card, {"train.parquet": parquet_of(columns)})
+
+    assert theirs["train"].features == declared
+    assert_equal(theirs, ours)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (["1", "x"], "int64"),
+        (["1", "1e400"], "float64"),
+        ([1.0, 1e300], "float32"),
+        (["1", "70000"], "float16"),
+        (pa.array([0, 43_200_000_000], pa.timestamp("us")), "date32"),
+        (pa.array([0, 1], pa.timestamp("us")), "time64[us]"),
+        (pa.array([0, 1], pa.timestamp("us")), "timestamp[ms]"),
+        ([b"a", b"\xff"], "string"),
+        (["1", "1.555"], "decimal128(5, 2)"),
+        (["yes", "no"], "bool"),
+    ],
+)
+def test_values_that_a_declared_type_would_change_are_refused(
+    hub: HubServer, values: Any, dtype: str
+) -> None:
+    card = {"dataset_info": {"features": [{"name": "x", "dtype": dtype}]}}
+    repo = hub.repos["team/repo"] = Repo(card=card)
+    cells = values if isinstance(values, pa.Array) else pa.array(values)
+    repo.commit({"train.parquet": without_metadata(parquet_of({"x": cells}))})
+
+    with pytest.raises(EncodingError, match=r"column 'x': at position [01], "):
+        data_stack.load("hf:team/repo", split="train", lazy=True).read_batch([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"), [([{"a": 1}], "int64"), ([1.5], "binary"), (["x"], "unheard")]
+)
+def test_types_that_are_not_cast_to_each_other_are_refused(
+    hub: HubServer, values: list[Any], dtype: str
+) -> None:
+    card = {"dataset_info": {"features": [{"name": "x", "dtype": dtype}]}}
+    repo = hub.repos["team/repo"] = Repo(card=card)
+    repo.commit({"train.parquet": without_metadata(parquet_of({"x": values}))})
+
+    with pytest.raises(CatalogueSchemaError, match="x: "):
+        data_stack.load("hf:team/repo", split="train", lazy=True)
+
+
+def test_class_ids_with_a_gap_are_refused_as_by_datasets(hub: HubServer, tmp_path: Path) -> None:
+    label = {"class_label": {"names": {"0": "cat", "2": "dog"}}}
+    card = {"dataset_info": {"features": [{"name": "x", "dtype": label}]}}
+    files = {"train.parquet": without_metadata(parquet_of({"x": [2, 0]}))}
+
+    with pytest.raises(ValueError, match="some ids are missing"):
+        load_both(hub, tmp_path, card, files)
+    with pytest.raises(CatalogueSchemaError, match="but not for 1"):
+        data_stack.load("hf:team/repo")
+
+
+def test_two_default_configurations_are_refused_unless_one_is_named(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    card = {"configs": [{**each, "default": True} for each in MARKED]}
+    files = {f"{name}/train.parquet": parquet_of(rows_of(0)) for name in "ab"}
+
+    with pytest.raises(ValueError, match="several default configs"):
+        load_both(hub, tmp_path, card, files)
+    with pytest.raises(CatalogueError, match=r"several configurations as the default \(a, b\)"):
+        data_stack.load("hf:team/repo")
+    assert list(data_stack.load("hf:team/repo#b")) == ["train"]

@@ -474,6 +474,47 @@ def test_a_zip_directory_that_lies_is_an_error(signature: bytes, offset: int, va
         unpacked(patched(data, signature, offset, value))
 
 
+def zip_with_comments(*comments: bytes) -> bytes:
+    """A zip of files a, b, … with these comments in the directory."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number, comment in enumerate(comments):
+            info = zipfile.ZipInfo(chr(ord("a") + number))
+            info.comment = comment
+            archive.writestr(info, b"content")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("signature", [b"PK\1\2", b"PK\3\4", b"PK\5\6", b"PK\6\6"])
+def test_a_comment_may_hold_the_signature_of_a_record(signature: bytes) -> None:
+    data = zip_with_comments(b"see " + signature * 3, b"", signature)
+
+    assert unpacked(data) == dict.fromkeys("abc", b"content")
+
+
+def test_an_entry_that_a_damaged_length_hides_is_missed() -> None:
+    data = zip_with_comments(b"", b"", b"")
+    comment_length = data.index(b"PK\1\2") + 32
+    hiding = data[:comment_length] + struct.pack("<H", 46 + 1) + data[comment_length + 2 :]
+
+    with pytest.raises(ArchiveError, match="has 3 entries, of which 2 can be found"):
+        unpacked(hiding)
+
+
+def test_a_zip_of_more_files_than_16_bits_count_is_read() -> None:
+    """Old writers have no 64-bit record, and count modulo 65,536."""
+    data = zip_with_comments(b"")
+    start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    names = [f"{number:05}".encode() for number in range(65_537)]
+    entry = patched(data[start:end], b"PK\1\2", 28, struct.pack("<H", 5))[:46]
+    directory = b"".join(entry + name for name in names)
+    sizes = struct.pack("<HHII", 1, 1, len(directory), start)
+    old = data[:start] + directory + patched(data[end:], b"PK\5\6", 8, sizes)
+
+    with open_archive(io.BytesIO(old)) as archive:
+        assert sum(1 for _ in archive) == 65_537
+
+
 # ---------------------------------------------------------------------- damage
 
 CONTENT = random.Random(5).randbytes(40) * 3

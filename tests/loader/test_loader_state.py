@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from loader_batches import numbers_given, numbers_to
 
 from data_stack.exception import LoaderStateError
@@ -162,3 +164,109 @@ def test_a_state_of_another_order_is_refused() -> None:
         )
     refused(loader_of(iterator, redraw=False), loader_of(iterator).state_dict(), "redraw")
     refused(loader_of(iterator), loader_of(iterator, redraw=False).state_dict(), "redraw")
+
+
+# ---------------------------------------------------------------------- ranks in different epochs
+
+
+def ranks_of(n: int, batch_size: int, world: int, epochs: int | None = 3) -> list[Loader]:
+    return [
+        loader_of(
+            numbers_to(n), batch_size, epochs=epochs, shard=(rank, world), uneven="keep", workers=0
+        )
+        for rank in range(world)
+    ]
+
+
+@settings(max_examples=150)
+@given(st.integers(1, 20), st.integers(1, 4), st.integers(2, 4), st.data(), st.integers(1, 4))
+def test_the_state_of_any_rank_is_enough_for_all(
+    n: int, batch_size: int, world: int, data: st.DataObject, epochs: int
+) -> None:
+    whole = [numbers_given(loader) for loader in ranks_of(n, batch_size, world, epochs)]
+    received: list[list[list[int]]] = [[] for _ in range(world)]
+    loaders = ranks_of(n, batch_size, world, epochs)
+
+    for _ in range(2):  # interrupted twice, and saved by other ranks
+        n_steps = data.draw(st.integers(0, 8))
+        if min(map(len, whole)) <= len(received[0]) + n_steps:
+            n_steps = 0  # all ranks go on to the same step
+        if n_steps:
+            for rank, loader in enumerate(loaders):
+                received[rank] += numbers_given(loader, n_steps)
+        saving = data.draw(st.integers(0, world - 1))
+        state = json.loads(json.dumps(loaders[saving].state_dict()))
+        loaders = ranks_of(n, batch_size, world, epochs)
+        for loader in loaders:
+            loader.load_state_dict(state)
+    for rank, loader in enumerate(loaders):
+        received[rank] += numbers_given(loader)
+
+    assert received == whole
+
+
+def drifted_state() -> dict[str, Any]:
+    loader = ranks_of(5, 1, 2)[0]
+    numbers_given(loader, 5)
+    return loader.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "world", "uneven"), [(2, 2, "keep"), (1, 3, "keep"), (1, 2, "pad")]
+)
+def test_other_ranks_refuse_a_state_of_ranks_in_different_epochs(
+    batch_size: int, world: int, uneven: str
+) -> None:
+    state = drifted_state()
+    other = loader_of(numbers_to(5), batch_size, epochs=3, shard=(0, world), uneven=uneven)
+    before = other.tell()
+
+    with pytest.raises(
+        LoaderStateError, match=r'Load it with uneven="keep", batch_size=1 and 2 ranks, not uneven='
+    ):
+        other.load_state_dict(state)
+
+    assert other.tell() == before
+
+
+def test_ranks_in_the_same_place_go_on_as_any_other_ranks() -> None:
+    one, other = ranks_of(5, 1, 2)
+    first = numbers_given(one, 2) + numbers_given(other, 2)
+    resumed = loader_of(numbers_to(5), 2, epochs=3, uneven="pad")
+
+    resumed.load_state_dict(one.state_dict())
+
+    assert resumed.tell() == (0, 4, 0)
+    last = numbers_given(resumed, 1)
+    assert sorted(np.concatenate([*first, *last]).tolist()) == list(range(5))
+
+
+def test_ranks_that_stop_in_different_epochs_begin_the_next_one_together() -> None:
+    loaders = ranks_of(5, 1, 2)
+    for loader in loaders:
+        numbers_given(loader, 5)
+
+    places = [loader.tell() for loader in loaders]
+
+    assert places == [(3, 0, 3), (3, 0, 3)]
+
+
+def test_an_endless_loader_with_a_rank_without_samples_has_a_state() -> None:
+    loader = ranks_of(1, 1, 2, None)[0]
+    numbers_given(loader, 3)
+
+    assert loader.state_dict()["ranks"]["differ"] == 1
+
+
+def test_ranks_of_an_endless_run_end_with_the_same_epoch() -> None:
+    loader = ranks_of(5, 1, 2, None)[0]
+    numbers_given(loader, 11)
+    state = loader.state_dict()
+
+    ends = []
+    for resumed in ranks_of(5, 1, 2, 2):
+        resumed.load_state_dict(state)
+        numbers_given(resumed)
+        ends.append(resumed.tell())
+
+    assert ends[0] == ends[1]

@@ -251,7 +251,10 @@ def test_files_that_are_never_samples_are_no_splits(
     for name in ("test.py", "eval.log", "train.json", "valid.yaml", "LICENSE"):
         (tmp_path / name).write_text("")
 
-    assert values_by_split(load()) == {"train": [1]}
+    with pytest.warns(LeftOutWarning, match=r"1 of what is there is left out.*'train\.json'"):
+        loaded = load()
+
+    assert values_by_split(loaded) == {"train": [1]}
 
 
 def test_files_that_are_no_parts_of_a_split_are_refused(
@@ -278,7 +281,7 @@ def test_samples_beside_the_folder_data_are_warned_of(
     write(tmp_path / "data", ".parquet", {"train": [1], "test": [2]})
     write(tmp_path, ".parquet", {"more": [3]})
 
-    with pytest.warns(UserWarning, match=r"splits in 'data'; more\.parquet beside it is left out"):
+    with pytest.warns(LeftOutWarning, match=r"1 of what is there is left out.*'more\.parquet'"):
         loaded = load()
 
     assert values_by_split(loaded) == {"train": [1], "test": [2]}

@@ -20,6 +20,7 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     DatasetNotFoundError,
+    LeftOutWarning,
     RecipeError,
     UnknownSplitError,
 )
@@ -84,6 +85,7 @@ def test_arrays_and_shards_are_recognised(tmp_path: Path) -> None:
         write_hdf5(hdf5, {"x": x})
     (tmp_path / "shards").mkdir()
     converted(tmp_path / "shards" / "0.tar")
+    (tmp_path / "shards" / "rows.csv").unlink()
     loaded: dict[str, Any] = {
         name: data_stack.load(str(tmp_path / name)) for name in ("x.npy", "x.npz", "x.h5", "shards")
     }
@@ -172,7 +174,8 @@ def test_files_of_bare_numbers_are_splits_unless_others_are_there(tmp_path: Path
 
     write_csv(tmp_path / "train.csv")
 
-    assert list(load(tmp_path)) == ["train"]
+    with pytest.warns(LeftOutWarning, match=r"'train\.bin', 'val\.bin'"):
+        assert list(load(tmp_path)) == ["train"]
 
 
 def test_folders_of_pictures_have_classes_and_splits(tmp_path: Path) -> None:

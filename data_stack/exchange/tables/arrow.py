@@ -25,7 +25,7 @@ from data_stack.exchange.tables.table import (
     check_names,
 )
 from data_stack.formats.csv_quotes import check_quoting
-from data_stack.formats.parquet.selecting import as_predicate
+from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import (
     arrow_type_named,
     arrow_type_of_dtype,
@@ -159,6 +159,7 @@ def from_csv(
     names: Sequence[str] | None = None,
     quoting: Any = csv.QUOTE_MINIMAL,
     filters: Any = None,
+    columns: Sequence[str] | None = None,
 ) -> DatasetIteratorIF:
     """The rows of a CSV file as dict samples; the file is read whole, now.
 
@@ -184,6 +185,7 @@ def from_csv(
         quoting: ``csv.QUOTE_MINIMAL`` as above; ``csv.QUOTE_NONE`` if quotes are ordinary characters everywhere.
         filters: which rows: an expression of pyarrow, or filters such as ``[("speed", ">", 3)]``, as of
             :class:`~data_stack.formats.parquet.ParquetDataset`.
+        columns: the columns to read, in the order of the file, beside the target; None for all.
 
     Raises:
         DatasetFileCorruptError: rows differ in their number of columns, a quoted field has no end or something behind it, a text
@@ -195,7 +197,9 @@ def from_csv(
             goes over several lines that are rows by themselves; empty lines in a table of one column.
     """
     options = CSVOptions(delimiter, list(missing), header, names, quoting)
-    table = CSVTable(TextFile(file, encoding), options, _types_of(dtypes))
+    text = TextFile(file, encoding)
+    chosen = _Chosen(columns, target, filters)
+    table = CSVTable(text, options, _types_of(dtypes), chosen.read)
     rows = table.read()
     defaults = CSVOptions()
     recipe: dict[str, Any] = {
@@ -209,8 +213,10 @@ def from_csv(
         recipe["names"] = list(names)
     if options.has_quotes != defaults.has_quotes:
         recipe["quoting"] = check_quoting(quoting)
-    read_from = _recipe_of(file, table.text, "from_csv", recipe, dtypes)
-    return _iterator_of(rows, table.name, target, read_from, filters)
+    if columns is not None:
+        recipe["columns"] = chosen.shown
+    read_from = _recipe_of(file, text, "from_csv", recipe, dtypes)
+    return _iterator_of(rows, text.name, target, read_from, chosen)
 
 
 def from_jsonl(
@@ -219,6 +225,7 @@ def from_jsonl(
     target: str | None = None,
     dtypes: Mapping[str, Any] | None = None,
     filters: Any = None,
+    columns: Sequence[str] | None = None,
 ) -> DatasetIteratorIF:
     """The lines of a file of JSON objects as dict samples; the file is read whole, now.
 
@@ -233,6 +240,7 @@ def from_jsonl(
             ``str`` makes text of numbers, with the digits of the file, and of other values; ``"json"`` keeps values of any types
             as they are.
         filters: as for :func:`data_stack.from_csv`.
+        columns: as for :func:`data_stack.from_csv`. Other keys may have values of any types.
 
     Raises:
         DatasetFileCorruptError: a line is not a JSON object or has a key twice, a key has values of several types, or a value
@@ -245,10 +253,42 @@ def from_jsonl(
     for name, dtype in (dtypes or {}).items():
         is_json = isinstance(dtype, str) and dtype == "json"
         types[name] = JSON if is_json else _types_of({name: dtype})[name]
-    lines = JsonLinesTable(text, types)
-    read = lines.read()
-    read_from = _recipe_of(file, lines.text, "from_jsonl", {}, dtypes)
-    return _iterator_of(read.table, lines.name, target, read_from, filters, read.json_columns)
+    chosen = _Chosen(columns, target, filters)
+    lines = JsonLinesTable(text, types, chosen.read).read()
+    recipe = {} if columns is None else {"columns": chosen.shown}
+    read_from = _recipe_of(file, text, "from_jsonl", recipe, dtypes)
+    return _iterator_of(lines.table, text.name, target, read_from, chosen, lines.json_columns)
+
+
+class _Chosen:
+    """The columns and rows that are read of a table.
+
+    Args:
+        columns: the columns that a user chose; None for all.
+        target: the column of the target.
+        filters: which rows, as of :func:`from_csv`.
+
+    Attributes:
+        shown: the columns of samples; None for all.
+        read: those, and the columns that the filters need; None for all.
+        predicate: which rows; None for all.
+
+    Raises:
+        ConfigError: the filters are invalid, or ``columns`` is no list of names.
+    """
+
+    def __init__(self, columns: Sequence[str] | None, target: str | None, filters: Any) -> None:
+        self.predicate = None if filters is None else as_predicate(filters)
+        self.shown: list[str] | None = None
+        self.read: list[str] | None = None
+        if columns is None:
+            return
+        if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
+            raise ConfigError(f"columns must be a list of names, got {columns!r:.80}")
+        targets = [] if target is None else [target]
+        needed = () if self.predicate is None else self.predicate.fields
+        self.shown = list(dict.fromkeys([*columns, *targets]))
+        self.read = list(dict.fromkeys([*self.shown, *needed]))
 
 
 def _types_of(dtypes: Mapping[str, Any] | None) -> dict[str, pa.DataType]:
@@ -296,18 +336,19 @@ def _iterator_of(
     name: str,
     target: str | None,
     read_from: dict[str, Any] | None,
-    filters: Any,
+    chosen: _Chosen,
     json_columns: Collection[str] = (),
 ) -> DatasetIteratorIF:
-    if filters is not None:
-        table = _filter(table, name, filters)
+    if chosen.predicate is not None:
+        table = _filter(table, name, chosen.predicate)
         read_from = None
+    if chosen.shown is not None:
+        table = table.select([column for column in table.column_names if column in chosen.shown])
     return iterator_of_table(table, name, target, read_from, json_columns)
 
 
-def _filter(table: pa.Table, name: str, filters: Any) -> pa.Table:
-    """The rows of a table for which filters hold."""
-    predicate = as_predicate(filters)
+def _filter(table: pa.Table, name: str, predicate: Predicate) -> pa.Table:
+    """The rows of a table for which a predicate holds."""
     unknown = [field for field in predicate.fields if field not in table.column_names]
     if unknown:
         near = did_you_mean(unknown[0], table.column_names)

@@ -109,9 +109,10 @@ def convert(
     """
     started = time.perf_counter()
     location = location_of(target)
-    source, kind = _open(source, source_format, location)
+    chosen = _parse_columns(columns)
+    source, kind = _open(source, source_format, location, chosen)
     with source.resources:
-        source = source.select_columns(_parse_columns(columns))
+        source = source.select_columns(chosen)
         if target_format is None:
             choice = f"choose one: --to {' or '.join(convertible_formats())}"
             target_format = (
@@ -169,7 +170,9 @@ def _parse_columns(
     return parsed
 
 
-def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]:
+def _open(
+    source: Any, kind: str | None, target: Location, columns: Mapping[str, str] | None
+) -> tuple[Source, str]:
     if isinstance(source, DatasetIteratorIF):
         if kind is not None:
             raise ConfigError(
@@ -189,8 +192,9 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
         location, f"say which it is: --from {' or '.join(convertible_formats())}"
     )
     found = format_named(kind)
+    names = None if columns is None else list(dict.fromkeys(columns.values()))
     with naming_stand_in(location):
-        return found.open(location), found.name
+        return found.open_columns(location, names), found.name
 
 
 @contextlib.contextmanager

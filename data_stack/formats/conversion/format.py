@@ -166,6 +166,32 @@ class ConvertibleFormat(Format, ABC):
             DatasetFileCorruptError: it is damaged, or of another format.
         """
 
+    def open_columns(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        *,
+        optional: Collection[str] = (),
+        **options: Any,
+    ) -> Source:
+        """Open a dataset for the sake of some columns. Others need not be readable, nor as long.
+
+        A format that opens all columns at once, and cannot open some of them, overrides this.
+
+        Args:
+            location: as of :meth:`open`.
+            columns: the columns that will be read; None for all.
+            optional: further columns that will be read if they exist.
+            options: those of the format, see ``options``.
+
+        Returns:
+            A source with at least these columns.
+
+        Raises:
+            As :meth:`open`; also ConfigError if one of ``columns`` does not exist.
+        """
+        return self.open(location, **options)
+
     def check(self, source: Source, location: Location, shardlen: int | None) -> None:
         """Check whether the format can hold the columns at ``location``, as far as that is known before anything is written.
 
@@ -203,6 +229,38 @@ class ConvertibleFormat(Format, ABC):
             shardlen: number of samples in a shard; None for the format's default.
             batches: the columns of the source.
         """
+
+
+def choose_keys(
+    name: str,
+    keys: Mapping[str, ColumnKey],
+    columns: Sequence[str] | None,
+    optional: Collection[str] = (),
+) -> dict[str, ColumnKey]:
+    """Those of the keys of a dataset that :meth:`ConvertibleFormat.open_columns` opens, in their order.
+
+    Args:
+        name: the name of the dataset, for messages.
+        keys: key of each column.
+        columns: names of columns, or positions as text; None for all.
+        optional: names of further columns.
+
+    Raises:
+        ConfigError: a column does not exist.
+    """
+    if columns is None:
+        return dict(keys)
+    by_position = {str(key): column for column, key in keys.items() if isinstance(key, int)}
+    wanted = set(optional)
+    for column in columns:
+        known = column if column in keys else by_position.get(column, column)
+        if known not in keys:
+            shown = ", ".join(map(repr, keys))
+            raise ConfigError(
+                f"{name} has no column {column!r:.80}{did_you_mean(column, keys)}; it has {shown:.1000}"
+            )
+        wanted.add(known)
+    return {column: key for column, key in keys.items() if column in wanted}
 
 
 # ---------------------------------------------------------------------- columns of values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 from abc import abstractmethod
@@ -153,13 +154,41 @@ class OneFileFormat(ConvertibleFormat):
             ) from error
 
 
+class ArraysFormat(OneFileFormat):
+    """A format whose files are read array by array, so that those that are not asked for need not be columns."""
+
+    def open(self, location: Location) -> Source:
+        return self.open_columns(location, None)
+
+    @abstractmethod
+    def open_columns(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        *,
+        optional: Collection[str] = (),
+        **options: Any,
+    ) -> Source: ...
+
+
 def _open_arrays(
-    location: Location, iterator_class: Any, keys_of: Callable[[Any], list[Any]]
+    location: Location,
+    iterator_class: Any,
+    keys_of: Callable[[Any], list[Any]],
+    columns: Sequence[str] | None,
+    optional: Collection[str],
 ) -> Source:
-    """The arrays of a file, whose keys ``keys_of`` lists, as columns.
+    """Some arrays of a file, whose keys ``keys_of`` lists, as columns.
+
+    Args:
+        location: the file.
+        iterator_class: makes an iterator of a resource and the keys by column.
+        keys_of: lists the keys of all arrays of a resource.
+        columns: as of :meth:`ConvertibleFormat.open_columns`.
+        optional: likewise.
 
     Raises:
-        ConfigError: it contains no arrays.
+        ConfigError: it contains no arrays, or not the columns.
     """
     with contextlib.ExitStack() as stack:
         resource = stack.enter_context(location.open())
@@ -168,6 +197,7 @@ def _open_arrays(
         }
         if not keys:
             raise ConfigError(f"{location.full_name} contains no arrays")
+        keys = conversion.choose_keys(location.full_name, keys, columns, optional)
         iterator = iterator_class(resource, keys)
         schema = {
             name: column_of_rows(iterator.read_column(name, [0] if len(iterator) else []))
@@ -196,16 +226,29 @@ def column_of_rows(rows: _Array) -> Column:
 
 
 @register_format
-class HDF5Format(OneFileFormat):
+class HDF5Format(ArraysFormat):
     """An HDF5 file with a contiguous dataset for each column."""
 
     name = "hdf5"
     suffixes = dict.fromkeys((".h5", ".hdf5", ".hdf"), "application/x-hdf5")
+    options = frozenset({"encoding"})
 
-    def open(self, location: Location) -> Source:
+    def open_columns(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        *,
+        optional: Collection[str] = (),
+        **options: Any,
+    ) -> Source:
         from data_stack.formats.hdf5 import HDF5DatasetIterator, datasets_to_read
 
-        return _open_arrays(location, HDF5DatasetIterator, datasets_to_read)
+        open_file = functools.partial(HDF5DatasetIterator, **options)
+        if columns is not None and not optional:
+            # a file may hold more objects than are listed
+            named = list(columns)
+            return _open_arrays(location, open_file, lambda _: named, columns, optional)
+        return _open_arrays(location, open_file, datasets_to_read, columns, optional)
 
     def save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.hdf5 import write_hdf5
@@ -214,14 +257,21 @@ class HDF5Format(OneFileFormat):
 
 
 @register_format
-class NpzFormat(OneFileFormat):
+class NpzFormat(ArraysFormat):
     """An array for each column; text as strings as long as the longest one."""
 
     name = "npz"
     suffixes = {".npz": "application/octet-stream"}
 
-    def open(self, location: Location) -> Source:
-        return _open_arrays(location, NpzDatasetIterator, npz_keys)
+    def open_columns(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        *,
+        optional: Collection[str] = (),
+        **options: Any,
+    ) -> Source:
+        return _open_arrays(location, NpzDatasetIterator, npz_keys, columns, optional)
 
     def save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         arrays = {
@@ -237,14 +287,21 @@ class NpzFormat(OneFileFormat):
 
 
 @register_format
-class TorchFormat(OneFileFormat):
+class TorchFormat(ArraysFormat):
     """A dict of tensors."""
 
     name = "torch"
     suffixes = dict.fromkeys((".pt", ".pth"), "application/octet-stream")
     types = ("array", "npy", *_INTEGERS)
 
-    def open(self, location: Location) -> Source:
+    def open_columns(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        *,
+        optional: Collection[str] = (),
+        **options: Any,
+    ) -> Source:
         from data_stack.formats.torch_tensors import (
             TensorsDatasetIterator,
             load_tensors,
@@ -254,7 +311,7 @@ class TorchFormat(OneFileFormat):
         def keys_of(resource: Any) -> list[str | int]:
             return list(tensors_of(load_tensors(resource, map_location="meta"), location.full_name))
 
-        return _open_arrays(location, TensorsDatasetIterator, keys_of)
+        return _open_arrays(location, TensorsDatasetIterator, keys_of, columns, optional)
 
     def save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.torch_tensors import save_tensors, tensor_of
@@ -327,7 +384,7 @@ class ParquetFormat(ConvertibleFormat):
     name = "parquet"
     suffixes = dict.fromkeys((".parquet", ".parq", ".pq"), "application/x-parquet")
     has_shards = True
-    options = frozenset({"nulls"})
+    options = frozenset({"nulls", "filters"})
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
         endings, folders = (

@@ -36,16 +36,19 @@ _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
 
 
 def open_parquet(
-    source: Location | Sequence[Location], schema: Any = None, nulls: Nulls = "none"
+    source: Location | Sequence[Location],
+    schema: Any = None,
+    nulls: Nulls = "none",
+    filters: Any = None,
 ) -> ParquetDataset:
     """The rows of a file, folder or list of files, with lists of text or bytes as Python lists unless a schema says otherwise."""
     files: Any = source if isinstance(source, Location) else list(source)
-    rows = ParquetDataset(files, schema=schema)
+    rows = ParquetDataset(files, schema=schema, filters=filters)
     if schema is None and (plain := _with_plain_lists(rows.schema)) != rows.schema:
         schema = plain
     elif nulls == "none":
         return rows
-    return ParquetDataset(files, schema=schema, nulls=nulls)
+    return ParquetDataset(files, schema=schema, nulls=nulls, filters=filters)
 
 
 def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:

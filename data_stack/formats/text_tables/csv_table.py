@@ -25,13 +25,13 @@ from data_stack.formats.csv_quotes import (
     header_warning,
     swallowed_warning,
 )
+from data_stack.formats.text_tables.column_errors import check_columns, check_typed_columns
 from data_stack.formats.text_tables.exact_numbers import (
     FIRST_INEXACT,
     floats_are_exact,
     narrow_floats,
 )
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
-from data_stack.formats.text_tables.unknown_columns import check_typed_columns
 from data_stack.util.program_lines import warn_program
 from data_stack.values.text_numbers import is_number
 
@@ -109,6 +109,7 @@ class CSVTable:
         text: the file.
         options: how it is written.
         types: types of some columns, instead of inferred ones.
+        columns: the columns to read; None for all.
 
     Attributes:
         name: name of the file for messages.
@@ -116,13 +117,20 @@ class CSVTable:
     """
 
     def __init__(
-        self, text: TextFile, options: CSVOptions, types: Mapping[str, pa.DataType]
+        self,
+        text: TextFile,
+        options: CSVOptions,
+        types: Mapping[str, pa.DataType],
+        columns: Collection[str] | None = None,
     ) -> None:
         self.text = text
         self.name = text.name
         self.column_names: list[str] = []
         self._options = options
         self._types = dict(types)
+        self._wanted = None if columns is None else set(columns)
+        #: The columns that are read, in the order of the file.
+        self._read_names: list[str] = []
         self._warnings: list[str] = []
 
     def read(self) -> pa.Table:
@@ -244,6 +252,8 @@ class CSVTable:
             )
         self._check_names(names)
         self.column_names = names
+        check_columns(self.name, self._wanted, names)
+        self._read_names = [name for name in names if self._wanted is None or name in self._wanted]
         if not options.has_header:
             return 0
         other = other_delimiter(text, options.delimiter)
@@ -332,7 +342,7 @@ class CSVTable:
         self, schemas: Sequence[pa.Schema], blocks: Iterable[_Block]
     ) -> dict[str, pa.DataType]:
         """The type of each column over all blocks; the blocks are read again where theirs differ."""
-        seen: dict[str, set[pa.DataType]] = {name: set() for name in self.column_names}
+        seen: dict[str, set[pa.DataType]] = {name: set() for name in self._read_names}
         for schema in schemas:
             for field in schema:
                 if not pa.types.is_null(field.type):
@@ -353,7 +363,7 @@ class CSVTable:
                     type_ for type_ in remaining if _from_texts(texts[name], type_) is not None
                 ]
         types.update((name, remaining[0]) for name, remaining in candidates.items())
-        return {name: types[name] for name in self.column_names}
+        return {name: types[name] for name in self._read_names}
 
     def _finish(self, block: _Block, table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
         """A block by the types of all blocks."""
@@ -385,8 +395,9 @@ class CSVTable:
             DatasetFileCorruptError: it has ragged rows, or texts that do not fit the declared types.
         """
         # types that pyarrow does not read from text, or not strictly
-        declared = {name: type_ for name, type_ in types.items() if not _reads_exactly(type_)}
-        direct = {name: type_ for name, type_ in types.items() if name not in declared}
+        read = {name: types[name] for name in self._read_names if name in types}
+        declared = {name: type_ for name, type_ in read.items() if not _reads_exactly(type_)}
+        direct = {name: type_ for name, type_ in read.items() if name not in declared}
         try:
             table = self._read_arrow(block, {**direct, **dict.fromkeys(declared, pa.string())})
         except MemoryError:  # Arrow's, which is an ArrowException too
@@ -420,7 +431,7 @@ class CSVTable:
                 column_types=types,
                 null_values=list(self._options.missing),
                 strings_can_be_null=True,
-                include_columns=columns,
+                include_columns=self._read_names if columns is None else columns,
                 true_values=_TRUE,
                 false_values=_FALSE,
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -17,9 +17,9 @@ import pyarrow as pa
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.inference import infer_schema
+from data_stack.formats.text_tables.column_errors import check_columns, check_typed_columns
 from data_stack.formats.text_tables.exact_numbers import narrow_floats
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
-from data_stack.formats.text_tables.unknown_columns import check_typed_columns
 from data_stack.util.request_limit import check_request
 from data_stack.util.untrusted_text import distinct_fields, parse_json
 from data_stack.values.text_numbers import float_of
@@ -132,6 +132,7 @@ class JsonLinesTable:
     Args:
         text: the file.
         types: types of some keys, instead of inferred ones.
+        columns: the keys to read; None for all.
         block_bytes: how much is parsed at once.
 
     Attributes:
@@ -139,9 +140,17 @@ class JsonLinesTable:
     """
 
     def __init__(
-        self, text: TextFile, types: Mapping[str, CellType], *, block_bytes: int = BLOCK_BYTES
+        self,
+        text: TextFile,
+        types: Mapping[str, CellType],
+        columns: Collection[str] | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.text = text
+        self._wanted = None if columns is None else set(columns)
+        #: The keys that were there, also those that are not read.
+        self._known: dict[str, None] = {}
         self._block_bytes = block_bytes
         self.name = text.name
         self._types = dict(types)
@@ -239,6 +248,9 @@ class JsonLinesTable:
         keys: set[str] = set()
         for block in self._blocks():
             values = _values_by_key(block.rows)
+            self._known.update(dict.fromkeys(values))
+            if self._wanted is not None:
+                values = {key: values[key] for key in values if key in self._wanted}
             n_rows += len(block.rows)
             keys.update(values)
             what = f"{self.name!r} as a table of {n_rows:,} lines and {len(keys):,} different keys"
@@ -299,7 +311,8 @@ class JsonLinesTable:
                 elif not _is_null(cells.type):
                     doubtful.add(key)
                 types[key] = joined
-        check_typed_columns(self.name, self._types, list(types))
+        check_columns(self.name, self._wanted, list(self._known))
+        check_typed_columns(self.name, self._types, list(self._known))
         # an integer may be none of float64
         for part in parts_again() if doubtful else ():
             for key in doubtful.intersection(part.columns):

@@ -62,9 +62,10 @@ class ZipArchive(Archive):
             raise self._damage_error(error) from error
         infos = self._zip.infolist()
         limits.check_count(name, len(infos))
-        if len(infos) != directory.n_entries or (not infos and file.read_at(0, 4) == b"PK\3\4"):
+        n_recorded = directory.n_recorded(len(infos))
+        if n_recorded != len(infos) or (not infos and file.read_at(0, 4) == b"PK\3\4"):
             raise self._damage_error(
-                f"its directory has {directory.n_entries:,} entries, of which {len(infos):,} can be found"
+                f"its directory has {n_recorded:,} entries, of which {len(infos):,} can be found"
             )
         limits.check_bytes(name, sum(info.file_size for info in infos))
         limits.check_ratio(name, sum(info.file_size for info in infos), file.size)
@@ -136,20 +137,49 @@ class ZipArchive(Archive):
 
 
 class _DirectoryFile(io.BufferedReader):
-    """The file that zipfile reads: the directory comes in one read, and too many members are refused before parsing.
-
-    Attributes:
-        n_entries: entries in the last read.
-    """
+    """The file that zipfile reads: the directory comes in one read, and too many members are refused before parsing."""
 
     def __init__(self, file: StreamedResource, name: str, limits: ArchiveLimits) -> None:
         super().__init__(window(file).detach(), 1 << 12)
-        self._archive, self._limits, self.n_entries = name, limits, 0
+        self._archive = name
+        self._limits = limits
+        self._end_of_read = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         check_request(size or 0, f"the directory of {self._archive!r}")
         data = super().read(size)
-        self.n_entries = data.count(b"PK\1\2")
+        self._end_of_read = self.tell()
         if len(data) > CHUNK_BYTES:  # reads of members are shorter
-            self._limits.check_count(self._archive, self.n_entries)
+            self._limits.check_count(self._archive, _count_entries(data))
         return data
+
+    def n_recorded(self, n_entries: int) -> int:
+        """How many entries the record behind the directory counts, which zipfile has just read and ignored.
+
+        A damaged length may hide an entry in the comment of the one before. The signature of an entry does not tell, as a
+        comment may hold it: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.14 and 4.3.16.
+
+        Args:
+            n_entries: how many there are, if the record cannot tell more than the last 16 bits, or is not behind the directory.
+        """
+        self.seek(self._end_of_read)
+        record = super().read(40)
+        if record.startswith(b"PK\6\6") and len(record) == 40:
+            return int.from_bytes(record[32:40], "little")
+        if not record.startswith(b"PK\5\6") or len(record) < 12:
+            return n_entries
+        n_recorded = int.from_bytes(record[10:12], "little")
+        # Old writers without the 64-bit record count modulo 65,536.
+        return n_entries if n_recorded == n_entries % 65_536 else n_recorded
+
+
+def _count_entries(directory: bytes) -> int:
+    """How many entries a directory has, found by walking from one to the next."""
+    n_entries = 0
+    start = 0
+    while directory.startswith(b"PK\1\2", start) and start + 46 <= len(directory):
+        # The lengths of name, extra field and comment.
+        lengths = struct.unpack_from("<3H", directory, start + 28)
+        start += 46 + sum(lengths)
+        n_entries += 1
+    return n_entries

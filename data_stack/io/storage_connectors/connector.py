@@ -127,6 +127,16 @@ class StorageConnector(ABC):
             f"{type(self).__name__} cannot list: it does not override list_resources()"
         )
 
+    def missing_place(self) -> str | None:
+        """Return what does not exist of the place of this store, such as a folder; None if nothing is known to be missing.
+
+        It tells a store that is empty from a name that is misspelt. By default it tells nothing.
+
+        Raises:
+            StorageError: the store does not say.
+        """
+        return None
+
     # Files of other tools. A store that holds none leaves the defaults as they are.
 
     def list_keys(self, prefix: str = "") -> list[str]:

@@ -64,39 +64,44 @@ class Column:
     kind: str
     where: str
 
-    def convert(self, values: Sequence[Any], paths: Sequence[str]) -> list[Any]:
-        """Values of rows of a file, transformed, of the dtype that the document declares.
+    def convert(
+        self, values: Sequence[Any], paths: Sequence[str], first_record: int | None = None
+    ) -> list[Any]:
+        """Values of rows of a file, transformed, of the dtype that the document declares; none changes.
 
         Args:
             values: as stored in the file.
             paths: the file of each value, for messages.
+            first_record: position of the first value in the record set, for messages; None if it has none.
 
         Raises:
-            DatasetFileCorruptError: a value is of another type, or a regular expression takes too long.
+            DatasetFileCorruptError: a value is of another type or does not fit it, or a regular expression takes too long.
         """
         for transform in self.transforms:
             if transform.regex is not None or transform.replace is not None:
                 values = self._rewrite(transform, values)
             else:
                 step = functools.partial(_map_each, functools.partial(transform_value, transform))
-                values = [
-                    self._attempt(path, step, value)
-                    for value, path in zip(values, paths, strict=True)
-                ]
-        return [
-            self._attempt(path, self._cast, value)
-            for value, path in zip(values, paths, strict=True)
-        ]
+                values = self._attempt_each(step, values, paths, first_record)
+        return self._attempt_each(self._cast, values, paths, first_record)
 
-    def _attempt(self, path: str, function: Any, *arguments: Any) -> Any:
-        try:
-            return function(*arguments)
-        except UNFIT as error:
-            value = arguments[-1]
-            problem = (
-                f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
-            )
-            raise DatasetFileCorruptError(problem) from error
+    def _attempt_each(
+        self,
+        function: Callable[[Any], Any],
+        values: Sequence[Any],
+        paths: Sequence[str],
+        first_record: int | None,
+    ) -> list[Any]:
+        converted = []
+        for number, value in enumerate(values):
+            try:
+                converted.append(function(value))
+            except UNFIT as error:
+                record = "" if first_record is None else f" in record {first_record + number}"
+                raise DatasetFileCorruptError(
+                    f"{paths[number]!r} holds {value!r:.80}{record}, but {self.where} needs {self.dtype}: {error!s:.200}"
+                ) from error
+        return converted
 
     def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
         """The values after a ``regex`` or ``replace``."""

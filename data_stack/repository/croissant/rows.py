@@ -65,8 +65,11 @@ class RowReader:
         has_files = any(
             column.key == "file:content" or column.dtype.kind == "S" for column in plan.columns
         )
+        n_records = 0
         for batch in _batches(rows, _BATCH_FILES if has_files else _BATCH_ROWS):
-            yield list(zip(*(_convert(column, batch) for column in plan.columns), strict=True))
+            converted = [_convert(column, batch, n_records) for column in plan.columns]
+            n_records += len(batch)
+            yield list(zip(*converted, strict=True))
 
     def _join(self, plan: Plan, join: Join, rows: Iterator[_Row]) -> Iterator[_Row]:
         table, matches = str(join.right.table), dict[Any, list[dict[tuple[str, str], Any]]]()
@@ -175,12 +178,12 @@ def _batches(rows: Iterator[_Row], n_rows: int = _BATCH_FILES) -> Iterator[list[
     return iter(lambda: list(itertools.islice(rows, n_rows)), [])
 
 
-def _convert(column: Column, batch: Sequence[_Row]) -> list[Any]:
+def _convert(column: Column, batch: Sequence[_Row], first_record: int | None = None) -> list[Any]:
     values = [
         row[column.table, column.key] if column.table is not None else column.value
         for _, row in batch
     ]
-    return column.convert(values, [path for path, _ in batch])
+    return column.convert(values, [path for path, _ in batch], first_record)
 
 
 def _rows_of_file(

@@ -8,13 +8,16 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+from data_stack.codecs.fitting import as_dtype
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.processes.isolation import ISOLATION, run_apart
+from data_stack.values.stacked_values import as_time
 
 #: Limit of processor time for the texts of one run.
 MAX_SECONDS: Final = 10.0
@@ -103,6 +106,14 @@ def rewrite(file: Any, pattern: str, replacement: str | None) -> list[str]:
     return [text if first is None else first for text, first in zip(texts, firsts, strict=True)]
 
 
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+#: A date or time of ISO 8601, and its zone.
+_TIME: Final = re.compile(
+    r"""(?P<time>[+-]?[0-9]{4,}(?:-[0-9]{2}(?:-[0-9]{2})?)?)
+    | (?P<zoned>[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?)?)
+      (?:Z | (?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?)?""",
+    re.ASCII | re.VERBOSE,
+)
 #: Longer regular expressions, globs and paths of documents are refused.
 MAX_PATTERN_LENGTH: Final = 1000
 #: The errors of a value that has another form than its field declares.
@@ -205,10 +216,12 @@ def text_of(value: Any) -> str:
 
 
 def cast_value(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A value of the dtype that a document declares.
+    """A value of the dtype that a document declares; equal to the one that is given, and to what a text says.
+
+    A float may be rounded to fewer digits, where it stays finite. A time with a zone is the instant in UTC.
 
     Raises:
-        ValueError, TypeError, LookupError, OverflowError: it is invalid.
+        ValueError, TypeError, LookupError, OverflowError: it is invalid, or does not fit.
     """
     if dtype.kind == "U":
         if isinstance(value, (list, np.ndarray, dict)):
@@ -217,18 +230,75 @@ def cast_value(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "S":
         return value["bytes"] if isinstance(value, dict) else value
     if dtype.kind == "M":
-        return np.datetime64(value, "us")
+        return _cast_time(value, dtype)
     if dtype.kind == "m":
-        time = datetime.time.fromisoformat(value) if isinstance(value, str) else value
-        if isinstance(time, datetime.time):  # since midnight, as Parquet's times are read
-            time = (
-                datetime.datetime.combine(datetime.date.min, time.replace(tzinfo=None))
-                - datetime.datetime.min
-            )
-        return np.timedelta64(time, "us")
+        return _cast_time_of_day(value, dtype)
     if dtype.kind == "b" and isinstance(value, str):
         return {"true": True, "false": False}[value.lower()]
-    return value if isinstance(value, (list, np.ndarray)) else dtype.type(value)
+    return value if isinstance(value, (list, np.ndarray)) else _cast_number(value, dtype)
+
+
+def _cast_number(value: Any, dtype: np.dtype[Any]) -> Any:
+    number = _number_of(value)
+    if dtype.kind == "b":
+        if number not in (0, 1):
+            raise ValueError(f"{number} is no truth value")
+        return np.bool_(number)
+    return as_dtype(np.asarray(number), dtype, rounds=True, whole_floats=True)[()]
+
+
+def _number_of(value: Any) -> Any:
+    """A number, or the one that a text says.
+
+    Raises:
+        TypeError, ValueError: it is neither.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if isinstance(value, Decimal):
+        return _number_of(str(value))
+    if isinstance(value, (str, bytes)):
+        text = text_of(value).strip()
+        if "_" in text:  # Python's own notation, not one of data
+            raise ValueError(f"{text!r:.80} is no number")
+        return int(text) if _INTEGER.fullmatch(text) else float(text)
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, np.timedelta64)
+    if not is_number:
+        raise TypeError(f"a number is expected, not {type(value).__name__}")
+    return value
+
+
+def _cast_time(value: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, str):
+        time, offset = _time_of_text(value)
+        return (as_dtype(np.asarray(time), dtype) - offset)[()]
+    if not isinstance(value, (datetime.date, np.datetime64)):
+        raise TypeError(f"a time is expected, not {type(value).__name__}: a number has no unit")
+    time = value if isinstance(value, np.datetime64) else as_time(value)
+    return as_dtype(np.asarray(time), dtype)[()]
+
+
+def _time_of_text(text: str) -> tuple[np.datetime64, np.timedelta64]:
+    """A time as written, and how much its zone is ahead of UTC."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r:.80} is no time")
+    sign = -1 if match["sign"] == "-" else 1
+    minutes = 60 * int(match["hours"] or 0) + int(match["minutes"] or 0)
+    return np.datetime64(match["time"] or match["zoned"]), np.timedelta64(sign * minutes, "m")
+
+
+def _cast_time_of_day(value: Any, dtype: np.dtype[Any]) -> Any:
+    time = datetime.time.fromisoformat(value) if isinstance(value, str) else value
+    if isinstance(time, datetime.time):  # since midnight, as Parquet's times are read
+        if time.tzinfo is not None:
+            raise ValueError("a time of day with a zone would lose it")
+        midnight = datetime.datetime.combine(datetime.date.min, time)
+        time = midnight - datetime.datetime.min
+    if not isinstance(time, (datetime.timedelta, np.timedelta64)):
+        raise TypeError(f"a time of day is expected, not {type(value).__name__}")
+    span = time if isinstance(time, np.timedelta64) else as_time(time)
+    return as_dtype(np.asarray(span), dtype)[()]
 
 
 def bounding_box(value: Any) -> np.ndarray[Any, Any]:

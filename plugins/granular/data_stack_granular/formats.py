@@ -34,10 +34,10 @@ def encode_image(value: _Pixels, quality: int = 75, format: str = "jpg") -> byte
 
 
 def decode_image(buffer: bytes, *args: Any) -> _Pixels:
-    """Decode a JPEG or PNG file."""
-    return (codecs.PngCodec() if buffer.startswith(b"\x89PNG") else codecs.JpgCodec()).decode(
-        buffer
-    )
+    """Decode a JPEG or PNG file; its pixels are as they are stored, as by Granular."""
+    if buffer.startswith(b"\x89PNG"):
+        return codecs.PngCodec(orient=False).decode(buffer)
+    return codecs.JpgCodec(orient=False).decode(buffer)
 
 
 def encode_video(array: _Pixels, fps: int = 20, codec: str = "h264") -> bytes:

@@ -15,13 +15,18 @@ from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.images import decode_image
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.iterator import access_to
 from data_stack.exception import CatalogueSchemaError, ConfigError
 from data_stack.values.stacked_values import stack_values
+from data_stack_huggingface.cast_encoder import CastEncoder, arrow_type_of, check_cast
 from data_stack_huggingface.layout import info_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from data_stack.formats.parquet import Field, ParquetDataset
 
+_LISTS = ("List", "Sequence", "LargeList")
 _NUMBERS = frozenset(
     f"{kind}{n_bits}" for kind in ("int", "uint", "float") for n_bits in (8, 16, 32, 64)
 ) - {"float8"}
@@ -108,12 +113,13 @@ def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 
 def features_of_card(card: Mapping[str, Any], config: str | None) -> dict[str, Any]:
-    """Return the features in the ``dataset_info`` of a card in the same form; ``config`` as for :func:`info_of`."""
+    """Return the features in the ``dataset_info`` of a card in the same form; ``config`` as for :func:`info_of`.
+
+    Raises:
+        CatalogueSchemaError: a class id has no name.
+    """
     try:
-        return {
-            str(each["name"]): _feature({key: each[key] for key in each if key != "name"})
-            for each in _listed(card, config)
-        }
+        return _features(_listed(card, config))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return {}
 
@@ -134,11 +140,44 @@ def _feature(given: Mapping[str, Any]) -> dict[str, Any]:
             else {"_type": "Value", "dtype": content}
         )
     if kind in ("list", "sequence", "large_list"):
-        inner = {"dtype": content} if isinstance(content, str) else content
-        return {"_type": "List", "feature": _feature(inner) if isinstance(inner, dict) else {}}
+        inner: Any = content
+        if isinstance(content, str):
+            inner = {"dtype": content}
+        elif isinstance(content, list) and kind != "sequence":  # which would be a dict of lists
+            inner = {"struct": content}
+        listed = {
+            "_type": "LargeList" if kind == "large_list" else "List",
+            "feature": _feature(inner) if isinstance(inner, dict) else {},
+        }
+        return {**listed, "length": given["length"]} if "length" in given else listed
+    if kind == "struct" and isinstance(content, list):
+        return _features(content)
     if kind == "class_label" and isinstance(names := content.get("names"), dict):
-        return {"_type": "ClassLabel", "names": [names[key] for key in sorted(names, key=int)]}
+        return {"_type": "ClassLabel", "names": _names_of_ids(names)}
     return {**content, "_type": _camel(kind)} if isinstance(content, dict) else {}
+
+
+def _features(listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Features by name of a list of them."""
+    return {
+        str(each["name"]): _feature({key: each[key] for key in each if key != "name"})
+        for each in listed
+    }
+
+
+def _names_of_ids(names: Mapping[Any, Any]) -> list[Any]:
+    """The names of classes in the order of their ids.
+
+    Raises:
+        CatalogueSchemaError: an id is missing, so that other ids would get its name.
+    """
+    by_id = {int(key): name for key, name in names.items()}
+    missing = sorted(set(range(len(by_id))) - by_id.keys())
+    if missing:
+        raise CatalogueSchemaError(
+            f"the card has names for the class ids {sorted(by_id)!s:.200}, but not for {missing[0]}: report it to its owner"
+        )
+    return [by_id[number] for number in range(len(by_id))]
 
 
 def _camel(name: str) -> str:
@@ -147,7 +186,7 @@ def _camel(name: str) -> str:
 
 def encoders_of(
     rows: ParquetDataset, features: Mapping[str, Any], place: str, image_mode: str | None = None
-) -> dict[int | str, HubEncoder]:
+) -> dict[int | str, Encoder]:
     """Return encoders for the columns whose values differ from Parquet's.
 
     Args:
@@ -160,10 +199,12 @@ def encoders_of(
         CatalogueSchemaError: the columns of a file differ from the features, or from those of the first file.
     """
     differing = rows.all_columns ^ (features or rows.schema.fields).keys()
-    encoders: dict[int | str, HubEncoder] = {}
+    encoders: dict[int | str, Encoder] = {}
+    declared = access_to(rows).declare_columns() or {}
     for name, feature in features.items() if not differing else ():
         try:
-            encoder = _encoder_of(rows.schema[name], feature, image_mode)
+            is_nullable = name not in declared or declared[name].is_nullable
+            encoder = _encoder_of(rows.schema[name], feature, image_mode, is_nullable)
         except ConfigError as error:
             differing = {f"{name}: {error}"}
             continue
@@ -177,8 +218,8 @@ def encoders_of(
 
 
 def _encoder_of(
-    field: Field, feature: Mapping[str, Any], image_mode: str | None
-) -> HubEncoder | None:
+    field: Field, feature: Mapping[str, Any], image_mode: str | None, is_nullable: bool
+) -> Encoder | None:
     """Return the encoder of a column; None if its values need none.
 
     Raises:
@@ -199,17 +240,37 @@ def _encoder_of(
         raise ConfigError(f"ClassLabel is stored as {type_!s:.60}")
     if kind.startswith("Array") and isinstance(shape, list) and None not in shape:
         return HubEncoder(None, feature.get("dtype"), shape)
-    inner = feature.get("feature") if kind in ("List", "Sequence", "LargeList") else feature
-    dtype = (
-        "int64" if kind == "ClassLabel" else inner.get("dtype") if isinstance(inner, dict) else None
-    )
-    is_other = (
-        dtype in _NUMBERS
-        and isinstance(field.dtype, np.dtype)
-        and field.dtype.kind in "iuf"
-        and field.dtype != dtype
-    )
-    return HubEncoder(None, dtype) if is_other else None
+    dtype = "int64" if kind == "ClassLabel" else _dtype_of(feature)
+    has_numbers = isinstance(field.dtype, np.dtype) and field.dtype.kind in "iuf"
+    if dtype in _NUMBERS and has_numbers:
+        return None if field.dtype == dtype else HubEncoder(None, dtype)
+    return _cast_encoder_of(type_, feature, is_nullable)
+
+
+def _dtype_of(feature: Mapping[str, Any]) -> str | None:
+    """The dtype of a value, or of the values of a list; None of other features."""
+    inner = feature.get("feature") if feature.get("_type") in _LISTS else feature
+    if not isinstance(inner, Mapping) or inner.get("_type") != "Value":
+        return None
+    return str(inner.get("dtype"))
+
+
+def _cast_encoder_of(
+    stored: pa.DataType, feature: Mapping[str, Any], is_nullable: bool
+) -> CastEncoder | None:
+    """Return an encoder that casts; None where the values have the declared type, or are no plain ones.
+
+    Raises:
+        ConfigError: Arrow does not cast the stored type to the declared one.
+    """
+    from data_stack.formats.parquet.types import describe_type
+
+    declared = arrow_type_of(feature)
+    described = describe_type(stored)
+    if declared is None or describe_type(declared) == described:
+        return None
+    check_cast(stored, declared)
+    return CastEncoder(described, feature, is_nullable)
 
 
 def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

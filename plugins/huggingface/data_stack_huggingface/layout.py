@@ -62,16 +62,24 @@ _DATA = _PARQUET | {
 
 
 def default_config(card: Mapping[str, Any]) -> str | None:
-    """Return the default configuration of a card: the marked one, that of this name, or the only one; or None."""
-    names = [str(each.get("config_name", "default")) for each in card.get("configs") or ()]
-    marked = [
-        str(each.get("config_name", "default"))
-        for each in card.get("configs") or ()
-        if each.get("default")
-    ]
-    return next(
-        iter([*marked, *(name for name in names if name == "default" or len(names) == 1)]), None
-    )
+    """Return the default configuration of a card: the marked one, that of this name, or the only one; or None.
+
+    Raises:
+        CatalogueError: several are marked.
+    """
+    configs = card.get("configs") or ()
+    names = [str(config.get("config_name", "default")) for config in configs]
+    marked = [name for name, config in zip(names, configs, strict=True) if config.get("default")]
+    if len(marked) > 1:
+        raise CatalogueError(
+            f"the card marks several configurations as the default ({', '.join(marked):.200}), which the package datasets "
+            f"refuses, too: report it to its owner, or load one by its name: hf:OWNER/NAME#{marked[0]}"
+        )
+    if marked:
+        return marked[0]
+    if "default" in names:
+        return "default"
+    return names[0] if len(names) == 1 else None
 
 
 def _choose(
@@ -119,7 +127,8 @@ def split_files(
         configs = {
             str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]
         }
-        config = configs[_choose(repo, part, configs, default_config(card))]
+        default = None if part else default_config(card)
+        config = configs[_choose(repo, part, configs, default)]
         folder, given = posixpath.normpath(config.get("data_dir") or "."), config.get("data_files")
         found = (
             _by_names(listed, folder)
@@ -165,7 +174,8 @@ def converted_files(
     if not configs:
         return {}
     try:
-        chosen = _choose(repo, part, configs, default_config(card))
+        default = None if part else default_config(card)
+        chosen = _choose(repo, part, configs, default)
         listed = [str(each["name"]) for each in info_of(card, chosen).get("splits") or ()]
     except (AttributeError, KeyError, TypeError) as error:
         raise CatalogueError(

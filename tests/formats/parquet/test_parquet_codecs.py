@@ -184,9 +184,10 @@ def test_times_come_back_in_utc_from_every_zone() -> None:
     zone = datetime.timezone(datetime.timedelta(hours=5))
     field = Field("t", "datetime64[us]", (), ScalarCodec("timestamp"))
 
-    column = column_of(field, [datetime.datetime(2024, 3, 1, 7, 30, 0, 5, zone)])
+    column = column_of(field, [datetime.datetime(2024, 3, 1, 7, 30, 0, 5, zone), NOON])
 
     assert column.value(0) == np.datetime64("2024-03-01T02:30:00.000005")
+    assert column.value(1) == np.datetime64("2024-01-01T12:00:00")  # without a zone it is in UTC
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])
@@ -240,7 +241,6 @@ def test_a_missing_time_is_null() -> None:
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1, "b": 2}, "'b'"),
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1.5}, "'a'.*1.5"),
         (Field("x", "datetime64[us]"), NOON.replace(tzinfo=ZONE), "a time zone in a column of"),
-        (Field("x", "datetime64[us]", (), ScalarCodec("timestamp")), NOON, "no time zone"),
         (Field("x", "datetime64[us]", (None,)), [NOON.replace(tzinfo=ZONE)], "a time zone in a"),
         (Field("x", "datetime64[D]", (None,)), [NOON], "does not fit"),
         (Field("x", "datetime64[D]", (None,), NdarrayCodec()), [NOON], "does not fit"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from data_stack.codecs import (
     codec_of,
     pillow_images,
 )
+from data_stack.exception import LeftOutWarning
 
 
 def picture(height: int = 48, width: int = 64, channels: int = 3) -> np.ndarray[Any, Any]:
@@ -173,16 +175,56 @@ def test_pngs_come_back_without_loss_and_have_granulars_bytes(pixels: np.ndarray
     assert record == granular.encoders["png"](pixels)
 
 
-def test_animations_are_refused() -> None:
-    frames = [Image.fromarray(frame) for frame in video(3)]
-    for name, codec in (("PNG", codec_of("png")), ("WEBP", codec_of("webp"))):
-        record = image_bytes(frames[0], name, save_all=True, append_images=frames[1:])
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "TIFF"])
+def test_of_several_images_the_first_is_read_and_a_note_given(kind: str) -> None:
+    frames = [Image.fromarray(frame).convert("RGB") for frame in video(3)]
+    options = {"lossless": True} if kind == "WEBP" else {}
+    record = image_bytes(frames[0], kind, save_all=True, append_images=frames[1:], **options)
+    with Image.open(io.BytesIO(record)) as image:
+        first = np.asarray(image)
 
-        with pytest.raises(ValueError, match="not an animation"):
-            codec.decode(record)
+    with pytest.warns(LeftOutWarning, match="holds 3 images, of which the first is read"):
+        decoded = codec_of(kind.lower()).decode(record)
+
+    assert np.array_equal(decoded, first)
 
 
 # ---------------------------------------------------------------------- sound
+
+
+def wav_of(sizes: dict[str, int]) -> bytes:
+    """A WAV file of 100 samples whose head states other sizes, by the names of their chunks."""
+    record = bytearray(codec_of("wav").encode((np.arange(100, dtype=np.int16), 8000)))
+    for name, n_bytes in sizes.items():
+        start = record.index(name.encode()) + 4
+        record[start : start + 4] = n_bytes.to_bytes(4, "little")
+    return bytes(record)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"RIFF": 0xFFFFFFFF},
+        {"RIFF": 0xFFFFFFFF, "data": 0xFFFFFFFF},
+        {"RIFF": 0x7FFFFFFF, "data": 0x7FFFFFDB},
+        {"RIFF": 0},
+        {"RIFF": 244},
+    ],
+    ids=str,
+)
+def test_sizes_in_the_head_of_wav_files_are_not_trusted(sizes: dict[str, int]) -> None:
+    samples, rate = codec_of("wav").decode(wav_of(sizes))
+
+    assert rate == 8000
+    assert samples.tolist() == list(range(100))
+
+
+def test_a_wav_file_that_ends_before_its_samples_is_refused() -> None:
+    whole = wav_of({})
+
+    for n_bytes in range(len(whole)):
+        with pytest.raises(ValueError, match=r"cut short|not a WAV file"):
+            codec_of("wav").decode(whole[:n_bytes])
 
 
 def tone(n: int = 2000, channels: int | None = None, dtype: str = "int16") -> np.ndarray[Any, Any]:

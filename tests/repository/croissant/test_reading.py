@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from archives import tar_of
 from croissant_documents import (
@@ -299,6 +302,35 @@ def test_a_value_of_another_type_is_an_error_with_file_record_set_and_field(
 
     assert "'x8'" in str(caught.value.__cause__)
     assert "'rows/code' of record set 'rows'" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([1, 2**63 + 1], pa.uint64()), "sc:Integer"),
+        (pa.array([1, 300]), "cr:Int8"),
+        (pa.array([0, -1]), "cr:UInt8"),
+        (pa.array([1, 2**40 + 7]), "cr:Int32"),
+        (pa.array([1.0, 300.7]), "cr:Int16"),
+        (pa.array([1.0, float("inf")]), "sc:Integer"),
+        (pa.array([1.0, 1e300]), "cr:Float32"),
+    ],
+)
+def test_a_number_beyond_the_declared_type_is_an_error_with_its_record(
+    tmp_path: Path, store: Path, values: Any, kind: str
+) -> None:
+    pq.write_table(pa.table({"x": values}), file := io.BytesIO())
+    data = file.getvalue()
+    described = document(
+        [file_object("a.parquet", data, "application/x-parquet")],
+        rows=fields("rows", {"fileObject": "a.parquet"}, x=kind),
+    )
+
+    with pytest.raises(DataStackError) as caught:
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__parquet=data), store)
+
+    assert "'a.parquet' holds " in str(caught.value.__cause__)
+    assert "in record 1, but field 'rows/x' of record set 'rows'" in str(caught.value.__cause__)
 
 
 DATA = b"text\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n"

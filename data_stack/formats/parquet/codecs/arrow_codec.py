@@ -160,7 +160,8 @@ def check_scalar(field: FieldLike, value: Any, *, is_instant: bool = False) -> A
     Args:
         field: the field of the value.
         value: any value that is not null.
-        is_instant: whether the times of the column are instants, so that a datetime needs a time zone; otherwise it has none.
+        is_instant: whether the times of the column are instants, where a datetime without a time zone counts as UTC; otherwise
+            none has a time zone.
 
     Raises:
         TypeError, ValueError: the value does not fit.
@@ -277,17 +278,12 @@ def _check_time(value: Any, dtype: np.dtype[Any], *, is_instant: bool = False) -
 
 
 def _without_zone(value: datetime.datetime, *, is_instant: bool) -> datetime.datetime:
-    """A datetime for a column of instants in UTC, or unchanged for a column of times without a zone.
+    """A datetime in UTC for a column of instants; unchanged for a column of times without a zone.
 
     Raises:
-        ValueError: it is of the other kind.
+        ValueError: it has a time zone, and the column has none.
     """
     if value.tzinfo is None:
-        if is_instant:
-            raise ValueError(
-                f"{_show(value)} has no time zone in a column of times with one: "
-                f"pass value.replace(tzinfo=timezone.utc), or the zone that it is in"
-            )
         return value
     if not is_instant:
         raise ValueError(

@@ -246,7 +246,8 @@ def _compared_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _check_kind_of_time(value: Any, type_: pa.DataType) -> None:
-    """Refuse a time of Python where a column holds times of another kind, such as a datetime in a column of dates.
+    """Refuse a time of Python where a column holds times of another kind: a datetime in a column of dates, or one without a time
+    zone in a column of instants.
 
     Raises:
         TypeError: it is of another kind.
@@ -262,6 +263,11 @@ def _check_kind_of_time(value: Any, type_: pa.DataType) -> None:
                 raise TypeError(
                     f"{_show(value)} in a column of {name} ({type_}): convert all to one type"
                 )
+    if isinstance(value, datetime.datetime) and value.tzinfo is None and is_instant(type_):
+        raise TypeError(
+            f"{_show(value)} has no time zone in a column of times with one: "
+            f"pass value.replace(tzinfo=timezone.utc), or the zone that it is in"
+        )
 
 
 def _is_null(value: Any) -> bool:

@@ -78,7 +78,9 @@ _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
 _INLINE_BYTES: Final = 65_536
-_RIGHTS: Final = "Without the right s3:ListBucket a store answers so for what is missing, too: grant it, or do not rely on what is missing."
+_RIGHTS: Final = (
+    "Without the right s3:ListBucket, a store answers so for what is missing, too: see docs/storage.md."
+)
 #: Types of the options of a URL that are not texts.
 _KINDS: Final[dict[str, type]] = {
     "readOnly": bool,
@@ -263,6 +265,9 @@ class FsspecStorageConnector(StorageConnector):
         keys = {_identifier_of(file.path) for file in pointers}
         keys.update(file.path for file in plain if is_key(file.path))
         return sorted(key for key in keys if key is not None and key.startswith(prefix))
+
+    def missing_place(self) -> str | None:
+        return None if self._files.has_root() else f"the folder {self._files.place}"
 
     def stat(self, identifier: str) -> ResourceInfo:
         pointer = self._look_up(identifier)

@@ -14,6 +14,7 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.storage_errors import FULL_ERRORS
+from data_stack.io.url import hide, printable
 
 #: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
 _BUSY: Final = {
@@ -129,10 +130,10 @@ def code_of(error: BaseException) -> str:
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
     """The message of an exception without secrets; ``options`` are those of the file system."""
-    text = re.sub(r"//[^/@\s]*@", "//…@", str(error).split("\n")[0])
+    text = re.sub(r"//[^/@\s]*@", "//…@", printable(str(error).split("\n")[0]))
     text = re.sub(r"\?\S+", "?…", text)
     for secret in _secrets_in(options):
-        text = text.replace(secret, "…")
+        text = hide(text, secret, "…")
     if isinstance(error, DataStackError):
         return text[:300]  # one of ours says all
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

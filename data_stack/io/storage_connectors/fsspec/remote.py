@@ -250,6 +250,12 @@ class RemoteFiles:
             info = self._call("look for", path, "info", self._full(path))
         return next(iter(self._describe([info] if info is not None else [])), None)
 
+    def has_root(self) -> bool:
+        """Whether the root folder exists. An object store has no folders; without its bucket it cannot be listed."""
+        if issubclass(self._class, _ATOMIC):
+            return True
+        return self._call("look for", "", "info", self.root) is not None
+
     def exist(self, paths: Sequence[str]) -> list[bool]:
         """Whether there is a file at each path."""
         if issubclass(self._class, AsyncFileSystem):

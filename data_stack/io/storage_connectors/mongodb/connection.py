@@ -183,6 +183,10 @@ def _match(uri: str) -> re.Match[str]:
     return match
 
 
+#: The code of a server for what a user has no right to.
+_UNAUTHORIZED: Final = 13
+
+
 class Connection:
     """A client, created on first use, once per process, and closed when the last connector that uses it is gone."""
 
@@ -270,6 +274,17 @@ class Connection:
         return self.client[str(self.settings.database)].get_collection(
             name, codec_options=CodecOptions(), **options
         )
+
+    def has_collection(self, name: str) -> bool:
+        """Whether the collection ``bucket.name`` exists; yes, if this user may not know."""
+        database = self.client[str(self.settings.database)]
+        full_name = f"{self.settings.bucket}.{name}"
+        try:
+            return full_name in database.list_collection_names(filter={"name": full_name})
+        except OperationFailure as error:
+            if error.code == _UNAUTHORIZED:
+                return True
+            raise
 
     def make_indexes(self) -> None:
         """Create missing indexes, once per process."""

@@ -169,6 +169,12 @@ class MongoDBStorageConnector(StorageConnector):
             )
             return [document["_id"] for document in found if is_identifier(document["_id"])]
 
+    def missing_place(self) -> str | None:
+        with self._connection.operation("look for the collections of", ""):
+            has_store = self._connection.has_collection("resources")
+        name = f"{self._settings.bucket}.resources"
+        return None if has_store else f"the collection {name!r} in {self._settings.name}"
+
     def _document(
         self, identifier: str, projection: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The error for dtypes of columns that a table lacks."""
+"""Errors for columns that a table lacks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
 
-class UnknownTypedColumnError(ConfigError):
-    """``dtypes`` names a column that a table lacks.
+class UnknownColumnError(ConfigError):
+    """A table lacks a column that was asked for.
 
     Attributes:
         column: its name.
@@ -21,6 +21,31 @@ class UnknownTypedColumnError(ConfigError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class UnknownTypedColumnError(UnknownColumnError):
+    """``dtypes`` names a column that a table lacks."""
+
+
+def check_columns(name: str, wanted: Iterable[str] | None, columns: Sequence[str]) -> None:
+    """Check that a table has all columns that were asked for.
+
+    Args:
+        name: the name of the file.
+        wanted: the columns that were asked for; None for all.
+        columns: the columns of the table.
+
+    Raises:
+        UnknownColumnError: it lacks one.
+    """
+    known = set(columns)
+    for column in wanted or ():
+        if column not in known:
+            near = did_you_mean(column, columns)
+            shown = ", ".join(columns)
+            raise UnknownColumnError(
+                f"{name!r} has no column {column!r:.80}{near}; it has {shown:.1000}", column
+            )
 
 
 def check_typed_columns(name: str, typed: Iterable[str], columns: Sequence[str]) -> None:
