@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, UnsupportedStorageOperationError
 from data_stack.formats.image_folder import METADATA_OF_IMAGES, ImageFolderIterator
 from data_stack.formats.place_splits import DatasetFiles, format_of_name, stem_of_name
 from data_stack.formats.records.layout import SPEC
@@ -81,9 +82,13 @@ def account_of_datasets(datasets: Iterable[DatasetFiles]) -> list[PlaceAccount]:
     accounts = []
     for files in datasets:
         for part in files.parts:
-            account = None if part.is_file() else _account_of_folder(part.as_folder(), files.kind)
-            if account is not None:
-                accounts.append(account)
+            # Of a store that cannot list, no more is known than what is read.
+            with contextlib.suppress(UnsupportedStorageOperationError):
+                # A listing that is known already costs no request; a question for a file would.
+                is_folder = part.is_folder()
+                account = _account_of_folder(part.as_folder(), files.kind) if is_folder else None
+                if account is not None:
+                    accounts.append(account)
     return accounts
 
 
