@@ -32,7 +32,7 @@ from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
-from data_stack.io.tree import LeftOut, LinkRule, entries_of, walk_folder
+from data_stack.io.tree import LINK_OF_STORE, LeftOut, LinkRule, entries_of, walk_folder
 from data_stack.io.url import StorageURL
 from data_stack.util.group_rights import make_folders
 from data_stack.util.interrupts import open_descriptor
@@ -145,7 +145,12 @@ class Folder:
         Raises:
             UnsupportedStorageOperationError: the store cannot list.
         """
-        return self.list_files(), []
+        links: list[LeftOut] = []
+        if self._has_keys:
+            start = self.full_name("")
+            names = self._ask("list", "list_links", start)
+            links = [LeftOut(name[len(start) :], LINK_OF_STORE) for name in names]
+        return self.list_files(), links
 
     def subfolder(self, name: str) -> Folder:
         """A folder in it, which need not exist.

@@ -28,9 +28,8 @@ _HUB_REPOSITORY: Final = re.compile(r"(datasets|models|spaces)--[^/]+")
 #: More links to folders in folders behind links are a trap: k folders that link to each other have k! paths.
 _MAX_LINKED_AGAIN: Final = 1000
 
-LEADS_OUT: Final = (
-    f"a link to a folder outside; {FOLLOW_LINKS} may name a path above its target"
-)
+LEADS_OUT: Final = f"a link to a folder outside; {FOLLOW_LINKS} may name a path above its target"
+LINK_OF_STORE: Final = "a link in a store, which is not followed"
 LEADS_BACK: Final = "a link to a folder above it, whose files are read there"
 
 

@@ -8,11 +8,17 @@ from typing import Any
 from data_stack.exception import DatasetNotFoundError, PreparationError
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
+from data_stack.io.account import is_hidden
 from data_stack.io.copying import CopyReport, Parcel, Wanted, check_apart, copy_parcels
 from data_stack.io.integrity import Fault
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
-from data_stack.stores.inventory import StoredVersion, describe_absence, take_inventory
+from data_stack.stores.inventory import (
+    NO_IDENTIFIER,
+    StoredVersion,
+    describe_absence,
+    take_inventory,
+)
 
 
 def copy_datasets(
@@ -81,6 +87,7 @@ def _choose(
     if name is not None and not stored.versions and not stored.loose:
         raise DatasetNotFoundError(describe_absence(source, name))
     parcels, skipped, faults = list[Parcel](), list[Fault](), list[Fault]()
+    skipped += [Fault(key, NO_IDENTIFIER) for key in stored.others if not is_hidden(key)]
     for version in stored.versions.values():
         if version.manifest is not None:
             parcels.append(_parcel(source, version, version.manifest))

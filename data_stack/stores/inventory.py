@@ -13,7 +13,8 @@ from data_stack.exception import (
 )
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest
-from data_stack.io.identifiers import check_identifier
+from data_stack.io.account import account_of
+from data_stack.io.identifiers import check_identifier, is_identifier
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.work import Workers
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
@@ -21,6 +22,8 @@ from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json
 
 _MARKS = (MANIFEST, JOURNAL)
+#: The rule that leaves files of other tools out of copies and checks of a whole store.
+NO_IDENTIFIER = "a file of another tool, whose name is no identifier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +105,13 @@ class Inventory:
         connector: the store.
         versions: by folder.
         loose: identifiers that belong to no version of a dataset.
+        others: of the whole store, the keys of files of other tools that are no identifiers.
     """
 
     connector: StorageConnector
     versions: dict[str, StoredVersion]
     loose: list[str]
+    others: list[str] = field(default_factory=list)
 
     @property
     def prepared_versions(self) -> dict[str, list[str]]:
@@ -145,6 +150,9 @@ def take_inventory(
         names: datasets, or versions as ``"digits/1.0.0"`` or ``"hf:owner/name@version"``; empty for the whole store.
         must_exist: whether a missing folder, or a name of which nothing is stored, is an error.
 
+    Warns:
+        LeftOutWarning: ``must_exist``, and the store has files of other tools whose names are no identifiers.
+
     Raises:
         MalformedIdentifierError: no dataset can have such a name.
         DatasetNotFoundError: nothing is stored of one of ``names``, and ``must_exist``.
@@ -157,10 +165,12 @@ def take_inventory(
     ]  # not its letters
     for name in names:
         check_identifier(f"{name}/{MANIFEST}")
-    listed = {
-        each for name in dict.fromkeys(names) for each in connector.list_resources(f"{name}/")
-    }
-    identifiers = sorted(listed) if names else connector.list_resources()
+    listed: set[str] = set()
+    for name in dict.fromkeys(names):
+        listed.update(connector.list_resources(f"{name}/"))
+    identifiers, others = sorted(listed), list[str]()
+    if not names:
+        identifiers, others = _keys_of_whole_store(connector)
     versions: dict[str, StoredVersion] = {}
     for identifier in sorted(identifiers, key=lambda each: each.count("/")):
         folder, _, rest = identifier.rpartition("/")
@@ -168,7 +178,9 @@ def take_inventory(
             found = _look_at(connector, folder, has_manifest=f"{folder}/{MANIFEST}" in identifiers)
             if found is not None:
                 versions[folder] = found
-    inventory = Inventory(connector, versions, [])
+    inventory = Inventory(connector, versions, [], others)
+    if others and must_exist:
+        account_of(repr(connector), identifiers, [*identifiers, *others], NO_IDENTIFIER).warn()
     for identifier in identifiers:
         version = versions.get(inventory.folder_of(identifier))
         (inventory.loose if version is None else version.identifiers).append(identifier)
@@ -176,6 +188,16 @@ def take_inventory(
         if not any(identifier.startswith(f"{name}/") for identifier in inventory.resources()):
             raise DatasetNotFoundError(describe_absence(connector, name))
     return inventory
+
+
+def _keys_of_whole_store(connector: StorageConnector) -> tuple[list[str], list[str]]:
+    """The identifiers in a store, and the keys of files of other tools that are none."""
+    list_keys = getattr(connector, "list_keys", connector.list_resources)
+    identifiers: list[str] = []
+    others: list[str] = []
+    for key in list_keys():
+        (identifiers if is_identifier(key) else others).append(key)
+    return identifiers, others
 
 
 def describe_absence(connector: StorageConnector, name: str) -> str:

@@ -14,6 +14,7 @@ import data_stack
 from data_stack.exception import (
     ConfigError,
     DatasetNotFoundError,
+    LeftOutWarning,
     StorageConflictError,
     UnsupportedStorageOperationError,
 )
@@ -209,3 +210,20 @@ def test_versions_and_bytes_are_told_and_what_belongs_to_none(tmp_path: Path) ->
         usage.unique + 3000 == usage.total == sum(row.total for row in usage.datasets)
     )  # two files are equal
     assert (rows["loose"].version, rows["loose"].other) == (None, 3)
+
+
+def test_files_of_other_tools_are_named_by_what_goes_over_a_whole_store(tmp_path: Path) -> None:
+    store = FileStorageConnector(tmp_path / "store")
+    store.set_resource("a/b", b"x")
+    (tmp_path / "store" / "New York").mkdir()
+    (tmp_path / "store" / "New York" / "part(2).csv").write_bytes(b"x\n1\n")
+    (tmp_path / "store" / ".DS_Store").write_bytes(b"")
+
+    for go_over in (verify_storage, data_stack.disk_usage):
+        with pytest.warns(LeftOutWarning, match=r"1 of .*'New York/part\(2\)\.csv'"):
+            go_over(store)
+    report = data_stack.copy_datasets(store, FileStorageConnector(tmp_path / "copy"))
+
+    assert [fault.identifier for fault in report.skipped] == ["New York/part(2).csv"]
+    assert data_stack.take_inventory(store).others == [".DS_Store", "New York/part(2).csv"]
+    assert FileStorageConnector(tmp_path / "copy").list_keys() == ["a/b"]

@@ -146,6 +146,10 @@ class StorageConnector(ABC):
         """
         return self.list_resources(prefix)
 
+    def list_links(self, prefix: str = "") -> list[str]:
+        """The names of links that begin with ``prefix`` and are neither followed nor listed as keys, sorted."""
+        return []
+
     def has_key(self, key: str) -> bool:
         """Whether a file (not merely a folder) has this key."""
         return self.has_resource(key)

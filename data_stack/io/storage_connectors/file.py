@@ -63,7 +63,7 @@ from data_stack.io.storage_connectors.writer import (
     remove_unfinished,
 )
 from data_stack.io.storage_errors import explaining, storage_error
-from data_stack.io.tree import is_below, walk_folder
+from data_stack.io.tree import LEADS_OUT, is_below, walk_folder
 from data_stack.util.group_rights import make_folder, make_folders
 
 
@@ -156,6 +156,13 @@ class FileStorageConnector(StorageConnector):
         with self._explaining("list", prefix):
             tree = walk_folder(self.root_path, above)
         return sorted(key for key in tree.files if key.startswith(prefix) and is_key(key))
+
+    def list_links(self, prefix: str = "") -> list[str]:
+        above = check_key_prefix(prefix).rpartition("/")[0]
+        with self._explaining("list", prefix):
+            tree = walk_folder(self.root_path, above)
+        names = [left_out.name for left_out in tree.left_out if left_out.rule == LEADS_OUT]
+        return sorted(name for name in names if name.startswith(prefix))
 
     def has_key(self, key: str) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from sftp_server import SFTPServer
 
 import data_stack
 from data_stack.exception import (
@@ -26,6 +28,7 @@ from data_stack.io.storage_connectors import (
     InMemoryStorageConnector,
     StorageConnector,
 )
+from data_stack.io.tree import LINK_OF_STORE, LeftOut
 from data_stack.io.url import split_url
 
 #: Names that no identifier can have, but files on any POSIX system.
@@ -244,3 +247,27 @@ def test_a_location_keeps_empty_segments_of_a_key() -> None:
 
     assert asked == ["s3://bucket/a"]
     assert location.folder.full_name(location.name) == "/b.csv"
+
+
+def test_links_that_a_store_does_not_follow_are_named(
+    tmp_path: Path, sftp_server: SFTPServer
+) -> None:
+    name = f"links-{os.urandom(6).hex()}"
+    remote = sftp_server.folder / name / "sets"
+    local = tmp_path / "store" / "sets"
+    for folder in (remote, local):
+        (folder / "real").mkdir(parents=True)
+        (folder / "real" / "a.csv").write_bytes(b"x")
+        (folder / "out").symlink_to("/etc")
+    (remote / "b.csv").symlink_to("real/a.csv")
+    stores = {
+        "sftp": FsspecStorageConnector(f"sftp://127.0.0.1/{name}", **sftp_server.options()),
+        "folder": FileStorageConnector(tmp_path / "store"),
+    }
+
+    surveys = {kind: folder_of(store, "sets").survey() for kind, store in stores.items()}
+
+    assert surveys["folder"] == (["real/a.csv"], [LeftOut("out", LINK_OF_STORE)])
+    files, links = surveys["sftp"]
+    assert files == ["real/a.csv"]
+    assert [link.name for link in links] == ["b.csv", "out"]

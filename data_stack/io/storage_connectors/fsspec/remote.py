@@ -280,6 +280,18 @@ class RemoteFiles:
         found = self._list("find", folder, **strictly) or {}
         return self._below(folder, self._describe(found.values()))
 
+    def links(self, folder: str) -> list[str]:
+        """The paths of all links below a folder, however deep; none of an object store, which has no links."""
+        if issubclass(self._class, _ATOMIC):
+            return []
+        options = {"detail": True, "on_error": _raise_unless_missing}
+        found = self._call("list", folder, "find", self._full(folder), **options) or {}
+        return [
+            self._relative(info["name"])
+            for info in found.values()
+            if info.get("type") == "link" or info.get("islink")
+        ]
+
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
         """The files and folders in a folder; none if there is no such folder.
 
