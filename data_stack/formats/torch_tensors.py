@@ -22,6 +22,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.numpy_arrays import WriteOnly
+from data_stack.io.account import LeftOut
 from data_stack.io.positional import PositionalFile, check_apart, reading
 
 try:
@@ -103,6 +104,20 @@ def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
             f"{name!r} holds a {type(loaded).__name__} without tensors that have one row a sample"
         )
     return tensors
+
+
+def entries_left_out(loaded: Any) -> list[LeftOut]:
+    """The entries of the result of :func:`load_tensors` that are no columns: numbers, texts, lists, tensors without rows."""
+    entries: Iterable[tuple[Any, Any]] = ()
+    if isinstance(loaded, Mapping):
+        entries = loaded.items()
+    elif isinstance(loaded, (list, tuple)):
+        entries = enumerate(loaded)
+    return [
+        LeftOut(str(key), "no tensor with one row a sample")
+        for key, value in entries
+        if not isinstance(value, torch.Tensor) or not value.dim()
+    ]
 
 
 def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sizes import sized
 
-from data_stack.exception import DatasetFileCorruptError
+import data_stack
+from data_stack.exception import DatasetFileCorruptError, LeftOutWarning
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, load_tensors, write_tensor
 
 
@@ -197,3 +198,15 @@ def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
         DatasetFileCorruptError, match=rf"weights.pt' holds a {kind} tensor.* save tensor\."
     ):
         iterator.read_batch([0])
+
+
+def test_entries_that_are_no_columns_are_named(tmp_path: Path) -> None:
+    torch.save(
+        {"x": torch.ones(3, 2), "names": ["a", "b"], "scale": torch.tensor(2.0)}, tmp_path / "a.pt"
+    )
+
+    with pytest.warns(LeftOutWarning, match=r"2 of .*'names', 'scale' .no tensor with one row"):
+        loaded: Any = data_stack.load(tmp_path / "a.pt")
+
+    assert list(loaded[0]) == ["x"]
+    data_stack.load(tmp_path / "a.pt", columns=["x"])

@@ -30,6 +30,7 @@ from data_stack.formats.conversion.format import (
 from data_stack.formats.managed_tables import refuse_managed_table
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, npz_keys, write_npz
 from data_stack.formats.records.layout import SPEC, shard_name
+from data_stack.io.account import PlaceAccount
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.request_limit import check_request
@@ -304,12 +305,18 @@ class TorchFormat(ArraysFormat):
     ) -> Source:
         from data_stack.formats.torch_tensors import (
             TensorsDatasetIterator,
+            entries_left_out,
             load_tensors,
             tensors_of,
         )
 
         def keys_of(resource: Any) -> list[str | int]:
-            return list(tensors_of(load_tensors(resource, map_location="meta"), location.full_name))
+            loaded = load_tensors(resource, map_location="meta")
+            tensors = tensors_of(loaded, location.full_name)
+            if columns is None:
+                left_out = entries_left_out(loaded)
+                PlaceAccount(location.full_name, len(tensors), tuple(left_out)).warn()
+            return list(tensors)
 
         return _open_arrays(location, TensorsDatasetIterator, keys_of, columns, optional)
 
