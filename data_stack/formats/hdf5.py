@@ -207,7 +207,7 @@ class _File:
     def reading(self) -> Iterator[None]:
         """Map HDF5's errors to ours; errors of the store are raised unchanged."""
         try:
-            with reading(self.name, "HDF5 file"):
+            with reading(self.name, "HDF5 file", self._bytes):
                 yield
         finally:
             failure, self._bytes.failure = self._bytes.failure, None

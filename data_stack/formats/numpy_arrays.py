@@ -201,7 +201,7 @@ def read_npz(
     file = PositionalFile(resource)
     arrays: dict[str, npt.NDArray[Any]] = {}
     n_bytes = 0
-    with reading(file.name, ".npz file"), zipfile.ZipFile(file.open_buffered()) as archive:
+    with reading(file.name, ".npz file", file), zipfile.ZipFile(file.open_buffered()) as archive:
         members = archive.infolist()
         check_expansion(
             file.name, sum(member.file_size for member in members), file.size, max_expansion
@@ -231,7 +231,7 @@ def npz_keys(resource: Any) -> list[str]:
         DatasetFileCorruptError: it is not an ``.npz`` file, or damaged.
     """
     file = PositionalFile(resource)
-    with reading(file.name, ".npz file"), zipfile.ZipFile(file.open_buffered()) as archive:
+    with reading(file.name, ".npz file", file), zipfile.ZipFile(file.open_buffered()) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 

@@ -24,6 +24,7 @@ from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_
 from data_stack.formats.numpy_arrays import WriteOnly
 from data_stack.io.account import LeftOut
 from data_stack.io.positional import PositionalFile, check_apart, reading
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
 try:
     import torch
@@ -174,10 +175,11 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
     """
     file = PositionalFile(resource)
     if file.read_at(0, 4) != _ZIP_MAGIC:
+        check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(file.name), file.size)
         raise DatasetFileCorruptError(
             f"{file.name!r} is not a file of torch.save() of torch 1.6 and later; save it again"
         )
-    with reading(file.name, "file of torch.save()"):
+    with reading(file.name, "file of torch.save()", file):
         if not _holds_plain_tensors(file):
             check_apart(file, f"{__name__}:_look_through", [])
         return _load(file, map_location)
@@ -189,7 +191,7 @@ def _look_through(resource: Any) -> None:
 
 
 def _load(file: PositionalFile, map_location: str) -> Any:
-    with reading(file.name, "file of torch.save()"):
+    with reading(file.name, "file of torch.save()", file):
         tensors = torch.load(file.open_buffered(), weights_only=True, map_location=map_location)
         _check_storages(tensors, file.name)
     return tensors

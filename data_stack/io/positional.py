@@ -20,6 +20,7 @@ from data_stack.exception import (
 from data_stack.io.byte_source import Positioned
 from data_stack.io.location import as_resource
 from data_stack.io.resources import StreamedResource
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.processes.isolation import ISOLATION, run_apart
 from data_stack.util.request_limit import check_request
 
@@ -130,13 +131,21 @@ class PositionalFile(Positioned):
 
 
 @contextlib.contextmanager
-def reading(name: str, kind: str) -> Iterator[None]:
-    """Raise errors of a parser as DatasetFileCorruptError; our own errors pass."""
+def reading(name: str, kind: str, file: PositionalFile | None = None) -> Iterator[None]:
+    """Raise errors of a parser as DatasetFileCorruptError; our own errors pass.
+
+    Args:
+        name: of the file, for the message.
+        kind: what the file should be, such as ``".npz file"``.
+        file: the file, to say if it is a pointer of Git LFS or a page instead of data.
+    """
     try:
         yield
     except (DataStackError, MemoryError):
         raise
     except Exception as error:
+        if file is not None:
+            check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
         raise DatasetFileCorruptError(
             f"{name!r} is not a readable {kind}: {type(error).__name__}: {error}"
         ) from error

@@ -14,8 +14,11 @@ import data_stack
 from data_stack.exception import DatasetFileCorruptError, DataStackError, RetrievalError
 from data_stack.formats import convert
 from data_stack.formats.csv import read_csv
+from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.image_folder import ImageFolderIterator
+from data_stack.formats.numpy_arrays import NpzDatasetIterator
 from data_stack.formats.parquet import ParquetDataset
+from data_stack.formats.torch_tensors import TensorsDatasetIterator
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve
 from data_stack.io.stand_ins import check_no_stand_in, stand_in
@@ -73,6 +76,13 @@ def test_classes_and_petastorm_name_it(tmp_path: Path) -> None:
         make_batch_reader(f"file://{tmp_path}/a")
     with pytest.raises(DatasetFileCorruptError, match="Git LFS"):
         ImageFolderIterator(tmp_path / "c")[0]
+    for opener in (
+        lambda path: HDF5DatasetIterator(path, ["x"]),
+        lambda path: NpzDatasetIterator(path, ["x"]),
+        lambda path: TensorsDatasetIterator(path, ["x"]),
+    ):
+        with pytest.raises(DatasetFileCorruptError, match="Git LFS"):
+            len(opener(tmp_path / "e.csv"))
     with pytest.raises(DatasetFileCorruptError, match="Git LFS"):
         read_csv(tmp_path / "e.csv", {"x": "int64"})
 
