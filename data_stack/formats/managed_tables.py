@@ -13,13 +13,15 @@ from typing import Final
 from data_stack.exception import ManagedTableError
 from data_stack.io.folder import Folder, LocalFolder
 
-#: By the folder of the log: the kind of the table, and what reads it.
+_HUDI: Final = "Spark with Hudi's package, or the package hudi, reads it"
+#: By the folder of the log, or a file in a partition: the kind of the table, and what reads it.
 _LOGS: Final = {
     "_delta_log": (
         "Delta Lake",
         "deltalake.DeltaTable(path).to_pyarrow_table() reads it, data_stack.from_arrow() takes that",
     ),
-    ".hoodie": ("Apache Hudi", "Spark with Hudi's package, or the package hudi, reads it"),
+    ".hoodie": ("Apache Hudi", _HUDI),
+    ".hoodie_partition_metadata": ("Apache Hudi", _HUDI),
 }
 _ICEBERG: Final = "pyiceberg's table.scan().to_arrow() reads it, data_stack.from_arrow() takes that"
 _ICEBERG_METADATA: Final = "metadata"
@@ -43,11 +45,11 @@ def refuse_managed_table(folder: Folder, names: Iterable[str]) -> None:
     if _ICEBERG_METADATA in firsts and "data" in firsts:
         _refuse_iceberg(folder)
     place = folder.path
-    for level in range(_MAX_LEVELS):
+    for _ in range(_MAX_LEVELS):
         if place is None or place == place.parent:
             return
-        is_partition = "=" in place.name or (level == 0 and place.name == "data")
-        if not is_partition:
+        is_of_table = "=" in place.name or place.name == "data"
+        if not is_of_table:
             return
         place = place.parent
         _refuse_by_log([log for log in _LOGS if os.path.isdir(place / log)], str(place))
@@ -71,6 +73,7 @@ def _refuse_iceberg(folder: Folder) -> None:
 
 def _message(place: str, kind: str, log: str, reader: str) -> str:
     return (
-        f"{place.rstrip('/') or 'the store'} is a table of {kind}: its log in {log}/ says which files count, and rows "
-        f"that it removed would come back. {reader}. To read certain files all the same, pass a list of them to ParquetDataset"
+        f"{place.rstrip('/') or 'the store'} is a table of {kind}, as {log} in it says: its log knows which files "
+        f"count, and rows that it removed would come back. {reader}. To read certain files all the same, "
+        f"pass a list of them to ParquetDataset"
     )

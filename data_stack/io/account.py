@@ -84,7 +84,7 @@ class PlaceAccount:
     @property
     def unexplained(self) -> tuple[LeftOut, ...]:
         """What was left out and may be data: all but documents and hidden files."""
-        return tuple(each for each in self.left_out if each.rule not in _SILENT)
+        return tuple(left_out for left_out in self.left_out if left_out.rule not in _SILENT)
 
     def with_left_out(self, more: Sequence[LeftOut]) -> PlaceAccount:
         """The same account, in which more is left out."""

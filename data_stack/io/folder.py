@@ -93,11 +93,12 @@ class Folder:
     checks_reads: bool = False
     can_delete: bool = False
     _store: Any = None
+    #: Whether the store also knows the files of other tools, by keys that need not be identifiers.
+    _has_keys: bool = False
 
     def __init__(self, store: Any, name: str = "") -> None:
         self._store = store
         self.name = name
-        #: Whether the store also knows the files of other tools, by keys that need not be identifiers.
         self._has_keys = hasattr(store, "open_key")
         self.checks_reads = getattr(store, "checks_reads", False)
         kind = type(uncached(store))

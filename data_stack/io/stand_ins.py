@@ -75,14 +75,14 @@ def check_no_stand_in(head: bytes, name: str, size: int | None = None) -> None:
     Raises:
         DatasetFileCorruptError: they are; the message says what the file is, and how to get the data.
     """
-    found = stand_in(head, name, size)
-    if found is not None:
-        raise DatasetFileCorruptError(f"{name} is {found}, not the data. {advice_for(found, head)}")
+    kind = stand_in(head, name, size)
+    if kind is not None:
+        raise DatasetFileCorruptError(f"{name} is {kind}, not the data. {advice_for(kind, head)}")
 
 
-def advice_for(found: str, head: bytes) -> str:
+def advice_for(kind: str, head: bytes) -> str:
     """How to get the data instead of what :func:`stand_in` found."""
-    if "LFS" in found:
+    if "LFS" in kind:
         return "Fetch the file: run `git lfs pull` in the clone, or take the link that downloads, not the raw one"
     shown = " ".join(head[:300].decode("utf-8", "replace").split())[:120]
     return f"Download it again by a link that needs no login; it begins with {shown!r}"

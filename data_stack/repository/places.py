@@ -164,9 +164,9 @@ class Place:
         found = find_places(place)
         accounts = [account_beside(place, found), *account_of_datasets(found.values())]
         left_out = [
-            f"{account.place.rstrip('/')}: {each.name} ({each.rule})"
+            f"{account.place.rstrip('/')}: {item.name!r} ({item.rule})"
             for account in accounts
-            for each in account.unexplained
+            for item in account.unexplained
         ]
         return DatasetDescription(
             self.name,

@@ -195,10 +195,10 @@ def _left_out_below(report: DatasetIteratorReport) -> str:
     seen = {id(report)}
     texts: dict[str, None] = {}
     while pending:
-        each = pending.pop()
-        if each.left_out:
-            texts[each.left_out] = None
-        for below in each.sub_reports:
+        above = pending.pop()
+        if above.left_out:
+            texts[above.left_out] = None
+        for below in above.sub_reports:
             if id(below) not in seen:
                 seen.add(id(below))
                 pending.append(below)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+import shutil
 import tarfile
 import warnings
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from writing import image_bytes
 
 import data_stack
-from data_stack.exception import ConfigError, LeftOutWarning
+from data_stack.exception import ConfigError, LeftOutWarning, MaliciousFilePathError
 from data_stack.formats import convert
 from data_stack.formats.place_accounts import account_beside, account_of_datasets
 from data_stack.formats.place_splits import find_places
@@ -250,3 +251,21 @@ def test_a_snapshot_in_the_cache_of_the_hub_is_read(tmp_path: Path) -> None:
     loaded: Any = data_stack.load(data.parent)
 
     assert {name: len(rows) for name, rows in loaded.items()} == {"train": 1, "test": 1}
+
+
+@pytest.mark.parametrize(
+    "name", ["test.parquet", "test.csv", "test.npy", "test/cat/1.png", "test-0.tar"]
+)
+def test_no_format_reads_a_found_link_that_leads_out(name: str, tmp_path: Path) -> None:
+    make(tmp_path / "outside", [name])
+    if name.endswith(".npy"):
+        np.save(tmp_path / "outside" / name, np.zeros(3))
+    place = tmp_path / "place"
+    shutil.copytree(tmp_path / "outside", place)
+    (place / name.replace("test", "train")).parent.mkdir(parents=True, exist_ok=True)
+    (place / name).rename(place / name.replace("test", "train"))
+    (place / name).symlink_to(tmp_path / "outside" / name)
+
+    with pytest.raises(MaliciousFilePathError, match="outside the folder"):
+        for samples in data_stack.load(place).values():
+            list(samples)

@@ -211,6 +211,7 @@ def folder_and_paths(
         )
     if isinstance(source, Location):
         if source.is_file():
+            source.local_file()  # raises if it was found in a folder, and is a link out of it
             return source.folder, [source.name]
         return source.as_folder(), None
     if not isinstance(source, Folder) and hasattr(source, "read"):

@@ -392,9 +392,9 @@ def _check_no_stand_in(transfer: Transfer, identifier: str) -> None:
     Raises:
         SourceError: it did.
     """
-    found = stand_in(transfer.head, identifier, transfer.size)
-    if found is not None:
-        raise SourceError(f"sent {found}, not the file. {advice_for(found, transfer.head)}")
+    kind = stand_in(transfer.head, identifier, transfer.size)
+    if kind is not None:
+        raise SourceError(f"sent {kind}, not the file. {advice_for(kind, transfer.head)}")
 
 
 def _describe_wrong_bytes(error: ChecksumMismatchError, transfer: Transfer) -> str:

@@ -357,20 +357,20 @@ class FileStorageConnector(StorageConnector):
         if self._tells_case or swapped == name:
             return
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:  # it is missing
             return
         try:
-            other = os.stat(swapped, dir_fd=folder, follow_symlinks=False)
+            other_status = os.stat(swapped, dir_fd=folder, follow_symlinks=False)
         except OSError:
             self._tells_case = True
             return
         names = os.listdir(folder)
-        if not os.path.samestat(found, other) or name in names:
+        if not os.path.samestat(status, other_status) or name in names:
             return
         if not is_to_write:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        stored = next((each for each in names if each.lower() == name.lower()), swapped)
+        stored = next((other for other in names if other.lower() == name.lower()), swapped)
         raise StorageConflictError(
             f"could not store {name!r} in {self!r}: {stored!r} is stored there, and this file system does not tell "
             f"the two names apart. Nothing was written; choose a name that differs in more than upper and lower case",

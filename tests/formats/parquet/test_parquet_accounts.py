@@ -182,7 +182,11 @@ def test_the_folder_of_a_partition_is_part_of_its_table(tmp_path: Path) -> None:
     write(tmp_path / "rows" / "day=1" / "hour=2" / "a.parquet", id=[1])
     iceberg(tmp_path / "ice")
 
-    for place in ("rows/day=1", "rows/day=1/hour=2", "ice/data"):
+    write(tmp_path / "ice" / "data" / "day=1" / "a.parquet", id=[1])
+    write(tmp_path / "hudi" / "2026" / "01" / "a.parquet", id=[1])
+    (tmp_path / "hudi" / "2026" / "01" / ".hoodie_partition_metadata").write_text("")
+
+    for place in ("rows/day=1", "rows/day=1/hour=2", "ice/data", "ice/data/day=1", "hudi/2026/01"):
         with pytest.raises(ManagedTableError):
             ParquetDataset(tmp_path / place)
 
