@@ -242,14 +242,16 @@ class HDF5Format(ArraysFormat):
         optional: Collection[str] = (),
         **options: Any,
     ) -> Source:
-        from data_stack.formats.hdf5 import HDF5DatasetIterator, datasets_to_read
+        from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys, datasets_to_read
 
         open_file = functools.partial(HDF5DatasetIterator, **options)
         if columns is not None and not optional:
             # a file may hold more objects than are listed
             named = list(columns)
             return _open_arrays(location, open_file, lambda _: named, columns, optional)
-        return _open_arrays(location, open_file, datasets_to_read, columns, optional)
+        # A user who names columns wants nothing else.
+        keys_of = datasets_to_read if columns is None else dataset_keys
+        return _open_arrays(location, open_file, keys_of, columns, optional)
 
     def save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.hdf5 import write_hdf5
