@@ -270,7 +270,7 @@ def advise_code(entry: Mapping[str, Any]) -> str:
     if not distribution:
         return "Register the dataset with its earlier code"
     advice = "if it is installed, its code or a library has changed: restore these, and give changed code another version"
-    return f"Install it with {advise_install(f'{distribution} {version}')}; {advice}"
+    return f"To get it: {advise_install(f'{distribution} {version}')}; {advice}"
 
 
 def sources_of(factory: Any) -> list[dict[str, Any]]:

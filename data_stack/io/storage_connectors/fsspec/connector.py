@@ -78,9 +78,7 @@ _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
 _INLINE_BYTES: Final = 65_536
-_RIGHTS: Final = (
-    "Without the right s3:ListBucket, a store answers so for what is missing, too: see docs/storage.md."
-)
+_RIGHTS: Final = "Without the right s3:ListBucket, a store answers so for what is missing, too: see docs/storage.md."
 #: Types of the options of a URL that are not texts.
 _KINDS: Final[dict[str, type]] = {
     "readOnly": bool,
