@@ -261,7 +261,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
         with self._open(path) as resource:
             start = resource.read(16)
         content = type_of_bytes(start)
-        return content if content in types_by_extension("image").values() else _type_of(path)
+        if content is None or content not in types_by_extension("image").values():
+            return _type_of(path)
+        return content
 
     def _arguments(self) -> dict[str, Any]:
         return {"decode": self._decodes, "codecs": self._given_codecs}
