@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.class_lists import check_class_lists
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
@@ -52,7 +53,8 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
 
     Raises:
-        ConfigError: they are not iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
+        ConfigError: they are not iterators, have different ``class_names``, or have more than ``sys.maxsize`` samples or 2**20
+            parts in all.
     """
 
     _takes_list = True
@@ -63,6 +65,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
                 f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]"
             )
         self._stacked_on = list(iterators)
+        check_class_lists(self._stacked_on, "combine")
         self._lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
         if sum(self._lengths) > sys.maxsize:
             raise ConfigError(
