@@ -34,6 +34,7 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     RequestLimitError,
+    ResourceChangedError,
     UnsafeArchiveError,
 )
 from data_stack.formats.columns import FieldsAccess
@@ -43,6 +44,8 @@ from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location, is_path, location_of
+from data_stack.io.resources import StreamedResource
+from data_stack.io.versions import SeenVersions
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -270,10 +273,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def _look_through(self) -> _Index:
         keys: list[str] = []
         starts, fields, tables = [0], dict[str, int](), [np.empty((0, 4), np.int64)]
-        for shard in self._shards:
+        for number, shard in enumerate(self._shards):
             rows: dict[str, int] = {}
             found = []
-            for path, offset, size in _members(shard):
+            for path, offset, size in _members(shard, self._open_first(number)):
                 key, field = key_and_field(path)
                 row = starts[-1] + rows.setdefault(key, len(rows))
                 found.append((row, fields.setdefault(field, len(fields)), offset, size))
@@ -282,9 +285,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
             twice = np.flatnonzero((table[1:, :2] == table[:-1, :2]).all(axis=1))
             keys += rows
             if len(twice):
-                row, number = table[twice[0], :2].tolist()
+                row, field_number = table[twice[0], :2].tolist()
                 raise UnsafeArchiveError(
-                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}"
+                    f"{shard.full_name!r} has two files {list(fields)[field_number]!r} of sample {keys[row]!r}"
                 )
             tables.append(table)
             starts.append(len(keys))
@@ -303,6 +306,15 @@ class WebDatasetIterator(AccessedDatasetIterator):
             np.searchsorted(members[:, 0], np.arange(len(keys) + 1)),
         )
 
+    def _open_first(self, number: int) -> StreamedResource:
+        """Open a shard that is the one that was read first.
+
+        Raises:
+            ResourceChangedError: it was replaced or changed.
+        """
+        shard = self._shards[number]
+        return self._seen.open_first(number, shard.full_name, shard.open())
+
     def _arguments(self) -> dict[str, Any]:
         return {"fields": self._fields, "types": self._types}
 
@@ -310,9 +322,17 @@ class WebDatasetIterator(AccessedDatasetIterator):
         shards, types = self._shards, self._types
         self._index, self._lock = None, fork_lock()
         self._codec = functools.cache(lambda field: codec_of_field(field, types))
-        self._open = functools.lru_cache(_MAX_OPEN)(
-            lambda number: StoredFile(shards[number].folder, shards[number].name, None)
-        )
+        seen = self._seen = SeenVersions(len(shards))
+
+        def open_shard(number: int) -> StoredFile:
+            shard = shards[number]
+            stored = StoredFile(shard.folder, shard.name, None)
+            if not seen.is_first(number, stored.version):  # its files lie at other offsets
+                before = "another version when its headers were read"
+                raise ResourceChangedError(shard.full_name, before, str(stored.version))
+            return stored
+
+        self._open = functools.lru_cache(_MAX_OPEN)(open_shard)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}
@@ -351,7 +371,10 @@ class _ShardsAccess(FieldsAccess):
         )
 
     def content_fingerprint(self) -> list[str]:
-        return contents_of_resources([shard.open for shard in self.source._shards])
+        numbers = range(len(self.source._shards))
+        return contents_of_resources(
+            [functools.partial(self.source._open_first, number) for number in numbers]
+        )
 
     def fields(self) -> Sequence[str]:
         return (KEY, *self.source.fields)
@@ -386,10 +409,15 @@ def key_and_field(path: str) -> tuple[str, str]:
     return (f"{folder}/{stem}" if folder else stem), field.lower()
 
 
-def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
-    """Path, offset and size of each file of a tar that belongs to a sample."""
+def _members(shard: Location, opened: StreamedResource) -> Iterator[tuple[str, int, int]]:
+    """Path, offset and size of each file of a tar that belongs to a sample.
+
+    Args:
+        shard: the tar.
+        opened: the same, open; it is closed at the end.
+    """
     name = shard.full_name
-    with shard.open() as file:
+    with opened as file:
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
             raise DatasetFileCorruptError(

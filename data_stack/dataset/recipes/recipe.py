@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from data_stack.dataset.recipes.recipe_values import (
     probe,
     write,
 )
+from data_stack.exception import ResourceChangedError, ResourceNotFoundError
 
 RECIPE_VERSION = 2
 
@@ -48,6 +50,9 @@ PLACE = "place"
 
 # Layers that do not change samples.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
+
+#: The layer of samples in memory, with the source from which they were read.
+_IN_MEMORY = "in_memory"
 
 # Types that may be used as an iterator, and hold only samples.
 _PLAIN_SAMPLES = (list, tuple, np.ndarray)
@@ -122,14 +127,15 @@ def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
         of_samples: False leaves out sources, unless a repository loaded them, and large arguments, so that nothing is read.
     """
     digests: dict[int, str] = {}
-    layers = _layers_below(iterator, probed=of_samples)
+    layers = _layers_below(iterator, probed=of_samples, from_memory=of_samples)
     for layer in layers:
         of = [digests[id(each)] for each in layer.of]
-        known = (
-            of[0]
-            if layer.name in _TRANSPARENT and len(of) == 1
-            else _fingerprint_left_behind(layer.iterator)
-        )
+        if layer.name in _TRANSPARENT and len(of) == 1:
+            known: str | None = of[0]
+        elif layer.name == _IN_MEMORY:
+            known = _fingerprint_in_memory(layer.iterator)
+        else:
+            known = _fingerprint_left_behind(layer.iterator)
         if known is None:
             if layer.name == TABLE_FILE:  # the same wherever the file lies
                 layer = _describe_source(layer.iterator, probed=of_samples)
@@ -202,6 +208,35 @@ def instability_reason(iterator: DatasetIteratorIF) -> str | None:
     return None
 
 
+def _fingerprint_in_memory(iterator: InMemoryDatasetIterator) -> str:
+    """The fingerprint of samples in memory that were read from a source: that of the source as it was then.
+
+    If the source has changed, or is gone, the samples are their own source.
+    """
+    if iterator._kept_fingerprint is None:
+        known = None
+        if not iterator.has_changed_sources():
+            (source,) = iterator._stack_on()
+            with suppress(ResourceChangedError, ResourceNotFoundError):
+                known = fingerprint(source)
+        if known is None:
+            described = _describe_source(iterator, probed=True)
+            arguments = {
+                key: _argument_content(None, key, value)
+                for key, value in described.arguments.items()
+            }
+            known = json_digest(
+                {
+                    "fingerprint": _FINGERPRINT_VERSION,
+                    "layer": None,
+                    "of": [],
+                    "arguments": arguments,
+                }
+            )
+        iterator._kept_fingerprint = known
+    return iterator._kept_fingerprint
+
+
 def _fingerprint_left_behind(iterator: Any) -> str | None:
     """Of samples in memory, the fingerprint of the source that was not pickled with them."""
     return iterator._known_fingerprint if isinstance(iterator, InMemoryDatasetIterator) else None
@@ -249,13 +284,16 @@ def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     return content_of(list(value) if isinstance(value, tuple) else value)
 
 
-def _layers_below(top: Any, *, probed: bool = True, by_place: bool = False) -> list[Layer]:
+def _layers_below(
+    top: Any, *, probed: bool = True, by_place: bool = False, from_memory: bool = False
+) -> list[Layer]:
     """``top`` and all iterators below it, each once and after those it is stacked on.
 
     Args:
         top: any iterator, or what is used as one.
         probed: whether the content of sources is looked at.
         by_place: whether what was opened by its path is described by that path.
+        from_memory: whether samples in memory end the stack: what they were read from may have changed.
 
     Raises:
         ConfigError: something is stacked on itself.
@@ -263,6 +301,9 @@ def _layers_below(top: Any, *, probed: bool = True, by_place: bool = False) -> l
     found: dict[int, Layer] = {}
 
     def below(iterator: Any) -> list[Any]:
+        if from_memory and isinstance(iterator, InMemoryDatasetIterator) and iterator._stack_on():
+            layer = found[id(iterator)] = Layer(iterator, _IN_MEMORY, [], {})
+            return layer.of
         layer = found[id(iterator)] = describe_layer(iterator, probed, by_place)
         return layer.of
 

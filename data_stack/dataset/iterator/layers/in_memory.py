@@ -32,6 +32,7 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     Sample,
 )
+from data_stack.dataset.iterator.data_in_memory import digest_of_data_in_memory
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
@@ -60,6 +61,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     :func:`~data_stack.values.copies.copy_value`. Objects of other classes are not copied; a whole column of numbers is not
     copied either, but read-only.
 
+    Its fingerprint is that of the iterator read from, as it was then. Where that has changed since (an array was written to, a
+    file replaced), the samples themselves are its identity.
+
     The iterator read from stays referenced, because ``underlying_iterators`` names it; with ``keep_source=False`` it is
     let go and ``underlying_iterators`` is empty. A pickle holds the samples only, so that it reaches workers even where
     the source has open files: there ``underlying_iterators`` is empty too.
@@ -73,7 +77,12 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         EarlyEndError: ``dataset_iterator`` yields fewer samples than its length says.
     """
 
+    #: In a pickle, and what comes from one: the fingerprint of the source, which was left behind.
     _known_fingerprint: str | None = None
+    #: The fingerprint, once it was asked for: the samples in memory never change.
+    _kept_fingerprint: str | None = None
+    #: What was read from memory, see :func:`~data_stack.dataset.iterator.data_in_memory.digest_of_data_in_memory`.
+    _digest_of_sources = 0
 
     def __init__(
         self,
@@ -83,6 +92,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         keep_source: bool = True,
     ) -> None:
         self._stacked_on: list[Any] = [dataset_iterator] if keep_source else []
+        if self._stack_on():
+            # before it is read: what changes meanwhile is a change, too
+            self._digest_of_sources = digest_of_data_in_memory(self._stack_on()[0])
         self._columns: tuple[Any, ...] | None = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
             self._columns = _read_columns(access_to(dataset_iterator), progress)
@@ -106,11 +118,25 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
                 known = FluentIterator.fingerprint(
                     self
                 )  # a client's class may have another method of that name
-        return {**super().__getstate__(), "_stacked_on": [], "_known_fingerprint": known}
+        return {
+            **super().__getstate__(),
+            "_stacked_on": [],
+            "_known_fingerprint": known,
+            "_kept_fingerprint": None,
+        }
+
+    def has_changed_sources(self) -> bool:
+        """Whether arrays or lists that were read are others now, so that the source's fingerprint is not that of the samples."""
+        return any(
+            digest_of_data_in_memory(source) != self._digest_of_sources
+            for source in self._stack_on()
+        )
 
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._stacked_on = list(source)
+        if self._stack_on():
+            self._digest_of_sources = digest_of_data_in_memory(self._stack_on()[0])
 
     def _stack_on(self) -> list[DatasetIteratorIF]:
         return [source for source in self._stacked_on if isinstance(source, DatasetIteratorIF)]
