@@ -108,6 +108,11 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
                 )  # a client's class may have another method of that name
         return {**super().__getstate__(), "_stacked_on": [], "_known_fingerprint": known}
 
+    @property
+    def _kept_samples(self) -> list[Sample] | None:
+        """The samples themselves, which must not be changed; None where they are kept as columns."""
+        return None if self._columns is not None else self._samples
+
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._stacked_on = list(source)
