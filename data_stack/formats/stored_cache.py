@@ -52,9 +52,10 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
     where the store has leases; otherwise both write the same.
 
     The records lie in a folder named by the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`), so different samples
-    never meet. The compiled code of functions of modules counts too, but not that of functions they call, nor that of a
-    dataset's ``open``: change ``version`` for these. An iterator of your own class, a lambda or a callable object has no
-    fingerprint that another process can rely on, and needs a ``version``.
+    never meet. The compiled code of functions of modules counts too, with all that it uses: global variables, and the functions
+    and classes of the program that it calls. Not that of installed packages, nor that of a dataset's ``open``: change
+    ``version`` for these. An iterator of your own class, a lambda, a callable object, or a function that uses what cannot be
+    compared, such as an open file, has no fingerprint that another process can rely on, and needs a ``version``.
 
     Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
     scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such. A batch is one request.

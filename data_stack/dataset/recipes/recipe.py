@@ -20,7 +20,8 @@ from data_stack.dataset.iterator.contract import (
 )
 from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
-from data_stack.dataset.recipes.functions import code_content
+from data_stack.dataset.recipes.code_description import describe_code
+from data_stack.dataset.recipes.identity import column_of_numbers
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
     content_if_known,
@@ -56,6 +57,9 @@ _IN_MEMORY = "in_memory"
 
 # Types that may be used as an iterator, and hold only samples.
 _PLAIN_SAMPLES = (list, tuple, np.ndarray)
+
+# Values that are what they are.
+_SIMPLE: frozenset[type] = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class Layer(NamedTuple):
@@ -163,24 +167,26 @@ def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
 
 
 def code_digest(iterator: DatasetIteratorIF) -> str | None:
-    """SHA-256 of the compiled code of the functions that a stack calls, and of the global values that they use; None if none.
+    """SHA-256 of the code of the functions that a stack calls, and of all that they use; None if none.
 
-    A fingerprint holds names of functions, and is the same in all versions of Python. This digest changes when a function is
-    edited, and with the version of Python; it is for caches, which can be made again. Functions that a function calls count
-    by name here too.
+    A fingerprint holds names of functions, and is the same in all versions of Python. This digest changes when a function of the
+    program, or one that it calls, is edited, and with the version of Python; it is for caches, which can be made again. See
+    :mod:`data_stack.dataset.recipes.code_description`.
     """
-    layers = _layers_below(iterator, probed=False)
-    contents = [
-        code_content(value, content_if_known)
-        for layer in layers
-        for value in other_values(_collect_arguments(layer))
-    ]
-    known = "".join(filter(None, contents))
-    return hashlib.sha256(known.encode("ascii")).hexdigest() if known else None
+    digests = []
+    for layer in _layers_below(iterator, probed=False):
+        for value in other_values(_collect_arguments(layer)):
+            digest = describe_code(value, content_if_known).digest
+            if digest is not None:
+                digests.append(digest)
+    return hashlib.sha256("".join(digests).encode("ascii")).hexdigest() if digests else None
 
 
 def instability_reason(iterator: DatasetIteratorIF) -> str | None:
-    """Why a fingerprint may miss a change of the samples, or be valid only in this process; None if neither. Reads no sample."""
+    """Why a fingerprint may miss a change of the samples, or be valid only in this process; None if neither.
+
+    Reads no sample, but for lists in memory.
+    """
     for layer in _layers_below(iterator, probed=False):
         reasons: list[Any] = []
         if layer.name == DATASET:
@@ -198,11 +204,21 @@ def instability_reason(iterator: DatasetIteratorIF) -> str | None:
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
             content_of(
-                [column for column in columns if not isinstance(column, _PLAIN_SAMPLES)],
+                [column for column in columns if _may_hold_objects(column)],
+                of_samples=True,
+                reasons=reasons,
+            )
+        elif layer.name is None and (kept := _samples_in_memory(layer.iterator)) is not None:
+            content_of(
+                [sample for sample in kept if _may_hold_objects(sample)],
+                of_samples=True,
                 reasons=reasons,
             )
         else:
-            content_of(_collect_arguments(layer), reasons=reasons)
+            arguments = _collect_arguments(layer)
+            content_of(arguments, reasons=reasons)
+            for value in other_values(arguments):
+                reasons += describe_code(value, content_if_known).reasons
         for reason in filter(None, reasons):
             return f"{layer.name or class_name(layer.iterator)}: {reason}"
     return None
@@ -235,6 +251,23 @@ def _fingerprint_in_memory(iterator: InMemoryDatasetIterator) -> str:
             )
         iterator._kept_fingerprint = known
     return iterator._kept_fingerprint
+
+
+def _may_hold_objects(column: Any) -> bool:
+    """Whether values of a column may be of a kind that nothing is known of: not in an array of numbers, nor in a list of text."""
+    if type(column) in (np.ndarray, np.memmap):
+        return bool(column.dtype.hasobject)
+    if type(column) in (list, tuple):
+        return not set(map(type, column)) <= _SIMPLE
+    return type(column) not in _SIMPLE
+
+
+def _samples_in_memory(iterator: Any) -> Sequence[Any] | None:
+    """The samples of an iterator that keeps them in a list; None of any other."""
+    if isinstance(iterator, InMemoryDatasetIterator):
+        return iterator._kept_samples
+    samples = iterator.adapted_samples if isinstance(iterator, AdaptedIterator) else iterator
+    return samples if type(samples) in _PLAIN_SAMPLES else None
 
 
 def _fingerprint_left_behind(iterator: Any) -> str | None:
@@ -377,6 +410,12 @@ def describe_layer(iterator: Any, probed: bool = True, by_place: bool = False) -
     if name in (None, TABLE_FILE) or (type(iterator) is InMemoryDatasetIterator and not below):
         return _describe_source(iterator, probed, below)
     arguments = iterator._arguments()
+    if name == "sequence":
+        columns = arguments["dataset_sequences"]
+        arguments["dataset_sequences"] = [
+            column if (numbers := column_of_numbers(column)) is None else numbers
+            for column in columns
+        ]
     return Layer(
         iterator,
         name,

@@ -132,6 +132,11 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
             for source in self._stack_on()
         )
 
+    @property
+    def _kept_samples(self) -> list[Sample] | None:
+        """The samples themselves, which must not be changed; None where they are kept as columns."""
+        return None if self._columns is not None else self._samples
+
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._stacked_on = list(source)
