@@ -214,6 +214,11 @@ def stack_values(values: Sequence[Any]) -> _Array:
     )
 
 
+def keeps_dtype(column: _Array) -> bool:
+    """Whether the values of a column, stacked again, have the dtype of the column."""
+    return column.dtype.isnative and column.dtype.kind in "biufcmM"
+
+
 def exact_array(value: Any) -> _Array | None:
     """A number, array, tensor or list of numbers as an array that holds it exactly; None for values without such an array."""
     if isinstance(value, (str, bytes)):

@@ -42,6 +42,7 @@ from data_stack.io.work import with_bar
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.functions import iterate_all
 from data_stack.values.copies import copy_array
+from data_stack.values.stacked_values import keeps_dtype
 from data_stack.values.stacking import list_columns, map_columns, stack_samples, take_runs, value_of
 
 _DESCRIPTION = "Loading iterator to memory"
@@ -191,9 +192,14 @@ class _ColumnsAccess(SampleAccess):
         self.n_samples = len(columns[0])
         for column in columns:
             column.flags.writeable = False
+        values = _values_of(first)
         self._reads = [
-            _reader(column, value) for column, value in zip(columns, _values_of(first), strict=True)
+            _reader(column, value) for column, value in zip(columns, values, strict=True)
         ]
+        self.stacks_samples = all(
+            keeps_dtype(column) and np.asarray(value).dtype == column.dtype
+            for column, value in zip(columns, values, strict=True)
+        )
 
     def sample(self, position: int) -> Sample:
         values = [read(position) for read in self._reads]
