@@ -49,6 +49,9 @@ TABLE_FILE = "table_file"
 PLACE = "place"
 """The layer of a file or folder of this machine that ``data_stack.load`` opened by its path."""
 
+# The layer of samples in memory.
+_SEQUENCE = "sequence"
+
 # Layers that do not change samples.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 
@@ -104,7 +107,11 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
         0 if layer.of or layer.name is None else sum(map(estimate_bytes, layer.arguments.values()))
     )
     if layer.name is not None and n_bytes <= MAX_EMBEDDED_BYTES:
-        return {name: write(value, why_not) for name, value in layer.arguments.items()}
+        of_samples = layer.name == _SEQUENCE
+        return {
+            name: write(value, why_not, of_samples=of_samples)
+            for name, value in layer.arguments.items()
+        }
     contents = {
         name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()
     }
@@ -308,7 +315,7 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
-    if layer == "sequence" or (
+    if layer == _SEQUENCE or (
         layer is None and key == "samples"
     ):  # these may be tuples or lists, or dicts with an order
         content = content_of(value, of_samples=True)

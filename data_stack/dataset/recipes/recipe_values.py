@@ -46,13 +46,15 @@ class PartialContent:
     reason: str
 
 
-def write(value: Any, why_not: list[str]) -> Any:
+def write(value: Any, why_not: list[str], *, of_samples: bool = False) -> Any:
     """``value`` as plain data from which :func:`data_stack.from_recipe` makes it again.
 
     Args:
         value: what a layer was made with.
         why_not: gets a sentence for each part of it that nothing can be made of.
+        of_samples: whether these are samples, whose numbers of numpy keep their dtype; as arguments they become Python's.
     """
+    same = () if of_samples else _SAME_AS_ARGUMENTS
 
     def special(value: Any) -> Any:
         kind, array = _array_of(_write_out(value)) or ("records", None)
@@ -64,7 +66,7 @@ def write(value: Any, why_not: list[str]) -> Any:
             )
         return _describe(value, lambda other: write(other, why_not), why_not, to_rebuild=True)
 
-    return to_plain(value, special, lambda other: _plain_scalar(other, _SAME_AS_ARGUMENTS))
+    return to_plain(value, special, lambda other: _plain_scalar(other, same))
 
 
 def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from abc import abstractmethod
@@ -272,6 +273,11 @@ def _lend(column: Column) -> Column:
     return lent
 
 
+def _of_dtype(column: Column, dtype: np.dtype[Any]) -> Column:
+    """A column of the dtype that it has below."""
+    return column if column.dtype == dtype else column.astype(dtype)
+
+
 class _KeptAccess(SampleAccess):
     """Access to samples that are kept as objects, of which it returns copies; a subclass defines ``kept``."""
 
@@ -385,12 +391,45 @@ class _CachedAccess(_KeptAccess, KeepingAccess):
             else {}
         )
         if wanted and all(position in found for position in wanted):
-            return super().columns(keys, positions)
+            columns = super().columns(keys, positions)
+            dtypes = self._fixed_dtypes
+            if dtypes is None:
+                return columns
+            return [
+                _of_dtype(column, dtypes.get(key, column.dtype))
+                for key, column in zip(keys, columns, strict=True)
+            ]
         columns = self.below.columns(keys, positions)
         if positions is None:
             return [_lend(column[: self.n_samples]) for column in columns]
         # numbers at positions are in a new array, objects may be those that are kept
         return list(map(copy_objects, columns))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        batch = super().batch(positions)
+        dtypes = self._fixed_dtypes
+        if dtypes is None or not len(positions):
+            return batch
+        if isinstance(batch, dict):
+            return {key: _of_dtype(column, dtypes[key]) for key, column in batch.items()}
+        if isinstance(batch, tuple):
+            return tuple(_of_dtype(column, dtypes[place]) for place, column in enumerate(batch))
+        return _of_dtype(batch, dtypes[None])
+
+    @functools.cached_property
+    def _fixed_dtypes(self) -> dict[Any, np.dtype[Any]] | None:
+        """The dtypes of the columns below where these are fixed; None where a batch decides.
+
+        A number that is kept by itself has lost its byte order, and text its width.
+        """
+        if not self.below.fixed_columns:
+            return None
+        batch = self.below.batch(np.empty(0, np.intp))
+        if isinstance(batch, dict):
+            return {key: column.dtype for key, column in batch.items()}
+        if isinstance(batch, tuple):
+            return {place: column.dtype for place, column in enumerate(batch)}
+        return {None: batch.dtype}
 
     def kept(self, positions: Sequence[int]) -> list[Sample]:
         """The samples at these positions, of which those that are not kept are read in one request."""
