@@ -11,6 +11,7 @@ lie in memory if ``/dev/shm`` has room.
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import io
 import json
@@ -48,7 +49,7 @@ class Cases:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._written: dict[str, Any] = {}
         self._cleanup = ExitStack()
 
@@ -59,7 +60,7 @@ class Cases:
 
         from data_stack.formats.records import RecordReader
 
-        folder = self._folder / name
+        folder = self.folder / name
         if name not in self._written:
             ours.write(WORKLOADS[name](True), folder)
             self._written[name] = True
@@ -70,9 +71,9 @@ class Cases:
         if "parquet" not in self._written:
             from parquet_peers import alone  # type: ignore[import-not-found]  # of the checkout's benchmarks
 
-            alone.write_files(self._folder / "parquet", small=True)
+            alone.write_files(self.folder / "parquet", small=True)
             self._written["parquet"] = True
-        return self._folder / "parquet"
+        return self.folder / "parquet"
 
     def arrays(self) -> Any:
         """Images and labels in memory."""
@@ -89,7 +90,7 @@ class Cases:
 
         from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
-        server = self._cleanup.enter_context(MongoDBServer(folder=self._folder))
+        server = self._cleanup.enter_context(MongoDBServer(folder=self.folder))
         connector = MongoDBStorageConnector(server.uri("speed"), bucket="speed")
         connector.set_resource("large.bin", [os.urandom(1 << 20) for _ in range(128)])
         return self._cleanup.enter_context(connector.get_resource("large.bin"))
@@ -187,6 +188,69 @@ def _encoded(cases: Cases) -> Any:
     )
 
 
+def _combined(n_parts: int, n_in_part: int = 100) -> Any:
+    """Parts of images and labels, one behind the other."""
+    import numpy as np
+
+    from data_stack import CombinedDatasetIterator, SequenceDatasetIterator
+
+    pictures = np.random.default_rng(0).integers(0, 256, (n_in_part, 28, 28), dtype=np.uint8)
+    parts = [
+        SequenceDatasetIterator([pictures.copy(), np.full(n_in_part, number)])
+        for number in range(n_parts)
+    ]
+    return CombinedDatasetIterator(parts)
+
+
+def _rows(n_rows: int = 20_000) -> Any:
+    """Rows of two numbers by name."""
+    import numpy as np
+
+    from data_stack import SequenceDatasetIterator
+
+    columns = [np.arange(n_rows), np.arange(float(n_rows))]
+    return SequenceDatasetIterator(columns).as_dict("number", "value")
+
+
+def _doubled(batch: Any) -> Any:
+    return {**batch, "value": batch["value"] * 2}
+
+
+def _is_even(number: Any) -> Any:
+    return number % 2 == 0
+
+
+def _documents() -> Any:
+    """Texts of 5 to 60 tokens."""
+    import numpy as np
+
+    from data_stack import SequenceDatasetIterator
+
+    rng = np.random.default_rng(4)
+    tokens = [rng.integers(0, 1000, size=length) for length in rng.integers(5, 60, 2000)]
+    return SequenceDatasetIterator([tokens])
+
+
+def _folded(cases: Cases) -> Any:
+    """The training part of a fold of five."""
+    training, _ = next(iter(cases.arrays().folds(5, seed=1)))
+    return training
+
+
+def _csv(cases: Cases) -> Work:
+    """Loading a table of 50,000 rows of four columns."""
+    import data_stack
+
+    path = cases.folder / "table.csv"
+    if not path.exists():
+        lines = ["number,value,text,flag"]
+        lines += [
+            f"{number},{number / 7:.6f},row {number},{number % 2}" for number in range(50_000)
+        ]
+        path.write_text("\n".join(lines) + "\n")
+    return lambda: data_stack.load(str(path))
+
+
 def _digits() -> Work:
     import data_stack
 
@@ -214,6 +278,43 @@ with Loader(SequenceDatasetIterator([np.zeros((5000, 28, 28), np.uint8), np.aran
     next(iter(loader))
 """
 
+
+def _stack_cases() -> dict[str, Callable[[Cases], Any]]:
+    """Stacks of ``benchmarks/iterators.py`` and their relatives, and loaders over them."""
+    stacks: dict[str, Callable[[Cases], Any]] = {
+        "combined of 2": lambda _: _combined(2, 5000),
+        "combined of 10": lambda _: _combined(10, 2000),
+        "combined of 100": lambda _: _combined(100),
+        "combined of 1,000": lambda _: _combined(1000),
+        "shuffled view of 1,000": lambda _: _combined(1000).shuffle(7)[:50_000],
+        "zip": lambda cases: cases.arrays().zip(cases.arrays()),
+        "mix": lambda cases: cases.arrays().mix(cases.arrays(), proportions=[0.7, 0.3], seed=1),
+        "windows": lambda _: _rows().windows(4),
+        "filter": lambda _: _rows().filter(_is_even, column="number"),
+        "fold": _folded,
+        "repeat": lambda cases: cases.arrays().repeat(3),
+        "batched map": lambda _: _rows().map(_doubled, batched=True),
+        "renamed": lambda _: _rows().rename({"number": "n", "value": "v"}),
+        "selected": lambda _: _rows().select("value"),
+        "in memory": lambda cases: cases.arrays().in_memory(),
+    }
+    made: dict[str, Callable[[Cases], Any]] = {}
+    for name, stack in stacks.items():
+        made[f"{name}, one sample"] = functools.partial(_of_stack, _singles, stack)
+        made[f"{name}, batch"] = functools.partial(_of_stack, _batches, stack)
+    made["pack, batch"] = lambda _: _batches(_documents().pack(64, column=0), 32)
+    for name in ("combined of 2", "combined of 100", "combined of 1,000", "zip", "mix", "filter"):
+        made[f"{name}, loader"] = functools.partial(
+            _of_stack, functools.partial(_first_epochs, kind="inline"), stacks[name]
+        )
+    made["CSV of 50,000 rows, load"] = _csv
+    return made
+
+
+def _of_stack(make: Callable[[Any], Work], stack: Callable[[Cases], Any], cases: Cases) -> Work:
+    return make(stack(cases))
+
+
 CASES: dict[str, Callable[[Cases], Any]] = {
     "W1, one sample": lambda cases: _singles(cases.records("W1")),
     "W4, one sample": lambda cases: _singles(cases.records("W4")),
@@ -232,6 +333,7 @@ CASES: dict[str, Callable[[Cases], Any]] = {
     "W4, view of a view, batch": lambda cases: _batches(cases.records("W4").shuffle(seed=1)[100:]),
     "arrays, map, batch": lambda cases: _batches(cases.arrays().map(_unchanged)),
     "arrays, encoders, batch": lambda cases: _batches(_encoded(cases)),
+    **_stack_cases(),
     "W4, first epoch, inline": lambda cases: _first_epochs(cases.records("W4"), "inline"),
     "W4, first epoch, threads": lambda cases: _first_epochs(cases.records("W4"), "threads"),
     "W4, first epoch, processes": lambda cases: _first_epochs(cases.records("W4"), "processes"),

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import hmac
 import inspect
+import json
+import logging
 import secrets
 import socket
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from data_stack.browse.browser import Browser
@@ -175,21 +179,63 @@ def make_app(browser: Browser, token: str) -> Guard:
         browser.compare,
         browser.duplicates,
     )
+    threads = _DaemonThreads(MAX_CONNECTIONS)
     routes: list[BaseRoute] = [
-        Route(f"/api/{each.__name__}", _endpoint(each)) for each in questions
+        Route(f"/api/{question.__name__}", _endpoint(question, threads)) for question in questions
     ]
-    routes.append(Route("/picture", _endpoint(browser.picture)))
+    routes.append(Route("/picture", _endpoint(browser.picture, threads)))
     routes.append(Route("/", lambda request: FileResponse(_STATIC / "index.html")))
     routes.append(Mount("/", StaticFiles(directory=_STATIC)))
     return Guard(Starlette(routes=routes), token)
 
 
-def _endpoint(question: Callable[..., Any]) -> Callable[[Request], Response]:
+class _TextResponse(JSONResponse):
+    """JSON in ASCII: names of files may hold bytes that are no UTF-8, which Starlette cannot encode."""
+
+    def render(self, content: Any) -> bytes:
+        """The body of the answer."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+class _DaemonThreads:
+    """Runs functions in threads that neither the event loop nor the program waits for when it ends.
+
+    The threads of ``asyncio`` and ``anyio`` are waited for, so Ctrl-C would take as long as the slowest sample that is read.
+
+    Args:
+        n_threads: the most functions that run at a time.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self._n_free = asyncio.Semaphore(n_threads)
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """What a function returns, which raises nothing."""
+        loop = asyncio.get_running_loop()
+        outcome = loop.create_future()
+
+        def set_outcome(value: Any) -> None:
+            if not outcome.done():  # else the request was cancelled
+                outcome.set_result(value)
+
+        def run() -> None:
+            value = function()
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(set_outcome, value)
+
+        async with self._n_free:
+            threading.Thread(target=run, daemon=True).start()
+            return await outcome
+
+
+def _endpoint(
+    question: Callable[..., Any], threads: _DaemonThreads
+) -> Callable[[Request], Awaitable[Response]]:
     """Answers a request by a method, whose arguments are the parameters of the URL; others are ignored."""
     declared = inspect.signature(question).parameters
     required = {name: "" for name, each in declared.items() if each.default is each.empty}
 
-    def endpoint(request: Request) -> Response:
+    def answer_request(request: Request) -> Response:
         try:
             given = required | {
                 name: text for name, text in request.query_params.items() if name in declared
@@ -201,7 +247,7 @@ def _endpoint(question: Callable[..., Any]) -> Callable[[Request], Response]:
                 }
             )
             if not isinstance(answer, bytes):
-                return JSONResponse(answer)
+                return _TextResponse(answer)
             # The URL of a picture contains a number of this run, so that those of another dataset on the port are never reused.
             kept = {"cache-control": "private, max-age=86400, immutable"}
             return Response(answer, media_type="image/png", headers=kept)
@@ -213,7 +259,11 @@ def _endpoint(question: Callable[..., Any]) -> Callable[[Request], Response]:
                 if isinstance(error, ConfigError)
                 else 500
             )
-            return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)
+            return _TextResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)
+
+    async def endpoint(request: Request) -> Response:
+        response: Response = await threads.run(functools.partial(answer_request, request))
+        return response
 
     return endpoint
 
@@ -281,11 +331,16 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=idle_seconds,
-            timeout_graceful_shutdown=2,
             # asyncio accepts as many at once, before a connection can close another one
             backlog=MAX_CONNECTIONS,
         )
         super().__init__(config)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End at once: a request that reads a slow sample is not waited for."""
+        self.force_exit = True
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would report the request
+        super().handle_exit(sig, frame)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until Ctrl-C."""

@@ -135,7 +135,8 @@ class Table:
             name = readable(unnamed if report.name is None else report.name)
             shown: Kind = looks[0].kind if looks else "missing"
             has_picture = not is_plain and any(look.is_picture for look in looks)
-            names = tuple(map(str, classes)) if is_class else ()
+            # as they are shown, so that the text that one filters by is the one that one sees
+            names = tuple(readable(class_name) for class_name in classes) if is_class else ()
             about = (
                 report.role,
                 report.dtype,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.metadata
-import json
 import os
 import platform
 import sys
@@ -25,6 +24,7 @@ from data_stack.exception import (
 )
 from data_stack.show.markup import Facts, size_text
 from data_stack.util.distributions import distributions_of
+from data_stack.util.json_text import json_text
 
 
 @cli.command("list")
@@ -236,7 +236,7 @@ def croissant(settings: Settings, name: str, output: str | None, options: dict[s
     from data_stack.repository.croissant.writing import to_croissant
 
     document = to_croissant(name, settings.existing_connector(may_be_new=True), **options)
-    text = json.dumps(document, indent=2, ensure_ascii=False)
+    text = json_text(document)
     if output is None:
         click.echo(text)
         return

@@ -181,6 +181,19 @@ def cli() -> None:
     """List, prepare, show, verify and copy datasets."""
 
 
+#: Arguments of ``load`` and other functions that are not the dataset's, and how a command line gives them.
+_NOT_OPTIONS = {
+    "identifier": "the name is the first argument",
+    "lock": "set the environment variable DATA_STACK_LOCK",
+    "name": "the name is the first argument",
+    "progress": "bars are drawn where standard error is a terminal",
+    "repository": "a command uses the installed datasets",
+    "self": "it has another meaning in Python",
+    "split": "use --split NAME where the command has it, or NAME:SPLIT",
+    "storage": "use --storage",
+}
+
+
 def _parse_options(
     context: click.Context, parameter: click.Parameter, pairs: Sequence[str]
 ) -> dict[str, Any]:
@@ -190,6 +203,10 @@ def _parse_options(
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise ConfigError(f"an option must be KEY=VALUE, got {pair!r:.80}")
+        if key in _NOT_OPTIONS:
+            raise ConfigError(
+                f"{key!r} is no option of a dataset, so -O cannot set it: {_NOT_OPTIONS[key]}"
+            )
         options[key] = value
         with contextlib.suppress(ValueError):
             options[key] = json.loads(value)

@@ -175,7 +175,9 @@ def _check_chunks(record: bytes) -> bool:
         while name != b"IEND":
             size, name = _CHUNK.unpack_from(record, offset)
             end = offset + 8 + size
-            is_raw_profile = view[offset + 8 : offset + 11] == b"Raw"  # as ImageMagick stores EXIF
+            is_raw_profile = (
+                record[offset + 8 : offset + 11] == b"Raw"
+            )  # as ImageMagick stores EXIF
             is_harmless = name in _HARMLESS and not (name == b"tEXt" and is_raw_profile)
             if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
                 raise ValueError(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView
 from data_stack.dataset.splits.parts import check_n_folds
-from data_stack.dataset.splits.splitting import check_ratios
+from data_stack.dataset.splits.splitting import check_ratios, warn_of_empty_parts
 from data_stack.exception import ConfigError
 
 _Arguments = ParamSpec("_Arguments")
@@ -52,11 +52,16 @@ class Splitter(SplitterIF):
 
 class _RatioSplitterImpl(SplitterIF):
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
-        """One view for each ratio."""
-        return [
-            DatasetIteratorView(dataset_iterator, part)
-            for part in self.get_indices(dataset_iterator)
-        ]
+        """One view for each ratio; warns of one that is empty though its ratio is not 0."""
+        parts = self.get_indices(dataset_iterator)
+        ratios = getattr(self, "ratios", [0.0] * len(parts))  # a client's class need not have them
+        warn_of_empty_parts(
+            {number: len(part) for number, part in enumerate(parts)},
+            dict(enumerate(ratios)),
+            len(dataset_iterator),
+            "iterator.split() rounds sizes instead of cutting them off",
+        )
+        return [DatasetIteratorView(dataset_iterator, part) for part in parts]
 
 
 class RandomSplitterImpl(_RatioSplitterImpl):

@@ -200,9 +200,8 @@ class DatasetDefinition:
             hint = f"{did_you_mean(split, self.splits)}; it has: {', '.join(self.splits)}"
             raise UnknownSplitError(f"dataset {self.card.name!r} has no split {split!r:.80}{hint}")
         for key in () if self.takes_any_option else options.keys() - self.options.keys():
-            hint = (
-                f"{explain(key, ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
-            )
+            has = ", ".join(self.options) or "none besides split"
+            hint = f"{explain(key, ARGUMENTS) or did_you_mean(key, known)}; it has: {has}"
             raise ConfigError(
                 f"dataset {self.card.name!r} has no configuration key {key!r:.80}{hint}"
             )

@@ -26,11 +26,12 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.remote import RemoteAccess
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile, map_file, most_open_files
+from data_stack.io.versions import LocalVersion, local_version_of
 from data_stack.util.forks import fork_lock
 from data_stack.values.stacked_values import python_values, stack_values
 from data_stack.values.stacking import SampleForm, all_columns, take_runs
@@ -297,6 +298,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
             if self._opened is None or self._opened is opened:  # no other thread was faster
                 columns = self._open_columns()
                 _check_lengths(self._form.keys, columns)
+                self._note_versions()
                 self._opened = (os.getpid(), columns)
             return self._opened[1]
 
@@ -312,19 +314,41 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
             if isinstance(each, PositionalFile)
         ]
         distinct = list(dict.fromkeys(files))
+        for file in distinct:
+            self._check_unwritten(file)
         contents = contents_of_resources(
             [functools.partial[Any](nullcontext, file.resource) for file in distinct]
         )
         known = dict(zip(distinct, contents, strict=True))
         return [known[file] for file in files]
 
+    def _note_versions(self) -> None:
+        """Note the versions of the files whose columns were opened just now."""
+        for file in (*self._sources, *vars(self).values()):
+            if isinstance(file, PositionalFile):
+                self._versions.setdefault(file, local_version_of(file.resource))
+
+    def _check_unwritten(self, file: PositionalFile) -> None:
+        """Raise if an open file was written to after its columns were opened. One that was replaced is still the old one.
+
+        Raises:
+            ResourceChangedError: its size or the time of its content is another one.
+        """
+        before = self._versions.get(file)
+        now = None if before is None else local_version_of(file.resource)
+        if before is not None and now is not None and before[:2] != now[:2]:
+            raise ResourceChangedError(file.name, str(before), str(now))
+
     def _start_afresh(self) -> None:
         self._opened = None
+        self._versions: dict[PositionalFile, LocalVersion | None] = {}
         self._lock = fork_lock()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
-            name: value for name, value in self.__dict__.items() if name not in ("_opened", "_lock")
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_opened", "_lock", "_versions")
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

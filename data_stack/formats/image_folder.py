@@ -47,6 +47,7 @@ from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_errors import storage_errors
+from data_stack.io.versions import SeenVersions, version_of
 from data_stack.io.work import with_bar
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
@@ -154,6 +155,11 @@ class _Index:
     columns: Mapping[str, list[Any]]
     class_names: tuple[str, ...]
 
+    @functools.cached_property
+    def seen(self) -> SeenVersions:
+        """The versions of the images as they were first read."""
+        return SeenVersions(len(self.paths))
+
 
 class ImageFolderIterator(AccessedDatasetIterator):
     """Samples ``{"image", "label", "class", "path"}`` from images in a folder for each class.
@@ -250,9 +256,21 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def make_access(self) -> SampleAccess:
         return _ImagesAccess(self)
 
+    def _read_image(self, position: int) -> Any:
+        """Read an image, and note the version of its file for the fingerprint."""
+        index = self._index()
+        path = index.paths[position]
+        with self._open(path) as resource:
+            index.seen.is_first(position, version_of(resource))
+            data = resource.read()
+        return self._decoded(path, data, self._decodes)
+
     def _read(self, path: str, decodes: bool) -> Any:
         with self._open(path) as resource:
             data = resource.read()
+        return self._decoded(path, data, decodes)
+
+    def _decoded(self, path: str, data: bytes, decodes: bool) -> Any:
         if not decodes:
             return data
         name = self._folder.full_name(path)
@@ -267,7 +285,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
         with self._open(path) as resource:
             start = resource.read(16)
         content = type_of_bytes(start)
-        return content if content in types_by_extension("image").values() else _type_of(path)
+        if content is None or content not in types_by_extension("image").values():
+            return _type_of(path)
+        return content
 
     def _arguments(self) -> dict[str, Any]:
         return {"decode": self._decodes, "codecs": self._given_codecs}
@@ -481,7 +501,7 @@ class _ImagesAccess(FieldsAccess):
 
     def sample(self, position: int) -> Sample:
         index = self.source._index()
-        image = self.source._read(index.paths[position], self.source._decodes)
+        image = self.source._read_image(position)
         return {
             "image": image,
             **{name: values[position] for name, values in index.columns.items()},
@@ -499,26 +519,31 @@ class _ImagesAccess(FieldsAccess):
         if field != "image":
             return [index.columns[field][position] for position in positions]
         with decoding_for(current_request()):
-            return [
-                self.source._read(index.paths[position], self.source._decodes)
-                for position in positions
-            ]
+            return [self.source._read_image(position) for position in positions]
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        paths, decodes = self.source._index().paths, self.source._decodes
-        return (
-            (self.source._read(paths[place], decodes) for place in positions.tolist())
-            if key == "image" and decodes
-            else None
-        )
+        if key != "image" or not self.source._decodes:
+            return None
+        return map(self.source._read_image, positions.tolist())
 
     def locate(self, position: int) -> str:
         return self.source._folder.full_name(self.source._index().paths[position])
 
+    def _open_first(self, position: int) -> StreamedResource:
+        """Open an image that is the one that was read first.
+
+        Raises:
+            ResourceChangedError: it was replaced or changed.
+        """
+        index = self.source._index()
+        path = index.paths[position]
+        name = self.source._folder.full_name(path)
+        return index.seen.open_first(position, name, self.source._open(path))
+
     def content_fingerprint(self) -> dict[str, Any]:
         found = self.source._index()
         images = contents_of_resources(
-            [functools.partial(self.source._open, path) for path in found.paths]
+            [functools.partial(self._open_first, position) for position in range(self.n_samples)]
         )
         return {"columns": dict(found.columns), "images": images}
 

@@ -26,7 +26,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample, as_i
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import code_digest, fingerprint, instability_reason
-from data_stack.exception import ConfigError, ResourceNotFoundError
+from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.writer import RecordWriter
 from data_stack.io.identifiers import check_identifier
@@ -52,9 +52,10 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
     where the store has leases; otherwise both write the same.
 
     The records lie in a folder named by the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`), so different samples
-    never meet. The compiled code of functions of modules counts too, but not that of functions they call, nor that of a
-    dataset's ``open``: change ``version`` for these. An iterator of your own class, a lambda or a callable object has no
-    fingerprint that another process can rely on, and needs a ``version``.
+    never meet. The compiled code of functions of modules counts too, with all that it uses: global variables, and the functions
+    and classes of the program that it calls. Not that of installed packages, nor that of a dataset's ``open``: change
+    ``version`` for these. An iterator of your own class, a lambda, a callable object, or a function that uses what cannot be
+    compared, such as an open file, has no fingerprint that another process can rely on, and needs a ``version``.
 
     Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
     scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such. A batch is one request.
@@ -178,6 +179,9 @@ class _StoredCacheAccess(KeepingAccess):
     @cached_property
     def fingerprint(self) -> str:
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
+        return self._fingerprint_now()
+
+    def _fingerprint_now(self) -> str:
         found: str = fingerprint(
             self._source
         )  # as an operation: a client's class may have a member of that name
@@ -203,6 +207,20 @@ class _StoredCacheAccess(KeepingAccess):
         except ResourceNotFoundError:
             return None
 
+    def _check_unchanged(self) -> None:
+        """Raise if what was read has changed since its fingerprint was taken: nothing is stored under another's name.
+
+        Raises:
+            ResourceChangedError: a file was replaced, or an array written to.
+        """
+        if instability_reason(self._source) is not None:
+            return  # only the user knows when it changes, and says so by a version
+        now = self._fingerprint_now()
+        if now != self.fingerprint:
+            raise ResourceChangedError(
+                self.identifier, f"the fingerprint {self.fingerprint[:16]}…", f"{now[:16]}…"
+            )
+
     def _write(self) -> SampleAccess:
         """Store the samples, unless another process does so meanwhile."""
         identifier = self.identifier
@@ -226,6 +244,7 @@ class _StoredCacheAccess(KeepingAccess):
                         raise ConfigError(
                             f"the iterator to store has {self.n_samples} samples, but returned {len(writer)}"
                         )
+                    self._check_unchanged()
                 found = self._find()
         if found is None:
             raise ConfigError(

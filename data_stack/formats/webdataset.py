@@ -34,6 +34,7 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     RequestLimitError,
+    ResourceChangedError,
     UnsafeArchiveError,
 )
 from data_stack.formats.columns import FieldsAccess
@@ -44,6 +45,8 @@ from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location, is_path, location_of
+from data_stack.io.resources import StreamedResource
+from data_stack.io.versions import SeenVersions
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -291,10 +294,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
         keys: list[str] = []
         starts, fields, tables = [0], dict[str, int](), [np.empty((0, 4), np.int64)]
         left_out: list[LeftOut] = []
-        for shard in self._shards:
+        for number, shard in enumerate(self._shards):
             rows: dict[str, int] = {}
             found = []
-            for path, offset, size in _members(shard, left_out):
+            for path, offset, size in _members(shard, self._open_first(number), left_out):
                 key, field = key_and_field(path)
                 row = starts[-1] + rows.setdefault(key, len(rows))
                 found.append((row, fields.setdefault(field, len(fields)), offset, size))
@@ -303,9 +306,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
             twice = np.flatnonzero((table[1:, :2] == table[:-1, :2]).all(axis=1))
             keys += rows
             if len(twice):
-                row, number = table[twice[0], :2].tolist()
+                row, field_number = table[twice[0], :2].tolist()
                 raise UnsafeArchiveError(
-                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}"
+                    f"{shard.full_name!r} has two files {list(fields)[field_number]!r} of sample {keys[row]!r}"
                 )
             tables.append(table)
             starts.append(len(keys))
@@ -334,6 +337,15 @@ class WebDatasetIterator(AccessedDatasetIterator):
         of_folder = self.account or PlaceAccount(self._shards[0].folder.name, len(self._shards))
         self.account = of_folder.with_left_out(left_out)
 
+    def _open_first(self, number: int) -> StreamedResource:
+        """Open a shard that is the one that was read first.
+
+        Raises:
+            ResourceChangedError: it was replaced or changed.
+        """
+        shard = self._shards[number]
+        return self._seen.open_first(number, shard.full_name, shard.open())
+
     def _arguments(self) -> dict[str, Any]:
         return {"fields": self._fields, "types": self._types}
 
@@ -341,9 +353,17 @@ class WebDatasetIterator(AccessedDatasetIterator):
         shards, types = self._shards, self._types
         self._index, self._lock = None, fork_lock()
         self._codec = functools.cache(lambda field: codec_of_field(field, types))
-        self._open = functools.lru_cache(_MAX_OPEN)(
-            lambda number: StoredFile(shards[number].folder, shards[number].name, None)
-        )
+        seen = self._seen = SeenVersions(len(shards))
+
+        def open_shard(number: int) -> StoredFile:
+            shard = shards[number]
+            stored = StoredFile(shard.folder, shard.name, None)
+            if not seen.is_first(number, stored.version):  # its files lie at other offsets
+                before = "another version when its headers were read"
+                raise ResourceChangedError(shard.full_name, before, str(stored.version))
+            return stored
+
+        self._open = functools.lru_cache(_MAX_OPEN)(open_shard)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_shards", "_fields", "_types", "account", "_has_account_of_shards")
@@ -383,7 +403,10 @@ class _ShardsAccess(FieldsAccess):
         )
 
     def content_fingerprint(self) -> list[str]:
-        return contents_of_resources([shard.open for shard in self.source._shards])
+        numbers = range(len(self.source._shards))
+        return contents_of_resources(
+            [functools.partial(self.source._open_first, number) for number in numbers]
+        )
 
     def fields(self) -> Sequence[str]:
         return (KEY, *self.source.fields)
@@ -418,10 +441,18 @@ def key_and_field(path: str) -> tuple[str, str]:
     return (f"{folder}/{stem}" if folder else stem), field.lower()
 
 
-def _members(shard: Location, left_out: list[LeftOut]) -> Iterator[tuple[str, int, int]]:
-    """Path, offset and size of each file of a tar that belongs to a sample; the others are added to ``left_out``."""
+def _members(
+    shard: Location, opened: StreamedResource, left_out: list[LeftOut]
+) -> Iterator[tuple[str, int, int]]:
+    """Path, offset and size of each file of a tar that belongs to a sample.
+
+    Args:
+        shard: the tar.
+        opened: the same, open; it is closed at the end.
+        left_out: files that belong to no sample are added to it.
+    """
     name = shard.full_name
-    with shard.open() as file:
+    with opened as file:
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
             raise DatasetFileCorruptError(

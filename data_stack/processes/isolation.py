@@ -181,12 +181,25 @@ def _run(descriptor: int, job: dict[str, Any]) -> None:
         )
 
 
+#: What this process maps at most where its size cannot be read; most of that is shared libraries.
+_ASSUMED_BYTES = 8 << 30
+
+
+def mapped_bytes(statm: str = "/proc/self/statm") -> int:
+    """The size of the address space of this process in bytes, from which a limit is counted.
+
+    Args:
+        statm: a file whose first number is that size in pages.
+    """
+    try:
+        with open(statm, encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:  # /proc is not mounted in a chroot or a small container, and macOS has none
+        return _ASSUMED_BYTES
+
+
 def _limit(seconds: float, memory_bytes: int) -> None:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        n_pages = int(file.read().split()[0])
-    n_bytes = min(
-        n_pages * resource.getpagesize() + max(memory_bytes, _MIN_MEMORY_BYTES), sys.maxsize
-    )
+    n_bytes = min(mapped_bytes() + max(memory_bytes, _MIN_MEMORY_BYTES), sys.maxsize)
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_seconds = int(used.ru_utime + used.ru_stime + seconds + 1)
     for kind, limit in (

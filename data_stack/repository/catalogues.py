@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from packaging.version import InvalidVersion, Version
+
 from data_stack.exception import (
     CatalogueUnavailableError,
     ConfigError,
@@ -44,13 +46,35 @@ _MAX_NAMES_SHOWN: Final = 20
 _NAME_OF_THE_HUB: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
+#: Names of distributions, https://packaging.python.org/specifications/name-normalization
+_DISTRIBUTION: Final = re.compile(r"[A-Z0-9]([A-Z0-9._-]{0,98}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
+
+
 def advise_install(distribution: str) -> str:
-    """How to install a distribution such as ``"lazy-data-stack-digits 0.2.0"``, formerly ``"datastack-digits 1.0.0"``."""
+    """How to get a distribution such as ``"lazy-data-stack-digits 0.2.0"``, formerly ``"datastack-digits 1.0.0"``.
+
+    A file that anyone may have written names it: a published description or a lock file. So a command is given for data_stack's
+    own packages alone; to install another one runs the code of its author.
+    """
     name, _, version = distribution.partition(" ")
-    folder = name.removeprefix("datastack-" if version else "lazy-data-stack-")
+    folder = name.removeprefix("lazy-data-stack-").removeprefix("datastack-")
     if folder in {*_DATASETS, *SCHEME_FOLDERS.values()}:
         return f"`{install_command(folder)}`"
-    return f"`pip install {name}=={version}`" if version else f"`pip install {name}`"
+    if not _DISTRIBUTION.fullmatch(name) or (version and not _is_version(version)):
+        return "it names no valid package; ask its author for the code"
+    return (
+        f"it names the package {name} {version}".rstrip()
+        + ", which you may install if you trust its author"
+    )
+
+
+def _is_version(text: str) -> bool:
+    """Whether a text is a version as PEP 440 describes it, of a usual length."""
+    try:
+        Version(text[:100])
+    except InvalidVersion:
+        return False
+    return len(text) <= 100
 
 
 def explain_unknown_dataset(

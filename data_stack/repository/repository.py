@@ -317,13 +317,11 @@ class DatasetRepository:
                 found.name, found.provided, found.storage, found.package, published.license
             )
         except DatasetNotFoundError as error:
-            command = (
-                advise_install(manifest.distribution)
-                if manifest.distribution
-                else f"install that of {manifest.factory}"
-            )
+            advice = "it names no package; ask its author for the code"
+            if manifest.distribution:
+                advice = advise_install(manifest.distribution)
             raise DatasetNotFoundError(
-                f"{connector!r} needs the plugin of {name}: {command}. {error}"
+                f"{connector!r} needs the plugin of {name}: {advice}. {error}"
             ) from None
 
     def _not_found(self, identifier: object, reason: str) -> DatasetNotFoundError:

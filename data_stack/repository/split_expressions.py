@@ -12,6 +12,7 @@ from data_stack.dataset.iterator.layer import DatasetIteratorView, InformedDatas
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import UnknownSplitError
+from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
 
 ALL = "all"
@@ -93,7 +94,15 @@ def _sliced(iterator: Any, start: str | None, stop: str | None) -> Any:
     """A slice as of a list, where percentages are rounded to the nearest sample, halves to the even one, as TFDS and HF do."""
     if start is None and stop is None:
         return iterator
-    first, end = (bound and _position(bound, len(iterator)) for bound in (start, stop))
+    n_samples = len(iterator)
+    first = _position(start, n_samples) if start else None
+    end = _position(stop, n_samples) if stop else None
+    chosen = range(n_samples)[slice(first, end)]
+    is_percentage = any(bound and bound.endswith("%") for bound in (start, stop))
+    if n_samples and not len(chosen) and is_percentage and start != stop:
+        warn_program(
+            f"the part [{start or ''}:{stop or ''}] of {n_samples:,} samples is empty; name positions, such as [:1]"
+        )
     return as_iterator(iterator)._stack_layer(DatasetIteratorView, indices=slice(first, end))
 
 

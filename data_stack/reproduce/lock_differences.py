@@ -16,7 +16,7 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.recipes.functions import code_content
+from data_stack.dataset.recipes.code_description import describe_code
 from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.exception import (
     DatasetFileCorruptError,
@@ -69,7 +69,10 @@ class SampleDigests:
         if code is not None:
             self._stored = stored
             # The code of ``open`` with the variables that it uses: several classes of one file may have the same name.
-            opener = code_content(factory.open, content_if_known)
+            opened_by = getattr(
+                factory.open, "__func__", factory.open
+            )  # not with the store of a factory
+            opener = describe_code(opened_by, content_if_known, follows=False).digest
             self._content = [records, code, opener, libraries_of(distribution or "lazy-data-stack")]
 
     def of(
@@ -270,7 +273,7 @@ def advise_code(entry: Mapping[str, Any]) -> str:
     if not distribution:
         return "Register the dataset with its earlier code"
     advice = "if it is installed, its code or a library has changed: restore these, and give changed code another version"
-    return f"Install it with {advise_install(f'{distribution} {version}')}; {advice}"
+    return f"To get it: {advise_install(f'{distribution} {version}')}; {advice}"
 
 
 def sources_of(factory: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import os
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from data_stack.repository.default_storage import Storage
 from data_stack.repository.places import location_of_place
 from data_stack.repository.published import DESCRIPTION, DIGEST_BYTES, FORMAT, PublishedDataset
 from data_stack.repository.repository import default_repository
+from data_stack.util.json_text import json_text
 from data_stack.util.untrusted_text import MAX_BYTES, seal_json
 
 _CROISSANT: Final = "croissant.json"
@@ -94,9 +94,7 @@ def publish(
     data = seal_json({**facts, "manifest": manifest.to_json().decode("ascii"), "blocks": blocks})
     if not folder.has_file(DESCRIPTION):
         with folder.create(_CROISSANT) as file:
-            file.write(
-                json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode()
-            )
+            file.write(json_text(to_croissant(name, storage)).encode())
         with folder.create(DESCRIPTION) as file:
             file.write(data)
     elif folder.read(DESCRIPTION) != data:

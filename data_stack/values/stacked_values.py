@@ -209,9 +209,35 @@ def stack_values(values: Sequence[Any]) -> _Array:
     if only in _SCALARS or (only in _TIMES and len({value.dtype for value in values}) == 1):
         return np.array(values)
     arrays: list[Any] = list(values) if only is np.ndarray else list(map(exact_array, values))
-    return (
-        objects(values) if any(array is None for array in arrays) else _stack_arrays(arrays, values)
-    )
+    if any(array is None for array in arrays):
+        return objects(values)
+    if list in types or tuple in types:
+        arrays = _with_typed_empty_lists(arrays, values)
+    return _stack_arrays(arrays, values)
+
+
+def _with_typed_empty_lists(arrays: list[_Array], values: Sequence[Any]) -> list[_Array]:
+    """The arrays, those of empty lists in the dtype of the others: numpy makes floats of them.
+
+    They keep their dtype where the others have several dtypes, or there are none.
+    """
+    is_empty = [
+        isinstance(value, (list, tuple)) and not array.size
+        for array, value in zip(arrays, values, strict=True)
+    ]
+    dtypes = {array.dtype for array, empty in zip(arrays, is_empty, strict=True) if not empty}
+    if not any(is_empty) or len(dtypes) != 1:
+        return arrays
+    dtype = dtypes.pop()
+    return [
+        array.astype(dtype) if empty else array
+        for array, empty in zip(arrays, is_empty, strict=True)
+    ]
+
+
+def keeps_dtype(column: _Array) -> bool:
+    """Whether the values of a column, stacked again, have the dtype of the column."""
+    return column.dtype.isnative and column.dtype.kind in "biufcmM"
 
 
 def exact_array(value: Any) -> _Array | None:

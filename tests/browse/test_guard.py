@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from browse_kit import TOKEN, Served, labelled, serving
+from process_harness import start_python
 
 from data_stack.browse.server import MAX_CONNECTIONS
+from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.meta import DatasetMeta
 
 PATHS = (
     "/",
@@ -36,6 +40,58 @@ def waits(served: Served, sent: bytes, then: bytes = b"") -> bytes:
             connection.sendall(then)
             then = b""
     return received
+
+
+def test_names_that_are_no_utf8_are_shown_escaped() -> None:
+    names = ("caf\udce9", "a\u202eb", "\x9b31m")
+    meta = DatasetMeta(target_kind="label", class_names=names, column_names=("x\udce9", "label"))
+    source = SequenceDatasetIterator([list(range(6)), [0, 1, 2, 0, 1, 2]])
+
+    with serving({"train\udce9": InformedDatasetIterator(source, meta)}, "t\udce9") as served:
+        overview = served.get("/api/overview")
+        samples = served.get("/api/samples", split=0, start=0)
+        histograms = served.get("/api/histograms", split=0, columns=1)
+
+    assert [overview.status, samples.status, histograms.status] == [200, 200, 200]
+    label = overview.json["splits"][0]["columns"][1]
+    assert label["class_names"] == ["caf\\udce9", "a\\u202eb", "\\x9b31m"]
+    bars = histograms.json["columns"]["1"]["bars"]
+    assert sorted(bar["label"] for bar in bars) == sorted(label["class_names"])
+
+
+def test_ctrl_c_ends_at_once_while_a_sample_is_read() -> None:
+    program = """
+import signal, threading, time, urllib.request
+from data_stack.browse.browser import Browser
+from data_stack.browse.server import serve
+from data_stack.dataset.iterator import DatasetIterator
+class Slow(DatasetIterator):
+    def __init__(self): pass
+    def __len__(self): return 1000
+    def __getitem__(self, index):
+        if index >= 100:
+            print("reads", flush=True)
+            time.sleep(300)
+        return {"a": index}
+def ask(url):
+    base, _, token = url.partition("/?token=")
+    address = base + "/api/samples?split=0&start=100&count=2"
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})
+    try: urllib.request.urlopen(request, timeout=60).read()
+    except OSError: pass
+def announce(url):
+    threading.Thread(target=ask, args=(url,), daemon=True).start()
+serve(Browser("t", {"all": Slow()}), opens=False, announce=announce)
+print("ended")
+"""
+    with start_python("-c", program) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reads\n"
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+
+    assert (output, process.returncode) == ("ended\n", 0)
+    assert "Traceback" not in errors
 
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

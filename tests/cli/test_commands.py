@@ -87,6 +87,27 @@ def test_head_prints_the_first_samples_of_a_dataset(command: Any) -> None:
     assert first.split()[:2] == ["0", "setosa"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["report", "digits", "-O", "split=train"], "use --split NAME"),
+        (["show", "digits", "-O", "storage=x"], "use --storage"),
+        (["head", "digits", "-O", "progress=true"], "bars are drawn"),
+        (["convert", "digits:train", "OUT", "-O", "lock=x"], "DATA_STACK_LOCK"),
+        (["croissant", "digits", "-O", "name=x"], "the name is the first argument"),
+    ],
+)
+def test_an_option_that_is_a_parameter_is_refused_by_name(
+    command: Any, arguments: list[str], advice: str
+) -> None:
+    outcome = command(*arguments)
+
+    assert outcome.code == 2
+    assert "is no option of a dataset" in outcome.err
+    assert advice in outcome.err
+    assert "Traceback" not in outcome.err
+
+
 # ------------------------------------------------------------------ import-file
 
 

@@ -284,3 +284,78 @@ def test_a_description_of_odd_values_is_an_error_of_ours_or_none(
         describe(server, number, DENSE, FLOWERS, **{key: value})
         with contextlib.suppress(DataStackError):
             data_stack.describe(f"openml:{number}")
+
+
+# ---------------------------------------------------------------------- encodings and comments
+
+CITIES = (
+    "@relation r\n@attribute city {pêche,pâche}\n@attribute y numeric\n@data\npêche,1\npâche,2\n"
+)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_texts_are_read_in_the_encoding_of_the_file(server: ScriptedServer, encoding: str) -> None:
+    features = [feature("city", "pêche", "pâche"), feature("y")]
+    describe(server, 8, CITIES.encode(encoding), features, default_target_attribute="y")
+
+    rows: Any = data_stack.load("openml:8", split="all")
+
+    assert [row["city"] for row in rows] == ["pêche", "pâche"]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_texts_that_are_not_utf_8_are_read_as_latin_1(
+    server: ScriptedServer, encoding: str
+) -> None:
+    mark = "–" if encoding == "cp1252" else "ê"
+    text = CITIES.replace("ê", mark)
+    features = [feature("city", f"p{mark}che", "pâche"), feature("y")]
+    describe(server, 8, text.encode(encoding), features, default_target_attribute="y")
+
+    with pytest.warns(UserWarning, match="is not in UTF-8; it is read as cp1252"):
+        rows: Any = data_stack.load("openml:8", split="all")
+
+    assert [row["city"] for row in rows] == [f"p{mark}che", "pâche"]
+
+
+def test_letters_that_openml_does_not_list_are_refused(server: ScriptedServer) -> None:
+    features = [feature("city", "pêche", "pâche"), feature("y")]
+    text = CITIES.encode("cp850")  # other letters at these bytes
+    describe(server, 8, text, features, default_target_attribute="y")
+
+    with (
+        pytest.warns(UserWarning, match="is not in UTF-8"),
+        pytest.raises(DataStackError, match="could not prepare") as raised,
+    ):
+        data_stack.load("openml:8", split="all")
+    assert "is none that OpenML lists" in str(raised.value.__cause__)
+
+
+def test_comments_behind_declarations_are_left_out(server: ScriptedServer) -> None:
+    text = """\ufeff@relation 'r % s' % a comment
+@attribute a numeric % a comment
+@attribute 'b % c' string
+@attribute rate {10%, '20 % or more'} % {a, b}
+@attribute y {-1,1} % {<=50K, >50K}
+@data % a comment
+1,'x % y','20 % or more',1
+"""
+    features = [feature("a"), feature("b % c"), feature("rate", "10%", "20 % or more")]
+    features.append(feature("y", "-1", "1"))
+    describe(server, 8, text, features, default_target_attribute="y")
+
+    rows: Any = data_stack.load("openml:8", split="all")
+
+    assert list(rows) == [{"a": 1.0, "b % c": "x % y", "rate": "20 % or more", "y": 1}]
+
+
+def test_a_nominal_target_that_is_not_named_is_numbered(server: ScriptedServer) -> None:
+    text = "@relation r\n@attribute a numeric\n@attribute b {x,y}\n@data\n1,y\n2,?\n"
+    features = [feature("a"), feature("b", "x", "y")]
+    describe(server, 8, text, features, default_target_attribute=None)
+
+    rows: Any = data_stack.load("openml:8", split="all")
+
+    assert rows.dataset_meta.class_names == ("x", "y")
+    assert rows.dataset_meta.target_pos == "b"
+    assert [row["b"] for row in rows] == [1, -1]

@@ -23,7 +23,7 @@ from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.io.positional import PositionalFile, check_apart
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.processes.isolation import run_apart
+from data_stack.processes.isolation import mapped_bytes, run_apart
 
 HERE = "tests.processes.test_isolation"
 DATA = bytes(range(256)) * 1000
@@ -211,6 +211,11 @@ def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(
     assert vouched == unknown == (3, "bc")
     assert n_asked == 0
     assert asked == ["data_stack.formats.hdf5:_look_through"]
+
+
+def test_a_process_knows_its_size_also_where_proc_is_not_mounted() -> None:
+    assert 1 << 20 < mapped_bytes() < 1 << 50
+    assert mapped_bytes("/nowhere/statm") == 8 << 30
 
 
 def test_isolation_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:

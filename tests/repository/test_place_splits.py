@@ -447,3 +447,142 @@ def test_a_folder_of_splits_is_warned_of_as_classes(tmp_path: Path) -> None:
         UserWarning, match="read as one dataset, but its names are those of the splits"
     ):
         data_stack.from_folder(tmp_path)
+
+
+# ---------------------------------------------------------------------- types and targets of tables
+
+
+def write_texts(folder: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        (folder / name.replace("_", ".", 1)).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "values"),
+    [
+        ("007\nx8\n", "007\n8\n", (["007", "x8"], ["007", "8"])),
+        ("1\n", "1.5\n", ([1.0], [1.5])),
+        ("9007199254740993\n", "0.5\n", (["9007199254740993"], ["0.5"])),
+        ("1\n", "18446744073709551615\n", ([1], [18446744073709551615])),
+        ("-1\n", "18446744073709551615\n", (["-1"], ["18446744073709551615"])),
+        ("1\n", "true\n", (["1"], ["true"])),
+        ("2020-01-02\n", "x\n", (["2020-01-02"], ["x"])),
+    ],
+)
+def test_columns_have_one_type_in_all_splits(
+    train: str, test: str, values: Any, tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    write_texts(tmp_path, train_csv=f"x\n{train}", test_csv=f"x\n{test}")
+
+    splits = load()
+
+    read = [[sample["x"] for sample in splits[name]] for name in ("train", "test")]
+    assert tuple(read) == values
+    assert [type(value) for value in read[1]] == [type(value) for value in read[0]][: len(read[1])]
+    assert [sample["x"] for sample in load(split="test")] == values[1]
+
+
+def test_dates_and_times_are_times_in_all_splits(tmp_path: Path, load: Callable[..., Any]) -> None:
+    write_texts(tmp_path, train_csv="t\n2020-01-01\n", test_csv="t\n2020-01-01 10:30:00\n")
+
+    splits = load()
+
+    times = [splits[name].read_column("t") for name in ("train", "test")]
+    assert times[0].dtype == times[1].dtype
+    assert [time[0] for time in times] == [
+        np.datetime64("2020-01-01T00:00:00"),
+        np.datetime64("2020-01-01T10:30:00"),
+    ]
+
+
+def test_a_column_without_values_has_the_type_of_the_other_splits(
+    tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    write_texts(tmp_path, train_csv="x,y\n1,2\n", test_csv="x,y\n3,\n")
+
+    splits = load()
+
+    assert splits["test"].column_types == {"x": "int64", "y": "int64 or None"}
+
+
+def test_numbered_parts_have_one_type(tmp_path: Path, load: Callable[..., Any]) -> None:
+    (tmp_path / "train-0.csv").write_text("x\n007\n")
+    (tmp_path / "train-1.csv").write_text("x\nx8\n")
+
+    assert [sample["x"] for sample in load()["train"]] == ["007", "x8"]
+
+
+def test_tables_that_are_no_splits_have_types_of_their_own(
+    tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    write_texts(tmp_path, users_csv="x\n1\n", items_csv="x\na\n")
+
+    loaded = load()
+
+    assert (loaded["users"][0]["x"], loaded["items"][0]["x"]) == (1, "a")
+
+
+def test_numbers_of_json_lines_have_one_type(tmp_path: Path, load: Callable[..., Any]) -> None:
+    write_texts(tmp_path, train_jsonl='{"x": 1, "y": null}\n', test_jsonl='{"x": 1.5, "y": "a"}\n')
+
+    splits = load()
+
+    assert splits["train"].column_types == {"x": "float64", "y": "str or None"}
+    assert splits["test"].column_types == {"x": "float64", "y": "str"}
+
+
+def test_json_lines_of_numbers_and_texts_are_refused(
+    tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    write_texts(tmp_path, train_jsonl='{"x": 1}\n', test_jsonl='{"x": "1"}\n')
+
+    with pytest.raises(ConfigError, match=r"column 'x' is int64 in .*train\.jsonl.*, string in"):
+        load()
+    assert load(dtypes={"x": "str"})["train"][0] == {"x": "1"}
+
+
+def test_objects_of_json_lines_may_differ(tmp_path: Path, load: Callable[..., Any]) -> None:
+    write_texts(tmp_path, train_jsonl='{"x": {"a": 1}}\n', test_jsonl='{"x": {"b": 1}}\n')
+
+    splits = load()
+
+    assert (splits["train"][0], splits["test"][0]) == ({"x": {"a": 1}}, {"x": {"b": 1}})
+
+
+@pytest.mark.parametrize("options", [{}, {"dtypes": {"y": "float32"}}, {"columns": ["x", "y"]}])
+def test_a_test_file_without_the_target_is_read_without_it(
+    options: dict[str, Any], tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    write_texts(tmp_path, train_csv="x,y\n1,2\n", test_csv="x\n3\n")
+
+    splits = load(target="y", **options)
+
+    assert splits["train"].dataset_meta.target_pos == "y"
+    assert list(splits["test"]) == list(load(split="test", target="y", **options)) == [{"x": 3}]
+
+
+def test_a_parquet_test_file_may_lack_the_target(tmp_path: Path, load: Callable[..., Any]) -> None:
+    pq.write_table(pa.table({"x": [1], "y": [2]}), tmp_path / "train.parquet")
+    pq.write_table(pa.table({"x": [3]}), tmp_path / "test.parquet")
+
+    assert load(target="y")["train"].dataset_meta.target_pos == "y"
+    assert list(load(split="test", target="y")) == [{"x": 3}]
+
+
+def test_a_target_that_no_split_has_is_refused(tmp_path: Path, load: Callable[..., Any]) -> None:
+    write_texts(tmp_path, train_csv="x,y\n1,2\n", test_csv="x\n3\n")
+
+    with pytest.raises(ConfigError, match="target 'z' is not a column"):
+        load(target="z")
+    with pytest.raises(ConfigError, match="has no column 'z' for dtypes"):
+        load(dtypes={"z": "int64"})
+
+
+def test_types_of_files_that_say_them_are_warned_of(
+    tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "train.parquet")
+    pq.write_table(pa.table({"x": ["1"]}), tmp_path / "test.parquet")
+
+    with pytest.warns(UserWarning, match="column 'x' differs between splits: it is int64 in train"):
+        load()

@@ -76,6 +76,7 @@ TRAIN, TEST = list(range(37)), list(range(100, 112))
         ("all[-3:]", [302, 400, 401]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:the part .* is empty")
 def test_an_expression_is_slices_and_sums_of_splits(
     repository: DatasetRepository, split: str, expected: list[int]
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_list_gives_a_list(repository: DatasetRepository) -> None:
     stop=st.integers(-100, 100),
     unit=st.sampled_from(["", "%"]),
 )
+@pytest.mark.filterwarnings("ignore:the part .* is empty")
 def test_slices_are_those_of_hugging_face(n: int, start: int, stop: int, unit: str) -> None:
     samples = SequenceDatasetIterator([np.arange(n)])
     text = f"train[{start}{unit}:{stop}{unit}]"
@@ -244,3 +246,15 @@ def test_a_shuffle_without_a_seed_draws_one_and_shows_it() -> None:
         == "<ShuffledDatasetIterator: 2 samples shuffled with seed 1000>"
     )
     assert len(iterator.shuffle(1000)) == 360
+
+
+def test_a_percentage_of_few_samples_is_warned_of_if_empty() -> None:
+    repository = DatasetRepository()
+    repository.register("numbers", Numbers)
+
+    with pytest.warns(
+        UserWarning, match=r"the part \[:1%\] of 37 samples is empty; name positions"
+    ):
+        part: Any = repository.load("numbers", "train[:1%]")
+
+    assert len(part) == 0

@@ -21,6 +21,7 @@ from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
     DatasetFileCorruptError,
+    DatasetNotFoundError,
     LicenceDeniedError,
     ResourceNotFoundError,
     StorageError,
@@ -237,6 +238,39 @@ def test_a_plugin_that_cannot_read_what_was_published_prepares_nothing(
 
     with pytest.raises(DatasetFileCorruptError, match=f"cannot read .*: .*{why}"):
         data_stack.load(str(published[0]))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "advice"),
+    [
+        ("evil-package 1.0", "it names the package evil-package 1.0, which you may install if you"),
+        ("evil; rm -rf ~ 1.0", "it names no valid package"),
+        ("--index-url=https://example.org/x evil", "it names no valid package"),
+        ("evil 1.0\n\x1b[31mrun this", "it names no valid package"),
+        ("x" * 5000, "it names no valid package"),
+        ("lazy-data-stack-digits 9.9", '`pip install "lazy-data-stack[digits]"`'),
+    ],
+)
+def test_a_description_of_strangers_gives_no_command_to_run(
+    published: tuple[Path, str], tmp_path: Path, distribution: str, advice: str
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(published[0], folder)
+    fields = json.loads((folder / "data_stack.json").read_text())
+    fields.pop("digest")
+    manifest = json.loads(fields["manifest"])
+    manifest.pop("digest")
+    manifest |= {"name": "strange", "distribution": distribution}
+    fields |= {"distribution": distribution, "manifest": seal_json(manifest).decode()}
+    (folder / "data_stack.json").write_bytes(seal_json(fields))
+
+    with pytest.raises(DatasetNotFoundError) as caught:
+        data_stack.load(str(folder))
+
+    assert advice in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 2000
+    assert ("pip install" in str(caught.value)) == distribution.startswith("lazy-data-stack")
 
 
 def test_hostile_descriptions_are_refused(published: tuple[Path, str], tmp_path: Path) -> None:

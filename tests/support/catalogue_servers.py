@@ -10,9 +10,14 @@ from web_server import Answer, ScriptedServer
 
 
 def describe(
-    server: ScriptedServer, number: int, text: str, features: list[dict[str, Any]], **changes: Any
+    server: ScriptedServer,
+    number: int,
+    text: str | bytes,
+    features: list[dict[str, Any]],
+    **changes: Any,
 ) -> None:
-    url = server.serve(f"/data/{number}.arff", text.encode())
+    data = text.encode() if isinstance(text, str) else text
+    url = server.serve(f"/data/{number}.arff", data)
     description = {
         "id": str(number),
         "name": "flowers",
@@ -21,7 +26,7 @@ def describe(
         "format": "ARFF",
         "licence": "CC0-1.0",
         "url": url,
-        "md5_checksum": hashlib.md5(text.encode()).hexdigest(),
+        "md5_checksum": hashlib.md5(data).hexdigest(),
         "default_target_attribute": "class",
         "row_id_attribute": "id",
         **changes,

@@ -92,6 +92,8 @@ class SampleAccess(ABC):
             several batches may be read as one.
         releases_gil: whether reading mostly runs without the GIL, as image codecs do; then a loader uses threads.
         prefers_blocks: whether a random order takes many more requests to a remote store than an order by blocks.
+        stacks_samples: whether a batch is the samples stacked, and costs as much as reading these one by one. Then a
+            combination of many parts reads the few samples of each part one by one.
         n_at_once: how many samples to read at once where each is used by itself, as by a map: a few where they are decoded one by
             one, so that only these are in memory; no limit where one request for many costs less.
     """
@@ -100,6 +102,7 @@ class SampleAccess(ABC):
     fixed_columns: bool = False
     releases_gil: bool = False
     prefers_blocks: bool = False
+    stacks_samples: bool = False
     n_at_once: int = sys.maxsize
 
     # ------------------------------------------------------------------ samples

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from data_stack.dataset.class_lists import Classes, ClassesOfZip
 from data_stack.dataset.iterator.access import ColumnKey
 from data_stack.dataset.iterator.described import METHOD_ARGUMENTS, DescribedIterator
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_key
@@ -79,21 +80,39 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(RepeatedDatasetIterator, times=times)
 
-    def combine(self, *others: FluentIterator[Any, Any, Any]) -> _Same:
-        """These samples, then those of ``others``, one iterator after the other."""
+    def combine(self, *others: FluentIterator[Any, Any, Any], classes: Classes = "same") -> _Same:
+        """These samples, then those of ``others``, one iterator after the other.
+
+        Args:
+            others: the other iterators.
+            classes: ``"same"`` refuses iterators with different ``class_names``, as their labels mean different classes;
+                ``"by name"`` gives each class one number: those of this iterator, then the new ones of the others.
+
+        Raises:
+            ConfigError: the lists of classes differ; or, by name, the classes of an iterator are unknown.
+        """
         from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 
-        return self._stack_layer(CombinedDatasetIterator, *others)
+        first, *more = self._with_common_classes(others, classes)
+        return first._stack_layer(CombinedDatasetIterator, *more)
 
     def interleave(
         self,
         *others: FluentIterator[Any, Any, Any],
         stop: Literal["longest", "shortest"] = "longest",
+        classes: Classes = "same",
     ) -> _Same:
-        """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
+        """One sample of each iterator in turn, until all are exhausted, or until the first one is.
+
+        Args:
+            others: the other iterators.
+            stop: ``"longest"`` until all are exhausted, ``"shortest"`` until the first one is.
+            classes: as for :meth:`combine`.
+        """
         from data_stack.dataset.iterator.layers.combined import InterleavedDatasetIterator
 
-        return self._stack_layer(InterleavedDatasetIterator, *others, stop=stop)
+        first, *more = self._with_common_classes(others, classes)
+        return first._stack_layer(InterleavedDatasetIterator, *more, stop=stop)
 
     def mix(
         self,
@@ -102,6 +121,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         seed: int,
         n_samples: int | None = None,
         epoch: int = 0,
+        classes: Classes = "same",
     ) -> _Same:
         """Samples of several iterators in stated proportions, each iterator's in a shuffled order of their own.
 
@@ -114,6 +134,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             seed: decides the order, together with ``epoch``.
             n_samples: how many; None for as many as there are before an iterator is exhausted for the first time.
             epoch: see :meth:`at_epoch`.
+            classes: as for :meth:`combine`.
         """
         from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 
@@ -123,7 +144,8 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             "n_samples": n_samples,
             "epoch": epoch,
         }
-        return self._stack_layer(MixedDatasetIterator, *others, **arguments)
+        first, *more = self._with_common_classes(others, classes)
+        return first._stack_layer(MixedDatasetIterator, *more, **arguments)
 
     def resample(
         self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0
@@ -332,11 +354,18 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(TuplesDatasetIterator, columns=list(columns))
 
-    def zip(self, *others: FluentIterator[Any, Any, Any]) -> _Stack:
-        """The columns of several equally long iterators side by side: tuples end to end, dicts united."""
+    def zip(self, *others: FluentIterator[Any, Any, Any], classes: ClassesOfZip = "same") -> _Stack:
+        """The columns of several equally long iterators side by side: tuples end to end, dicts united.
+
+        Args:
+            others: the other iterators.
+            classes: as for :meth:`combine`; ``"first"`` keeps all labels, and the ``class_names`` of this
+                iterator, whose target is that of the stack.
+        """
         from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 
-        return self._stack_layer(ZippedDatasetIterator, *others)
+        first, *more = self._with_common_classes(others, classes)
+        return first._stack_layer(ZippedDatasetIterator, *more)
 
     def encode(
         self: Any,
@@ -517,6 +546,14 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> Any:
         """A layer on this iterator (and ``others``)."""
         return layer._rebuilt([self, *others], arguments)
+
+    def _with_common_classes(self, others: Sequence[Any], classes: ClassesOfZip) -> list[Any]:
+        """This iterator and ``others``, with labels that mean the same classes if ``classes`` says so."""
+        if classes == "same":  # the layer compares them
+            return [self, *others]
+        from data_stack.dataset.iterator.layers.encoded import with_common_classes
+
+        return with_common_classes([self, *others], classes)
 
     def _view(self, indices: Any) -> Any:
         """The samples at ``indices``."""

@@ -192,6 +192,7 @@ class RearrangedAccess(SampleAccess):
     fixed_columns = property(attrgetter("_source.fixed_columns"))
     releases_gil = property(attrgetter("_source.releases_gil"))
     prefers_blocks = property(attrgetter("_source.prefers_blocks"))
+    stacks_samples = property(attrgetter("_source.stacks_samples"))
     n_at_once = property(attrgetter("_source.n_at_once"))
 
     def sample(self, position: int) -> Any:
@@ -411,6 +412,7 @@ class NamedAccess(OneToOneAccess):
     def __init__(self, below: SampleAccess, key_of: Callable[[int | str], int | str]) -> None:
         super().__init__(below, keeps_values=True)
         self._key_of = key_of
+        self.stacks_samples = below.stacks_samples
         # no calls of their own: these samples are those below
         self.sample = below.sample  # type: ignore[method-assign]
         self.samples = below.samples  # type: ignore[method-assign]

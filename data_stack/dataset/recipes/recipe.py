@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from data_stack.dataset.iterator.contract import (
 )
 from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
-from data_stack.dataset.recipes.functions import code_content
+from data_stack.dataset.recipes.code_description import describe_code
+from data_stack.dataset.recipes.identity import column_of_numbers
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
     content_if_known,
@@ -28,6 +30,7 @@ from data_stack.dataset.recipes.recipe_values import (
     probe,
     write,
 )
+from data_stack.exception import ResourceChangedError, ResourceNotFoundError
 
 RECIPE_VERSION = 2
 
@@ -46,11 +49,20 @@ TABLE_FILE = "table_file"
 PLACE = "place"
 """The layer of a file or folder of this machine that ``data_stack.load`` opened by its path."""
 
+# The layer of samples in memory.
+_SEQUENCE = "sequence"
+
 # Layers that do not change samples.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 
+#: The layer of samples in memory, with the source from which they were read.
+_IN_MEMORY = "in_memory"
+
 # Types that may be used as an iterator, and hold only samples.
 _PLAIN_SAMPLES = (list, tuple, np.ndarray)
+
+# Values that are what they are.
+_SIMPLE: frozenset[type] = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class Layer(NamedTuple):
@@ -95,7 +107,11 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
         0 if layer.of or layer.name is None else sum(map(estimate_bytes, layer.arguments.values()))
     )
     if layer.name is not None and n_bytes <= MAX_EMBEDDED_BYTES:
-        return {name: write(value, why_not) for name, value in layer.arguments.items()}
+        of_samples = layer.name == _SEQUENCE
+        return {
+            name: write(value, why_not, of_samples=of_samples)
+            for name, value in layer.arguments.items()
+        }
     contents = {
         name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()
     }
@@ -122,14 +138,15 @@ def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
         of_samples: False leaves out sources, unless a repository loaded them, and large arguments, so that nothing is read.
     """
     digests: dict[int, str] = {}
-    layers = _layers_below(iterator, probed=of_samples)
+    layers = _layers_below(iterator, probed=of_samples, from_memory=of_samples)
     for layer in layers:
         of = [digests[id(each)] for each in layer.of]
-        known = (
-            of[0]
-            if layer.name in _TRANSPARENT and len(of) == 1
-            else _fingerprint_left_behind(layer.iterator)
-        )
+        if layer.name in _TRANSPARENT and len(of) == 1:
+            known: str | None = of[0]
+        elif layer.name == _IN_MEMORY:
+            known = _fingerprint_in_memory(layer.iterator)
+        else:
+            known = _fingerprint_left_behind(layer.iterator)
         if known is None:
             if layer.name == TABLE_FILE:  # the same wherever the file lies
                 layer = _describe_source(layer.iterator, probed=of_samples)
@@ -157,24 +174,26 @@ def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
 
 
 def code_digest(iterator: DatasetIteratorIF) -> str | None:
-    """SHA-256 of the compiled code of the functions that a stack calls, and of the global values that they use; None if none.
+    """SHA-256 of the code of the functions that a stack calls, and of all that they use; None if none.
 
-    A fingerprint holds names of functions, and is the same in all versions of Python. This digest changes when a function is
-    edited, and with the version of Python; it is for caches, which can be made again. Functions that a function calls count
-    by name here too.
+    A fingerprint holds names of functions, and is the same in all versions of Python. This digest changes when a function of the
+    program, or one that it calls, is edited, and with the version of Python; it is for caches, which can be made again. See
+    :mod:`data_stack.dataset.recipes.code_description`.
     """
-    layers = _layers_below(iterator, probed=False)
-    contents = [
-        code_content(value, content_if_known)
-        for layer in layers
-        for value in other_values(_collect_arguments(layer))
-    ]
-    known = "".join(filter(None, contents))
-    return hashlib.sha256(known.encode("ascii")).hexdigest() if known else None
+    digests = []
+    for layer in _layers_below(iterator, probed=False):
+        for value in other_values(_collect_arguments(layer)):
+            digest = describe_code(value, content_if_known).digest
+            if digest is not None:
+                digests.append(digest)
+    return hashlib.sha256("".join(digests).encode("ascii")).hexdigest() if digests else None
 
 
 def instability_reason(iterator: DatasetIteratorIF) -> str | None:
-    """Why a fingerprint may miss a change of the samples, or be valid only in this process; None if neither. Reads no sample."""
+    """Why a fingerprint may miss a change of the samples, or be valid only in this process; None if neither.
+
+    Reads no sample, but for lists in memory.
+    """
     for layer in _layers_below(iterator, probed=False):
         reasons: list[Any] = []
         if layer.name == DATASET:
@@ -192,14 +211,70 @@ def instability_reason(iterator: DatasetIteratorIF) -> str | None:
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
             content_of(
-                [column for column in columns if not isinstance(column, _PLAIN_SAMPLES)],
+                [column for column in columns if _may_hold_objects(column)],
+                of_samples=True,
+                reasons=reasons,
+            )
+        elif layer.name is None and (kept := _samples_in_memory(layer.iterator)) is not None:
+            content_of(
+                [sample for sample in kept if _may_hold_objects(sample)],
+                of_samples=True,
                 reasons=reasons,
             )
         else:
-            content_of(_collect_arguments(layer), reasons=reasons)
+            arguments = _collect_arguments(layer)
+            content_of(arguments, reasons=reasons)
+            for value in other_values(arguments):
+                reasons += describe_code(value, content_if_known).reasons
         for reason in filter(None, reasons):
             return f"{layer.name or class_name(layer.iterator)}: {reason}"
     return None
+
+
+def _fingerprint_in_memory(iterator: InMemoryDatasetIterator) -> str:
+    """The fingerprint of samples in memory that were read from a source: that of the source as it was then.
+
+    If the source has changed, or is gone, the samples are their own source.
+    """
+    if iterator._kept_fingerprint is None:
+        known = None
+        if not iterator.has_changed_sources():
+            (source,) = iterator._stack_on()
+            with suppress(ResourceChangedError, ResourceNotFoundError):
+                known = fingerprint(source)
+        if known is None:
+            described = _describe_source(iterator, probed=True)
+            arguments = {
+                key: _argument_content(None, key, value)
+                for key, value in described.arguments.items()
+            }
+            known = json_digest(
+                {
+                    "fingerprint": _FINGERPRINT_VERSION,
+                    "layer": None,
+                    "of": [],
+                    "arguments": arguments,
+                }
+            )
+        iterator._kept_fingerprint = known
+    return iterator._kept_fingerprint
+
+
+def _may_hold_objects(column: Any) -> bool:
+    """Whether values of a column may be of a kind that nothing is known of: not in an array of numbers, nor in a list of text."""
+    if type(column) in (np.ndarray, np.memmap):
+        return bool(column.dtype.hasobject)
+    if type(column) in (list, tuple):
+        return not set(map(type, column)) <= _SIMPLE
+    return type(column) not in _SIMPLE
+
+
+def _samples_in_memory(iterator: Any) -> Sequence[Any] | None:
+    """The samples of an iterator that keeps them in a list; None of any other."""
+    if isinstance(iterator, InMemoryDatasetIterator):
+        return iterator._kept_samples
+    samples = iterator.adapted_samples if isinstance(iterator, AdaptedIterator) else iterator
+    return samples if type(samples) in _PLAIN_SAMPLES else None
 
 
 def _fingerprint_left_behind(iterator: Any) -> str | None:
@@ -240,7 +315,7 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
-    if layer == "sequence" or (
+    if layer == _SEQUENCE or (
         layer is None and key == "samples"
     ):  # these may be tuples or lists, or dicts with an order
         content = content_of(value, of_samples=True)
@@ -249,13 +324,16 @@ def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     return content_of(list(value) if isinstance(value, tuple) else value)
 
 
-def _layers_below(top: Any, *, probed: bool = True, by_place: bool = False) -> list[Layer]:
+def _layers_below(
+    top: Any, *, probed: bool = True, by_place: bool = False, from_memory: bool = False
+) -> list[Layer]:
     """``top`` and all iterators below it, each once and after those it is stacked on.
 
     Args:
         top: any iterator, or what is used as one.
         probed: whether the content of sources is looked at.
         by_place: whether what was opened by its path is described by that path.
+        from_memory: whether samples in memory end the stack: what they were read from may have changed.
 
     Raises:
         ConfigError: something is stacked on itself.
@@ -263,6 +341,9 @@ def _layers_below(top: Any, *, probed: bool = True, by_place: bool = False) -> l
     found: dict[int, Layer] = {}
 
     def below(iterator: Any) -> list[Any]:
+        if from_memory and isinstance(iterator, InMemoryDatasetIterator) and iterator._stack_on():
+            layer = found[id(iterator)] = Layer(iterator, _IN_MEMORY, [], {})
+            return layer.of
         layer = found[id(iterator)] = describe_layer(iterator, probed, by_place)
         return layer.of
 
@@ -336,6 +417,12 @@ def describe_layer(iterator: Any, probed: bool = True, by_place: bool = False) -
     if name in (None, TABLE_FILE) or (type(iterator) is InMemoryDatasetIterator and not below):
         return _describe_source(iterator, probed, below)
     arguments = iterator._arguments()
+    if name == "sequence":
+        columns = arguments["dataset_sequences"]
+        arguments["dataset_sequences"] = [
+            column if (numbers := column_of_numbers(column)) is None else numbers
+            for column in columns
+        ]
     return Layer(
         iterator,
         name,

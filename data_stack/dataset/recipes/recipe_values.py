@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +15,11 @@ from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import ComputedPositions, as_index_array, narrow
 from data_stack.dataset.recipes.functions import describe_unnamed, shorten, write_function
+from data_stack.dataset.recipes.identity import (
+    array_class,
+    dtype_identity,
+    identity_of,
+)
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
 from data_stack.values.stacked_values import as_array
@@ -22,6 +27,10 @@ from data_stack.values.stacked_values import as_array
 _N_PROBED = 8
 
 _SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
+
+#: What plain data have a form for.
+_PLAIN_CONTAINERS: frozenset[type] = frozenset({list, dict, set, slice})
+_CONTAINERS = (list, tuple, set, frozenset, Mapping, bytes, bytearray, str, int, float)
 
 
 @dataclass(frozen=True)
@@ -37,13 +46,15 @@ class PartialContent:
     reason: str
 
 
-def write(value: Any, why_not: list[str]) -> Any:
+def write(value: Any, why_not: list[str], *, of_samples: bool = False) -> Any:
     """``value`` as plain data from which :func:`data_stack.from_recipe` makes it again.
 
     Args:
         value: what a layer was made with.
         why_not: gets a sentence for each part of it that nothing can be made of.
+        of_samples: whether these are samples, whose numbers of numpy keep their dtype; as arguments they become Python's.
     """
+    same = () if of_samples else _SAME_AS_ARGUMENTS
 
     def special(value: Any) -> Any:
         kind, array = _array_of(_write_out(value)) or ("records", None)
@@ -55,7 +66,7 @@ def write(value: Any, why_not: list[str]) -> Any:
             )
         return _describe(value, lambda other: write(other, why_not), why_not, to_rebuild=True)
 
-    return to_plain(value, special, lambda other: _plain_scalar(other, _SAME_AS_ARGUMENTS))
+    return to_plain(value, special, lambda other: _plain_scalar(other, same))
 
 
 def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | None = None) -> Any:
@@ -63,53 +74,87 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
 
     Args:
         value: anything.
-        of_samples: whether these are samples, where an int and an integer of numpy's with fewer bits make columns of different
-            dtypes. As arguments they are the same.
+        of_samples: whether these are samples, or values that a function uses, which may tell an int from an integer of numpy's.
+            As arguments of layers they are the same.
         reasons: gets a sentence for each part that another process cannot know, or whose samples may differ unseen.
 
     Raises:
         ConfigError: it is nested deeper than any argument is.
     """
-    same = (np.bool_, np.int64, np.float64) if of_samples else _SAME_AS_ARGUMENTS
+    same = () if of_samples else _SAME_AS_ARGUMENTS
     notes = [] if reasons is None else reasons
 
     def content(value: Any) -> Any:
-        return to_plain(
-            value, lambda other: _describe(other, content, notes, to_rebuild=False), first
-        )
+        return to_plain(value, special, first)
+
+    def exact_content(value: Any) -> Any:
+        return content_of(value, of_samples=True, reasons=notes)
+
+    def special(value: Any) -> Any:
+        return _describe(value, exact_content, notes, to_rebuild=False)
 
     def first(value: Any) -> Any:
+        value_type = type(value)
+        if value_type is tuple:
+            return {"tuple": content(list(value))}
+        if value_type is bytes:
+            return {"bytes": hashlib.sha256(value).hexdigest()}
+        if value_type in _PLAIN_CONTAINERS:
+            return None
         if (scalar := _plain_scalar(value, same)) is not None:
             return scalar
+        if (known := identity_of(value, content)) is not None:
+            return known
         if isinstance(value, range):
             return {
                 "range": [value[0] if value else 0, len(value), value.step if len(value) > 1 else 1]
             }
-        if isinstance(value, (bytes, bytearray)):
-            return {"bytes": hashlib.sha256(value).hexdigest()}
-        if isinstance(value, tuple):  # also one with names
-            return {"tuple": content(list(value))}
+        if isinstance(value, _CONTAINERS) and not isinstance(value, np.generic):
+            return special(value)  # of a class of the program
+        if isinstance(value, (np.ndarray, np.generic)) and _holds_objects(value):
+            return _content_of_objects(value, content, special)
         if (found := _array_of(_write_out(value))) is None:
             return None
         kind, array = found
-        little = array.dtype.newbyteorder("<")
-        dtype = (
-            kind
-            if kind not in ("array", "records")
-            else str(little.descr)
-            if little.kind == "V"
-            else little.str
-        )
-        name = (
-            "scalar"
-            if isinstance(value, np.generic)
-            else "array"
-            if kind in ("array", "records")
-            else "tensor"
-        )
-        return {name: [dtype, list(array.shape), array_digest(array)]}
+        is_tensor = kind not in ("array", "records")
+        dtype = kind if is_tensor else dtype_identity(array.dtype)
+        facts: list[Any] = [dtype, list(array.shape), array_digest(array)]
+        if is_tensor:
+            return {"tensor": facts + _facts_of_tensor(value)}
+        if isinstance(value, np.generic):
+            return {"scalar": facts}
+        if isinstance(value, np.ndarray) and array_class(value) is not None:
+            facts.append(array_class(value))
+        return {"array": facts}
 
     return content(value)
+
+
+def _holds_objects(array: Any) -> bool:
+    return bool(array.dtype.hasobject) or array.dtype.kind == "T"
+
+
+def _content_of_objects(
+    array: Any, content: Callable[[Any], Any], special: Callable[[Any], Any]
+) -> Any:
+    """An array of objects, or of text of any length, by its values."""
+    if isinstance(array, np.ma.MaskedArray):
+        return special(array)
+    if array.dtype.names is not None:
+        return {"records": [str(array.dtype), list(array.shape), content(array.tolist())]}
+    values = [content(item) for item in array.ravel().tolist()]
+    if array.dtype.kind == "O" and array_class(array) is None:
+        return {"objects": {"shape": list(array.shape), "values": values}}
+    about = [repr(array.dtype), array_class(array)]
+    return {"objects": {"shape": list(array.shape), "values": values, "of": about}}
+
+
+def _facts_of_tensor(value: Any) -> list[Any]:
+    """What a tensor has besides its numbers: another class, such as a parameter's, and whether it wants a gradient."""
+    kind = class_name(value)
+    if kind == "torch.Tensor" and not value.requires_grad:
+        return []
+    return [kind, bool(value.requires_grad)]
 
 
 def _write_out(value: Any) -> Any:
@@ -250,29 +295,40 @@ def content_if_known(value: Any) -> Any:
         slice,
         set,
         frozenset,
-        np.generic,
-        DatasetMetaIF,
     )
-    if isinstance(value, kinds) or _array_of(value) is not None:
-        return content_of(value)
+    is_array = isinstance(value, np.generic) or _array_of(value) is not None
+    if type(value) in kinds or is_array or isinstance(value, DatasetMetaIF):
+        return content_of(value, of_samples=True)
+    if (known := identity_of(value, content_of_part)) is not None:
+        return known
     raise ConfigError(f"an object of {class_name(value)}")
+
+
+def content_of_part(value: Any) -> Any:
+    """:func:`content_of` of a part of a value of a known kind; ConfigError where the part is of another kind."""
+    reasons: list[str] = []
+    content = content_of(value, of_samples=True, reasons=reasons)
+    if reasons:
+        raise ConfigError(reasons[0])
+    return content
 
 
 def _content_of_unknown(value: Any) -> tuple[Any, bool]:
     """What is known of an object, and whether that is all of it."""
     is_ours = type(value).__module__.partition(".")[0] == "data_stack"
     if isinstance(value, np.ma.MaskedArray):
-        return [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))], True
-    if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "iloc"):
+        content = [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))]
+        if getattr(value, "_fill_value", None) is not None:  # one that was chosen
+            content.append(content_of(value.fill_value, of_samples=True))
+        return content, True
+    is_indexable = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+    if is_indexable and not isinstance(value, _CONTAINERS) and not hasattr(value, "iloc"):
         found = probe(value)  # an array in a file may be larger than the memory
         return found if found["probe"] is not None else {
             **found,
             "content": describe_unnamed(value, content_if_known),
         }, is_ours
-    try:
-        return sample_digest(value).hex(), True  # a picture, a date, a decimal number
-    except ConfigError:
-        return describe_unnamed(value, content_if_known), is_ours
+    return describe_unnamed(value, content_if_known), is_ours
 
 
 def class_name(value: Any) -> str:
@@ -283,17 +339,11 @@ def class_name(value: Any) -> str:
 
 
 def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
-    """``("array", values)`` of an array or a series of numbers; of a tensor its dtype in place of "array"; otherwise None."""
+    """``("array", values)`` of an array; of a tensor its dtype in place of "array"; otherwise None."""
     if isinstance(value, (np.ndarray, np.generic)):
         if isinstance(value, np.ma.MaskedArray) or value.dtype.hasobject:
             return None
         return ("records" if value.dtype.kind == "V" else "array"), np.asarray(value)
-    if (
-        hasattr(value, "iloc")
-        and getattr(value, "ndim", 0) == 1
-        and isinstance(value.dtype, np.dtype)
-    ):
-        return ("array", value.to_numpy()) if value.dtype.kind in "biufc" else None
     if not hasattr(value, "detach") or type(value).__module__.partition(".")[0] != "torch":
         return None
     dtype = str(value.dtype).rpartition(".")[2]

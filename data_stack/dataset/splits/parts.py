@@ -31,6 +31,7 @@ from data_stack.dataset.splits.splitting import (
     divide_by_group,
     divide_by_time,
     positions_of_parts,
+    warn_of_empty_parts,
 )
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.util.suggestions import did_you_mean
@@ -342,6 +343,13 @@ def split(
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
     found = divide_positions(iterator, division)
+    if "ratios" in division:
+        ratios = division["ratios"]
+        sizes = {part: len(positions) for part, positions in found.items()}
+        asked = ratios if isinstance(ratios, dict) else dict(enumerate(ratios))
+        reason = "equal times stay together, or there are too few samples"
+        advice = reason if "time" in division else "give counts, such as [8, 1, 1], or more samples"
+        warn_of_empty_parts(sizes, asked, len(as_iterator(iterator)), advice)
     parts = {
         part: iterator._stack_layer(SplitPartIterator, part=part, positions=found[part], **division)
         for part in found

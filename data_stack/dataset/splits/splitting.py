@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from data_stack.dataset.splits.class_numbers import (
     group_positions,
 )
 from data_stack.exception import ConfigError
+from data_stack.util.program_lines import warn_program
 from data_stack.values.stacked_values import comparable
 
 _Integers = npt.NDArray[np.integer[Any]]
@@ -68,6 +69,26 @@ def check_sizes(sizes: Any, names: Sequence[str] | None = None) -> list[int] | l
     ):
         return list(map(int, given))
     return list(map(float, check_ratios(sizes, names)))
+
+
+def warn_of_empty_parts(
+    sizes: Mapping[Any, int], ratios: Mapping[Any, float], n_samples: int, advice: str
+) -> None:
+    """Warn of parts that shall have samples, and got none.
+
+    Args:
+        sizes: the number of samples of each part.
+        ratios: what each part shall have; a part of 0 is empty as it was asked for.
+        n_samples: of all parts; of no samples all parts are empty.
+        advice: what to do.
+    """
+    empty = [part for part, size in sizes.items() if size == 0 and ratios[part] > 0]
+    if empty and n_samples:
+        first = empty[0]
+        more = f" (so are {len(empty) - 1} others)" if len(empty) > 1 else ""
+        warn_program(
+            f"part {first!r} of a split is empty{more}: {ratios[first]} of {n_samples:,} samples gives none; {advice}"
+        )
 
 
 class Shares(NamedTuple):

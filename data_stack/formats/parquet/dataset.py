@@ -77,7 +77,9 @@ class ParquetDataset(AccessedDatasetIterator):
 
     The constructor reads the footers; it does not open files in folders that the filter excludes. If the manifest lists a file,
     its footer is read for a filter or with the first row of the file, and checked against the manifest. Reading a file that was
-    replaced later raises (:class:`~data_stack.exception.DatasetFileCorruptError`): its rows are never mixed with earlier ones.
+    replaced or touched later raises (:class:`~data_stack.exception.ResourceChangedError`), also where its rows are cached, and so
+    does the fingerprint: rows of two files are never mixed. A local file is known by its size, times and inode, one in a store by
+    its SHA-256 or ETag, each also by its footer.
 
     Threads and forked processes may share a dataset. Its pickle is small and includes the rows that the filter selects; another
     process reads the footers that it needs.
@@ -163,7 +165,7 @@ class ParquetDataset(AccessedDatasetIterator):
     def limit_cache(self, max_cached_bytes: int) -> None:
         """Empty the cache of row groups, and change its limit."""
         self._max_cached_bytes = max_cached_bytes
-        self._cache = GroupCache(self._reading, max_cached_bytes)
+        self._cache = GroupCache(self._reading, max_cached_bytes, self._check_group)
 
     if TYPE_CHECKING:  # samples are dicts
 
@@ -212,6 +214,16 @@ class ParquetDataset(AccessedDatasetIterator):
         """Start to read a row group; keep only the rows that the filter selects."""
         return GroupReading(self._groups, group, names, self._selection.rows_of(group))
 
+    def _check_group(self, group: int) -> None:
+        """Raise if the local file of a row group is not the one that was opened; in a store, that would be a request."""
+        self._footers.check_local(self._file_of_group[group])
+
+    @functools.cached_property
+    def _file_of_group(self) -> list[int]:
+        # a list is five times as fast to look up one number
+        files: list[int] = self._footers.file_of.tolist()
+        return files
+
     def _arguments(self) -> dict[str, Any]:
         content = None if self._predicate is None else self._predicate.content()
         if '{"unnamed":' in canonical_json(content):  # no text or value in it is written like this
@@ -220,7 +232,9 @@ class ParquetDataset(AccessedDatasetIterator):
         return {"fields": [field.to_json() for field in self.schema], "filter": content}
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = {"_cache"} if self._predicate is not None else {"_cache", "_selection"}
+        made_again = {"_cache", "_file_of_group"}
+        if self._predicate is None:
+            made_again.add("_selection")
         return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -41,6 +41,7 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
+from data_stack.io.versions import LocalVersion, version_of
 from data_stack.util.executor import waiting
 
 #: Suffixes of files of rows; Hive writes none.
@@ -94,8 +95,19 @@ class ParquetFiles:
         source = _OfStore(
             PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r"
         )
-        source.version = resource.sha256
+        source.version = version_of(resource)
         return source
+
+    def version(self, number: int, source: Any) -> Any:
+        """The version of an open file, which changes when the file is replaced; None where the store has no versions.
+
+        Args:
+            number: of the file.
+            source: the file, as :meth:`open` returned it.
+        """
+        if isinstance(self.folder, ArrowFolder):
+            return self.folder.version(self.paths[number], source)
+        return source.version
 
     def name(self, number: int) -> str:
         """The name of a file in messages."""
@@ -287,11 +299,10 @@ def _open_local(path: str) -> _Local:
         status = os.stat(path)  # by path: pyarrow 23 does not return the descriptor of an open file
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait
             raise ResourceNotFoundError(f"could not open {path!r}: it is not a file")
-        version = status.st_dev, status.st_ino, status.st_mtime_ns
-        if source is not None and source.version == version:
+        if source is not None and source.version is not None and source.version.is_of(status):
             return source
         source = _Local(path)
-        source.version = version
+        source.version = LocalVersion.of(status)
 
 
 class _Local(pa.OSFile):  # type: ignore[misc]  # pyarrow has no types
@@ -301,7 +312,7 @@ class _Local(pa.OSFile):  # type: ignore[misc]  # pyarrow has no types
         version: changes when the file is replaced or written to.
     """
 
-    version: tuple[int, int, int] | None = None
+    version: LocalVersion | None = None
 
 
 class _OfStore(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
@@ -311,7 +322,7 @@ class _OfStore(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
         version: changes when the file is replaced; None where the store has no versions.
     """
 
-    version: str | None = None
+    version: Any = None
 
 
 # ------------------------------------------------------------------ file systems of pyarrow
@@ -335,6 +346,16 @@ class ArrowFolder(Folder):
         """Open a file for pyarrow."""
         with _errors(self.full_name(file)):
             return self.filesystem.open_input_file(self.full_name(file))
+
+    def version(self, file: str, source: Any) -> Any:
+        """The version of an open file: its ETag, else its size and modification time, so far as the file system has them."""
+        metadata = source.metadata() or {}  # of S3 and others, from when the file was opened
+        tag = metadata.get(b"ETag") or metadata.get("ETag")
+        if tag is not None:
+            return tag
+        with _errors(self.full_name(file)):
+            info = self.filesystem.get_file_info(self.full_name(file))
+        return None if info.mtime_ns is None else (info.size, info.mtime_ns)
 
     def has_file(self, file: str) -> bool:
         with _errors(self.full_name(file)):

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import json
 import os
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
-from data_stack.formats.parquet.files import ParquetFiles
+from data_stack.exception import DatasetFileCorruptError, ResourceChangedError, StorageError
+from data_stack.formats.parquet.files import ArrowFolder, ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.int96 import has_far_times, read_int96
 from data_stack.formats.parquet.metadata import (
@@ -30,7 +31,9 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.io.account import LeftOut
 from data_stack.io.integrity import contents_of_resources
+from data_stack.io.resources import StreamedResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
+from data_stack.io.versions import LocalVersion, is_same_version, local_version_of, version_of
 from data_stack.io.work import Workers
 from data_stack.util.executor import n_threads
 
@@ -41,6 +44,9 @@ _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
 #: The rule that leaves out a column of some files.
 LATER_COLUMN = "a column that the first file, or the stored schema, lacks"
+#: A local file that was checked so recently, in nanoseconds, is not checked again: samples that are read one by one from memory
+#: would take half as long again, for the sake of a time in which no program can replace a file.
+_FRESH_NS = 10_000
 
 
 class _Footer(NamedTuple):
@@ -51,21 +57,22 @@ class _Footer(NamedTuple):
         facts: the same, checked.
         digest: SHA-256 of the end of the file.
         file_bytes: size of the file.
-        version: version of the file; None where the store has no versions.
     """
 
     metadata: pq.FileMetaData
     facts: FooterFacts
     digest: bytes
     file_bytes: int
-    version: Any
 
 
 class Footers:
     """The footers of all files. Each is read once and kept. Threads may share it.
 
-    It pickles with the digests of the footers. After unpickling, it reads a footer when it is needed, and raises if the footer
-    has changed.
+    Each file is known by its version as it was first seen (size, times and inode of a local file; SHA-256, ETag or size and time
+    of one in a store), and by its footer, which is the same in some files with other rows.
+
+    It pickles with the versions and the digests of the footers. After unpickling, it reads a footer when it is needed, and raises
+    if the footer has changed, or on the same machine the version.
 
     Args:
         files: of the dataset.
@@ -87,6 +94,8 @@ class Footers:
         self._footers: list[_Footer | None] = [None] * len(files.paths)
         self._digests: list[bytes | None] = [None] * len(files.paths)
         self._columns: list[Mapping[str, int | None] | None] = [None] * len(files.paths)
+        #: The version of each file as it was first seen; None until then, and where the store has no versions.
+        self._versions: list[Any] = [None] * len(files.paths)
         self._set_row_groups([], np.empty(0, np.int64))
         if not lazily:
             self.read_all()
@@ -103,15 +112,17 @@ class Footers:
         for file in files if trusting else ():
             record = self._record(file)
             with contextlib.suppress(OSError):  # raised again when the file is read
+                if record is None:
+                    continue
                 # another tool may have replaced it; in a store, each check would be a request
-                if record is not None and (
-                    not is_local or os.stat(self.files.name(file)).st_size == record.size
-                ):
-                    known[file] = record
-                    self._digests[file], self._columns[file] = (
-                        bytes.fromhex(record.footer_sha256),
-                        record.columns,
-                    )
+                if is_local:
+                    version = LocalVersion.of(os.stat(self.files.name(file)))
+                    if version.size != record.size:
+                        continue
+                    self._versions[file] = self._versions[file] or version
+                known[file] = record
+                self._digests[file] = bytes.fromhex(record.footer_sha256)
+                self._columns[file] = record.columns
         missing = [file for file in files if not self.is_read(file) and file not in known]
         fetched: dict[int, tuple[bytes, int, Any]] = {}
 
@@ -199,19 +210,96 @@ class Footers:
         return self._of(file).file_bytes
 
     def check_unchanged(self, file: int, source: Any) -> None:
-        """Raise if an open file is not the one whose footer was read: row groups would be read at wrong offsets.
+        """Raise if an open file is not the one that was seen first: rows of two files would be mixed.
 
         Raises:
             ResourceChangedError: it was replaced or changed.
         """
-        known, version, name = self._of(file), _version_of(source), self.files.name(file)
+        known, name = self._of(file), self.files.name(file)
         if known.file_bytes != source.size():
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
-        if (
-            version is None or version != known.version
-        ):  # touched, or copied back; or the store has no versions
+        version = self.files.version(file, source)
+        if not self._note_version(file, version):
             self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
-            self._footers[file] = known._replace(version=version)
+            self._versions[file] = version
+
+    def open_unchanged(self, file: int) -> StreamedResource:
+        """Open a file as a resource, of which all bytes may be read.
+
+        Raises:
+            ResourceChangedError: it is not the file that was seen first.
+            ResourceNotFoundError, StorageError: it cannot be opened.
+        """
+        folder = self.files.folder
+        resource = folder.open(self.files.paths[file])
+        try:
+            if isinstance(folder, ArrowFolder) or not self._note_version(
+                file, self._version_of_resource(resource)
+            ):
+                with self.files.open(file) as source:
+                    self.check_unchanged(file, source)
+        except BaseException:
+            resource.close()
+            raise
+        return resource
+
+    def _version_of_resource(self, resource: StreamedResource) -> Any:
+        """The version of a resource, as :meth:`ParquetFiles.version` has it for a file that is open for pyarrow."""
+        if self.files.folder.path is not None:
+            return local_version_of(resource)
+        return version_of(resource)
+
+    def check_local(self, file: int) -> None:
+        """Raise if a local file, of which rows are in memory, is not the one that was seen first. It takes a microsecond.
+
+        A file that was removed is no error: the rows in memory are not mixed with others.
+
+        Raises:
+            ResourceChangedError: it was replaced or changed.
+            StorageError: the system does not tell.
+        """
+        known = self._versions[file]
+        if type(known) is not LocalVersion:
+            return
+        path, checked_ns = self._checks[file]
+        now_ns = time.perf_counter_ns()
+        if now_ns - checked_ns < _FRESH_NS:
+            return
+        self._checks[file] = path, now_ns
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(
+                f"could not read {path!r}: {os.strerror(error.errno or 0)}", error.errno
+            ) from error
+        if not known.is_of(status) and not self._note_version(file, LocalVersion.of(status)):
+            with reading_parquet(path), self.files.open(file) as source:
+                self.check_unchanged(file, source)
+
+    @functools.cached_property
+    def _checks(self) -> list[tuple[str, int]]:
+        """For each file its path, and when it was checked last, by the clock of ``time.perf_counter_ns``."""
+        return [(self.files.name(file), -_FRESH_NS) for file in range(len(self.files.paths))]
+
+    def _note_version(self, file: int, version: Any) -> bool:
+        """Note the version of a file when it is first seen.
+
+        Returns:
+            Whether the file is certainly the one that was seen before.
+
+        Raises:
+            ResourceChangedError: it is another file.
+        """
+        known = self._versions[file]
+        if known is None:
+            self._versions[file] = version
+            return False
+        is_same = is_same_version(known, version)
+        if is_same is False:
+            raise ResourceChangedError(self.files.name(file), str(known), str(version))
+        return is_same is True
 
     @functools.cached_property
     def beside(self) -> pa.Schema | None:
@@ -288,7 +376,7 @@ class Footers:
         """Fetch the end of a file, its size and its version."""
         name = self.files.name(file)
         with reading_parquet(name), self.files.open(file) as source:
-            return _tail(source, name), source.size(), _version_of(source)
+            return _tail(source, name), source.size(), self.files.version(file, source)
 
     def _parse_and_check(self, file: int, tail: bytes, file_bytes: int, version: Any) -> _Footer:
         """Compare a new footer with the known digest and with the manifest."""
@@ -315,7 +403,9 @@ class Footers:
                 raise ValueError("its row groups differ from those in the manifest")
             if self._columns[file] not in (None, facts.values_per_row()):
                 raise ValueError("its columns differ from those in the manifest")
-        footer = self._footers[file] = _Footer(metadata, facts, digest, file_bytes, version)
+        if not self._note_version(file, version):
+            self._versions[file] = version  # the digest is the same
+        footer = self._footers[file] = _Footer(metadata, facts, digest, file_bytes)
         self._digests[file] = digest
         return footer
 
@@ -335,7 +425,7 @@ class Footers:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = ("_footers", "file_of", "index_of", "manifest", "beside")
+        made_again = ("_footers", "file_of", "index_of", "manifest", "beside", "_checks")
         return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -365,20 +455,18 @@ def _tail(source: Any, name: str) -> bytes:
     return tail[len(tail) - length :]
 
 
-def _version_of(source: Any) -> Any:
-    """The version of a file, which changes when the file is replaced; None where the store has no versions."""
-    if hasattr(source, "version"):
-        return source.version
-    metadata = source.metadata() or {}  # of S3 and others, from when the file was opened
-    return metadata.get(b"ETag") or metadata.get("ETag")
-
-
 def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str:
-    """SHA-256 that identifies the content of row groups: by contents and paths of their files, and their numbers in these."""
+    """SHA-256 that identifies the content of row groups: by contents and paths of their files, and their numbers in these.
+
+    Raises:
+        ResourceChangedError: a file is not the one that was opened.
+    """
     files = np.unique(footers.file_of[groups]).tolist()
     paths = [footers.files.paths[file] for file in files]
     contents = contents_of_resources(
-        [functools.partial(footers.files.folder.open, path) for path in paths]
+        [functools.partial(footers.open_unchanged, file) for file in files]
     )
+    for file in files:  # none was written to meanwhile
+        footers.check_local(file)
     chosen = [footers.index_of[groups[footers.file_of[groups] == file]].tolist() for file in files]
     return hashlib.sha256(json.dumps([paths, contents, chosen]).encode()).hexdigest()

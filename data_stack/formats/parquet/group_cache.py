@@ -66,10 +66,16 @@ class GroupCache:
     Args:
         reading: starts to read columns of a row group.
         max_bytes: limit of the cache; it always keeps one row group.
+        check: raises if the file of a row group was replaced; it is called for each row group that is handed out. None: nothing
+            can be replaced.
     """
 
-    def __init__(self, reading: Reading, max_bytes: int) -> None:
-        self._reading, self._max_bytes = reading, max_bytes
+    def __init__(
+        self, reading: Reading, max_bytes: int, check: Callable[[int], None] | None = None
+    ) -> None:
+        self._reading = reading
+        self._max_bytes = max_bytes
+        self._check = check
         self._reset()
         call_in_forks(self._begin_in_fork)
 
@@ -168,7 +174,10 @@ class GroupCache:
 
         Raises:
             DatasetFileCorruptError, StorageError: the row group cannot be read.
+            ResourceChangedError: its file was replaced.
         """
+        if self._check is not None:
+            self._check(group)
         with self._lock:
             if self._keeps(group, names):
                 self._groups.move_to_end(group)

@@ -17,7 +17,7 @@ from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag, Places
 from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
-from data_stack.values.stacked_values import python_values, stack_values
+from data_stack.values.stacked_values import objects, python_values, stack_values
 from data_stack.values.stacking import take_runs
 
 #: About how many times as large values are as their compressed records.
@@ -199,6 +199,12 @@ class RaggedColumn:
         return len(self.bag)
 
     @property
+    def declared_dtype(self) -> np.dtype[Any] | None:
+        """The dtype of numbers that the schema declares; None without one."""
+        dtype = self._column.dtype
+        return None if dtype is None or dtype.kind not in "biufc" else dtype
+
+    @property
     def row_bytes(self) -> int:
         """About how much a value takes."""
         dtype, shape = self._column.dtype, self._column.shape
@@ -300,9 +306,9 @@ class RaggedColumn:
                 else np.empty((0, *layout.shape), dtype or layout.dtype)
             )
         if self._is_plain or set(map(type, values)) in ({bytes}, {str}):
-            objects: _Array = np.empty(len(values), object)
-            objects[:] = values
-            return objects
+            column: _Array = np.empty(len(values), object)
+            column[:] = values
+            return column
         stacked = stack_values(values)
         if (
             dtype is None
@@ -326,6 +332,28 @@ class RaggedColumn:
 
 ValueColumn = Union[FixedColumn, RaggedColumn]
 """One value for each record of a column; every value is a copy. Places are known to lie in ``[0, len(column))``."""
+
+
+def stack_sequences(elements: ValueColumn, firsts: _Integers, counts: _Integers) -> _Array:
+    """The same as a column: numbers as arrays of the declared dtype, also those of empty sequences.
+
+    Shape ``(n, length, ...)`` where all sequences have one length, otherwise ``(n,)`` of objects.
+    """
+    if isinstance(elements, RaggedColumn):
+        stacked = stack_values(sequences_of(elements, firsts, counts))
+        declared = elements.declared_dtype
+        if declared is None or counts.any():
+            return stacked
+        return np.empty((len(counts), 0), declared)  # no value decides the dtype
+    total = int(counts.sum())
+    check_request(total * elements.row_bytes, f"sequences of {total:,} values")
+    before = np.cumsum(counts) - counts
+    values = elements.read(np.repeat(firsts - before, counts) + np.arange(total))
+    sizes = set(counts.tolist())
+    if len(sizes) <= 1:
+        size = sizes.pop() if sizes else 0
+        return values.reshape(len(counts), size, *values.shape[1:])
+    return objects(np.split(values, before[1:]))
 
 
 def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) -> list[list[Any]]:

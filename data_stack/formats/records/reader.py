@@ -25,7 +25,13 @@ from data_stack.exception import (
     StorageError,
 )
 from data_stack.formats.records.bag import Places, SampleReferences, as_places
-from data_stack.formats.records.columns import RaggedColumn, ValueColumn, samples_of, sequences_of
+from data_stack.formats.records.columns import (
+    RaggedColumn,
+    ValueColumn,
+    samples_of,
+    sequences_of,
+    stack_sequences,
+)
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.partial_reads import Mask, RecordsIterator
@@ -37,7 +43,6 @@ from data_stack.util.executor import n_threads_here
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import all_columns
 
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
@@ -262,8 +267,8 @@ class RecordReader(RecordsIterator):
         for name, (firsts, counts) in self._entries(np.asarray(places, np.int64), names).items():
             column = self._column(name)
             if name in self._sequences:
-                sequences = sequences_of(column, firsts, counts)
-                found.append(stack_values(sequences) if stacked else sequences)
+                read = stack_sequences if stacked else sequences_of
+                found.append(read(column, firsts, counts))
             else:
                 found.append(column.read(firsts) if stacked else column.values(firsts))
         return found

@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+)
 from data_stack.formats.records.bag import Bag, Ends, SampleReferences, ends_of_bag, ends_of_index
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
@@ -21,6 +25,8 @@ from data_stack.formats.records.stored_file import BlockChecks, StoredFile, bloc
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, contents_of_resources, differing_blocks
 from data_stack.io.positional import map_file
+from data_stack.io.resources import StreamedResource
+from data_stack.io.versions import is_same_version, version_of
 from data_stack.util.executor import waiting
 from data_stack.util.logger import logger
 
@@ -61,6 +67,8 @@ class RecordFiles:
         self.folder, self._mapped = folder, mapped
         # A file that is closed and opened again is not checked twice.
         self._checks: dict[str, BlockChecks] = {}
+        #: The version of each file when it was opened first.
+        self._versions: dict[str, Any] = {}
         self.first: RecordFiles | None = None
         self._is_remote: bool | None = None
         self._n_bytes: dict[str, int] = {}
@@ -348,7 +356,7 @@ class RecordFiles:
                 "files": {file: self.manifest.files[file].sha256 for file in files},
             }
         digests = contents_of_resources(
-            [functools.partial(self.folder.open, file) for file in files]
+            [functools.partial(self._open_first, file) for file in files]
         )
         return {"columns": held, "files": dict(zip(files, digests, strict=True))}
 
@@ -366,7 +374,22 @@ class RecordFiles:
         except ResourceNotFoundError as error:
             raise self._missing(file) from error
         self._checks[file] = stored.checks
+        self._versions.setdefault(file, stored.version)
         return stored
+
+    def _open_first(self, file: str) -> StreamedResource:
+        """Open a file that is the one that was read first; one that was not read is opened as it is.
+
+        Raises:
+            ResourceChangedError: it was replaced, or written to.
+        """
+        resource = self.folder.open(file)
+        before = self._versions.get(file)
+        now = version_of(resource)
+        if is_same_version(before, now) is False:
+            resource.close()
+            raise ResourceChangedError(self.folder.full_name(file), str(before), str(now))
+        return resource
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         what = f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}"

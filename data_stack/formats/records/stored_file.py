@@ -16,6 +16,7 @@ from data_stack.formats.records.manifest import MANIFEST, FileRecord
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.positional import PositionalFile, map_file
+from data_stack.io.versions import version_of
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 
@@ -103,6 +104,7 @@ class StoredFile:
     Attributes:
         name: full name, for messages.
         size: number of bytes that belong to the dataset.
+        version: of the file, see :func:`~data_stack.io.versions.version_of`.
         buffer: the bytes of the dataset, mapped or in memory; None if they are read by range. **They may be unchecked.**
         checks: which blocks are checked.
         ranges: reads and checks ranges of the file; None if there is a buffer.
@@ -126,6 +128,7 @@ class StoredFile:
         self.name = folder.full_name(file)
         ranges = _CheckedRanges(folder.open(file))
         opened = ranges.resource
+        self.version = version_of(opened)
         size = opened.size
         if record is not None:
             check_size(self.name, size, record)

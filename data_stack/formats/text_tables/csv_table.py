@@ -40,9 +40,11 @@ BLOCK_BYTES: Final = 1 << 28
 
 _TRUE: Final = ["true", "True", "TRUE"]
 _FALSE: Final = ["false", "False", "FALSE"]
-_HEXADECIMAL: Final = re.compile(rb"0[xX]")
+_HEXADECIMAL: Final = (b"0x", b"0X")
 #: Without one of these, no text of at most 100 digits is so small that float64 rounds it to 0.
-_TINY: Final = re.compile(rb"[eE]-[0-9]{3}|0{100}")
+#: Patterns that begin with given letters are searched ten times as fast as alternatives.
+_TINY: Final = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
+_ZEROS: Final = b"0" * 100
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", re.DOTALL)
 _RAGGED: Final = re.compile(
     r".*?(?:Row #(?P<row>\d+): )?(?P<problem>Expected \d+ columns, got \d+)(?P<text>.*)", re.DOTALL
@@ -322,8 +324,13 @@ class CSVTable:
         for field in table.schema:
             if pa.types.is_binary(field.type) and field.name not in self._types:
                 raise self._not_text(block, field.name)
-        has_tiny = _TINY.search(block.data) is not None
-        has_hexadecimal = _HEXADECIMAL.search(block.data) is not None
+        has_tiny = _ZEROS in block.data or any(
+            pattern.search(block.data) is not None for pattern in _TINY
+        )
+        # a letter is found faster than a prefix that begins with a frequent digit
+        has_hexadecimal = any(
+            prefix[1:] in block.data and prefix in block.data for prefix in _HEXADECIMAL
+        )
         inexact = [
             name
             for name in table.column_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -178,6 +179,7 @@ class OpenMLDataset(CatalogueDataset):
             else "targets" + "_" * ("targets" in self._all)
         )
         target = self._target if self._targets else others[-1]
+        self._coded = target
         vars(self)["iterator_meta"] = IteratorMeta(others[0], target, target)
         if categories := self._categories(target):
             vars(self)["class_names"] = tuple(categories)
@@ -187,19 +189,26 @@ class OpenMLDataset(CatalogueDataset):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from data_stack_openml.columns import read_arff
+        from data_stack_openml.columns import decode_arff, read_arff
 
         with raw[_ARFF] as resource:
-            text = resource.read().decode("utf-8", errors="replace")
+            text, encoding = decode_arff(resource.read())
+        if not encoding.startswith("utf"):
+            warnings.warn(
+                f"the ARFF file of {self.card.homepage} is not in UTF-8; it is read as {encoding}",
+                stacklevel=2,
+            )
         try:
             attributes, values = read_arff(text, is_sparse=self._is_sparse)
             if [each.name for each in attributes] != self._all:
                 raise ValueError("its columns differ from OpenML's features")
-            columns = {
-                each.name: self._column(each, values(position))
-                for position, each in enumerate(attributes)
-                if each.name in self._features
-            }
+            columns = {}
+            for position, attribute in enumerate(attributes):
+                if attribute.name in self._features:
+                    texts = values(position)
+                    if not encoding.startswith("utf"):
+                        self._check_letters(attribute.name, texts, encoding)
+                    columns[attribute.name] = self._column(attribute, texts)
         except ValueError as error:
             raise CatalogueSchemaError(
                 f"the ARFF file of {self.card.homepage} cannot be read: {error!s:.200}"
@@ -216,9 +225,23 @@ class OpenMLDataset(CatalogueDataset):
         from data_stack_openml.columns import codes_of, column_of
 
         categories = self._categories(attribute.name)
-        if categories and attribute.name == self._target:
+        if categories and attribute.name == self._coded:
             return codes_of(values, categories)
         return column_of(attribute, values)
+
+    def _check_letters(self, name: str, values: Sequence[str | None], encoding: str) -> None:
+        """Check that the letters of categories are those of OpenML's list, as far as it has one.
+
+        Raises:
+            ValueError: a category is another one, so the encoding was guessed wrongly.
+        """
+        known = set(self._categories(name))
+        for value in set(values) if known else ():
+            if value is not None and not value.isascii() and value not in known:
+                raise ValueError(
+                    f"it is not in UTF-8, and as {encoding} the category {value!r:.60} of {name!r:.60} "
+                    f"is none that OpenML lists; tell its owner"
+                )
 
     def _categories(self, name: str) -> list[str]:
         return _as_list(self._features.get(name, {}).get("nominal_value") or [])

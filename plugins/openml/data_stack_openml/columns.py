@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import math
 import re
@@ -17,6 +18,8 @@ _HEADER: Final = re.compile(
     re.IGNORECASE,
 )
 _NUMBERS: Final = ("numeric", "real", "integer")
+#: What Windows calls Latin-1: a byte of 0x80 to 0x9F is a letter or mark, where Latin-1 has a control character.
+_WINDOWS_LATIN: Final = "cp1252"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,48 @@ class Attribute:
     kind: str
 
 
+def decode_arff(data: bytes) -> tuple[str, str]:
+    """Return the text of an ARFF file without its byte order mark, and its encoding.
+
+    ARFF files do not name their encoding. A text that is UTF-8 by chance is hardly ever one in another encoding; other files of
+    OpenML are in Latin-1, as far as they were reported.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16"), "utf-16"
+    for encoding in ("utf-8-sig", _WINDOWS_LATIN):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode(encoding), encoding
+    return data.decode("latin-1"), "latin-1"
+
+
+def _without_comment(line: str) -> str:
+    """A line of the header without the comment behind a blank, as ``@attribute y {-1,1} % {<=50K, >50K}``.
+
+    Each character is looked at once: a regular expression would take quadratic time for hostile quotes.
+    """
+    if "%" not in line:
+        return line
+    quote = ""
+    is_in_braces = False
+    is_escaped = False
+    before = ""
+    for position, mark in enumerate(line):
+        if is_escaped:
+            is_escaped = False
+        elif quote:
+            is_escaped = mark == "\\"
+            if mark == quote:
+                quote = ""
+        elif mark in "'\"":
+            quote = mark
+        elif mark in "{}":
+            is_in_braces = mark == "{"
+        elif mark == "%" and before.isspace() and not is_in_braces:
+            return line[:position].rstrip()
+        before = mark
+    return line
+
+
 def read_arff(
     text: str, *, is_sparse: bool
 ) -> tuple[list[Attribute], Callable[[int], list[str | None]]]:
@@ -43,7 +88,10 @@ def read_arff(
     # Not splitlines(), which also splits at characters that texts may contain.
     lines, kinds = text.replace("\r\n", "\n").split("\n"), list[str]()
     # liac-arff rounds numbers to float64 and lacks dates, so declare these as texts.
-    for number, line in enumerate(lines):
+    for number, written in enumerate(lines):
+        line = written
+        if line.lstrip().startswith("@"):
+            line = lines[number] = _without_comment(written)
         if line.lstrip().lower().startswith("@data"):
             break
         if (match := _HEADER.match(line)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from exact_values import EXAMPLES, meaning
 from hypothesis import given
@@ -19,6 +20,7 @@ from data_stack.dataset.iterator import (
     ZippedDatasetIterator,
 )
 from data_stack.loader import Loader
+from data_stack.values.stacked_values import stack_values
 
 PAIRS = st.tuples(
     *[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2
@@ -90,3 +92,21 @@ def test_values_stay_what_they_are_beside_any_other(values: tuple[Any, Any], sta
 
     assert [meaning(sample[key]) for sample in iterator] == list(map(meaning, values))
     assert_same_in_all_ways(iterator, key)
+
+
+@pytest.mark.parametrize("other", [[1, 2], [0.5], [True], [1j], np.array([1], np.int8)])
+def test_an_empty_list_takes_the_dtype_of_the_others(other: Any) -> None:
+    dtype = np.asarray(other).dtype
+
+    column = stack_values([other, [], (), [[]][0]])
+
+    assert [value.dtype for value in column] == [dtype] * 4
+    assert [len(value) for value in column] == [len(other), 0, 0, 0]
+
+
+def test_an_empty_list_beside_several_dtypes_and_an_empty_array_keep_theirs() -> None:
+    several = stack_values([[1], [0.5, 1.0], []])
+    arrays = stack_values([np.array([1]), np.array([], np.float32)])
+
+    assert [value.dtype for value in several] == ["int64", "float64", "float64"]
+    assert [value.dtype for value in arrays] == ["int64", "float32"]

@@ -117,3 +117,19 @@ def test_many_small_samples_of_arrays_take_little_more_memory_than_their_bytes()
     assert exact(in_memory[7]) == exact(source[7])
     assert exact(in_memory.read_batch([7, -1])) == exact(source.read_batch([7, -1]))
     assert kept < 1.1 * n_bytes
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i2", ">M8[s]", "U3", ">U3", "S2", "f4", "?", "c8"])
+def test_a_cached_column_has_the_dtype_below_before_and_after(dtype: str) -> None:
+    scalars = np.array([0, 1, 0, 1]).astype("f4" if dtype in ("U3", ">U3", "S2") else dtype)
+    column = scalars.astype(dtype)
+    below = SequenceDatasetIterator([column, np.stack([column, column], axis=1)]).as_dict("x", "y")
+    cached = below.cache()
+
+    for _ in range(2):
+        for key in ("x", "y"):
+            read = [cached.read_column(key), cached.read_column(key, [0, 2])]
+            read += [cached.read_batch([0, 2])[key], cached.read_batch([1])[key]]
+            assert {values.dtype.str for values in read} == {below.read_column(key).dtype.str}
+            assert read[1].tolist() == read[2].tolist() == below.read_column(key, [0, 2]).tolist()
+        assert list(map(exact, cached)) == list(map(exact, below))

@@ -416,3 +416,24 @@ class TestAtEpoch:
         assert list(below.at_epoch(1)) != list(below)
         with pytest.raises(ConfigError, match="ClientWrapper"):
             ClientWrapper(below).at_epoch(1)
+
+
+_SCALARS = [
+    *(np.int8(100), np.uint64(2**64 - 1), np.int64(3), np.bool_(True), np.float64(0.5)),
+    *(np.float16(0.5), np.datetime64("2024-01-01"), np.timedelta64(1, "s"), 3, True, 0.5),
+]
+
+
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"a": [value]}], ids=str)
+def test_samples_of_numpy_scalars_keep_their_types(wrap: Any) -> None:
+    for scalar in _SCALARS:
+        samples = SequenceDatasetIterator([[wrap(scalar), wrap(scalar)]])
+
+        again = data_stack.from_recipe(json.loads(json.dumps(samples.recipe())))
+
+        assert again.fingerprint() == samples.fingerprint()
+        (value,) = again[1]
+        found = value["a"][0] if isinstance(value, dict) else value
+        assert found == scalar
+        assert type(found) is type(scalar)
+        assert again.read_column(0).dtype == samples.read_column(0).dtype

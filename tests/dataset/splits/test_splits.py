@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns
 
+import data_stack
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIterator,
@@ -30,6 +31,7 @@ from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator
 from data_stack.dataset.splits.splitting import Shares, divide
+from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError
 
 N = 23
@@ -111,6 +113,7 @@ def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_e
 # --- laws ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:part .* of a split is empty")
 @given(ratios=ratios_of_parts, n=st.integers(0, 60), seed=seeds)
 def test_a_split_is_a_partition_with_sizes_less_than_one_from_their_shares(
     ratios: list[float], n: int, seed: int
@@ -169,6 +172,7 @@ def test_groups_stay_whole_and_no_part_is_much_too_large_or_empty(
         )
 
 
+@pytest.mark.filterwarnings("ignore:part .* of a split is empty")
 @given(times=st.lists(st.integers(-5, 20), max_size=50), ratios=ratios_of_parts)
 def test_parts_by_time_follow_each_other_and_share_no_time(
     times: list[int], ratios: list[float]
@@ -477,3 +481,47 @@ def test_more_folds_than_there_is_to_divide_are_refused(
 ) -> None:
     with pytest.raises(ConfigError):
         dataset().folds(n_folds, **arguments)
+
+
+# --- empty parts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "ratios", "empty"),
+    [
+        (3, [0.9, 0.1], r"part 1 of a split is empty: 0\.1 of 3 samples gives none; give counts"),
+        (7, [0.9, 0.05, 0.05], r"part 2 of a split is empty: 0\.05 of 7 samples"),
+        (1, [0.2, 0.2, 0.6], r"part 0 of a split is empty \(so are 1 others\)"),
+        (2, {"train": 0.9, "test": 0.1}, "part 'test' of a split is empty"),
+    ],
+)
+def test_a_part_that_would_be_empty_is_warned_of(n_samples: int, ratios: Any, empty: str) -> None:
+    samples = data_stack.from_numpy(np.arange(n_samples))
+
+    with pytest.warns(UserWarning, match=empty):
+        samples.split(ratios, seed=0)
+
+
+def test_equal_times_that_leave_a_part_empty_are_warned_of() -> None:
+    samples = data_stack.from_numpy({"time": np.zeros(10, "M8[D]")})
+
+    with pytest.warns(
+        UserWarning, match=r"0\.5 of 10 samples gives none; equal times stay together"
+    ):
+        samples.split([0.5, 0.5], time="time")
+
+
+def test_parts_of_nothing_are_empty_in_silence() -> None:
+    samples = data_stack.from_numpy(np.arange(3))
+
+    assert [len(part) for part in samples.split([1.0, 0.0], seed=0)] == [3, 0]
+    assert [len(part) for part in samples.take(0).split([0.5, 0.5], seed=0)] == [0, 0]
+
+
+def test_splitters_warn_of_empty_parts() -> None:
+    splitter = SplitterFactory.get_random_splitter([0.1, 0.9], seed=1)
+
+    with pytest.warns(
+        UserWarning, match=r"part 0 of a split is empty: 0\.1 of 3 samples gives none"
+    ):
+        splitter.split(data_stack.from_numpy(np.arange(3)))

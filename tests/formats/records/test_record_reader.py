@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from far_store import FarStorageConnector
 from hypothesis import HealthCheck, given, settings
@@ -188,6 +189,36 @@ def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samp
 
 
 # ------------------------------------------------------------------ codecs
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+@pytest.mark.parametrize("declared", ["i64", "u64", "int", "array"])
+def test_an_empty_sequence_has_the_declared_dtype(
+    tmp_path: Path, declared: str, is_sharded: bool
+) -> None:
+    dtypes = {"i64": "i8", "u64": "u8", "int": "i8", "array": "i2"}
+    dtype = np.dtype(dtypes[declared])
+    values: list[list[Any]] = [[1], [], [0, 1], []]
+    if declared == "array":
+        values = [[np.array([1], dtype)], [], [np.array([0], dtype)] * 2, []]
+    rows = [{"xs": sequence} for sequence in values]
+    spec = {"xs": Column(f"{declared}[]", dtype, (1,) if declared == "array" else ())}
+    if is_sharded:
+        append_all(ShardedRecordWriter(tmp_path, spec, shardlen=1), rows)
+    else:
+        append_all(RecordWriter(tmp_path, spec), rows)
+
+    with records.open(tmp_path) as reader:
+        column = reader.read_column("xs")
+        batches = [reader.read_batch([row])["xs"] for row in range(4)]
+        if declared != "array":
+            cells = reader.to_arrow().schema.field("xs").type
+            assert cells.value_type == pa.from_numpy_dtype(dtype)
+            assert reader.read_batch([])["xs"].dtype == dtype
+
+    assert [value.dtype for value in column] == [dtype] * 4
+    assert [batch.dtype for batch in batches] == [dtype] * 4
+    assert [len(value) for value in column] == [batch.shape[1] for batch in batches] == [1, 0, 2, 0]
 
 
 def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from data_stack.dataset.class_lists import class_list_of, common_class_list
 from data_stack.dataset.encoders.categorical import CategoriesLearner, ClassMapping, OneHotEncoder
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
@@ -26,7 +27,7 @@ from data_stack.dataset.iterator.contract import (
     as_iterator,
 )
 from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
-from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
@@ -431,6 +432,72 @@ def one_hot(
         )
         classes = _classes_of(stacked, key) if classes is None else classes
     return stacked._stack_layer(EncodedDatasetIterator, encoders={key: OneHotEncoder(classes)})
+
+
+def with_common_classes(iterators: Sequence[Any], classes: str) -> list[Any]:
+    """The iterators with labels that are numbers in one list of classes.
+
+    Args:
+        iterators: whose classes are known.
+        classes: ``"by name"`` numbers the labels by the names of their classes; ``"first"`` forgets the classes of all but the
+            first.
+
+    Raises:
+        ConfigError: the classes of an iterator are unknown, its targets are one-hot vectors, or ``classes`` is something else.
+    """
+    if classes not in ("by name", "first"):
+        raise ConfigError(
+            f"classes must be 'same', 'by name' or, of zip, 'first', got {classes!r:.40}"
+        )
+    if classes == "first":
+        return [iterators[0], *(_without_classes(iterator) for iterator in iterators[1:])]
+    lists = []
+    for number, iterator in enumerate(iterators):
+        names = class_list_of(iterator)
+        if names is None:
+            raise ConfigError(
+                f"the classes of iterator {number} are unknown: its meta has no class_names; "
+                f"name them, such as from_numpy(…, target=1, class_names=[…])"
+            )
+        if iterator.dataset_meta.target_kind == "one_hot" and names != class_list_of(iterators[0]):
+            raise ConfigError(
+                f"the targets of iterator {number} are one-hot vectors; combine the labels, then call one_hot()"
+            )
+        lists.append(names)
+    common = common_class_list(lists)
+    return [
+        _renumbered(iterator, names, common)
+        for iterator, names in zip(iterators, lists, strict=True)
+    ]
+
+
+def _renumbered(iterator: Any, names: Sequence[Any], common: Sequence[Any]) -> Any:
+    """An iterator whose labels, numbers in ``names``, are numbers in ``common``; labels that are names stay."""
+    if tuple(names) == tuple(common):
+        return iterator
+    meta = MetaFactory.copy_dataset_meta(iterator.dataset_meta)
+    number_of = {name: number for number, name in enumerate(common)}
+    # OpenML and others write -1 for a missing label, pandas None.
+    mapping: dict[Any, Any] = {-1: -1, None: None}
+    mapping |= {old: number_of[name] for old, name in enumerate(names)}
+    are_numbers = True
+    if len(iterator):
+        first = iterator.read_column(meta.target_pos, [0])
+        are_numbers = first.dtype.kind in "iu" or isinstance(
+            first[0], (int, np.integer, type(None))
+        )
+    stacked: Any = iterator
+    if are_numbers and any(old != new for old, new in mapping.items()):
+        stacked = map_classes(iterator, ClassMapping(mapping, unmapped="error"))
+        meta = MetaFactory.copy_dataset_meta(stacked.dataset_meta)
+    return stacked._with_meta(replace(meta, target_kind="label", class_names=tuple(common)))
+
+
+def _without_classes(iterator: Any) -> Any:
+    if class_list_of(iterator) is None:
+        return iterator
+    meta = MetaFactory.copy_dataset_meta(iterator.dataset_meta)
+    return iterator._with_meta(replace(meta, class_names=None))
 
 
 def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:

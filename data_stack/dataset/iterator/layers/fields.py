@@ -295,6 +295,10 @@ class _ColumnsAccess(OneToOneAccess):
         self._planner = planner
         self._plan: _Plan | None = None
 
+    @property
+    def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.stacks_samples
+
     def sample(self, position: int) -> Sample:
         return self._rearrange(self.below.sample(position))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from abc import abstractmethod
@@ -32,6 +33,7 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     Sample,
 )
+from data_stack.dataset.iterator.data_in_memory import digest_of_data_in_memory
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
@@ -41,6 +43,7 @@ from data_stack.io.work import with_bar
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.functions import iterate_all
 from data_stack.values.copies import copy_array
+from data_stack.values.stacked_values import keeps_dtype
 from data_stack.values.stacking import list_columns, map_columns, stack_samples, take_runs, value_of
 
 _DESCRIPTION = "Loading iterator to memory"
@@ -60,6 +63,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     :func:`~data_stack.values.copies.copy_value`. Objects of other classes are not copied; a whole column of numbers is not
     copied either, but read-only.
 
+    Its fingerprint is that of the iterator read from, as it was then. Where that has changed since (an array was written to, a
+    file replaced), the samples themselves are its identity.
+
     The iterator read from stays referenced, because ``underlying_iterators`` names it; with ``keep_source=False`` it is
     let go and ``underlying_iterators`` is empty. A pickle holds the samples only, so that it reaches workers even where
     the source has open files: there ``underlying_iterators`` is empty too.
@@ -73,7 +79,12 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         EarlyEndError: ``dataset_iterator`` yields fewer samples than its length says.
     """
 
+    #: In a pickle, and what comes from one: the fingerprint of the source, which was left behind.
     _known_fingerprint: str | None = None
+    #: The fingerprint, once it was asked for: the samples in memory never change.
+    _kept_fingerprint: str | None = None
+    #: What was read from memory, see :func:`~data_stack.dataset.iterator.data_in_memory.digest_of_data_in_memory`.
+    _digest_of_sources = 0
 
     def __init__(
         self,
@@ -83,6 +94,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         keep_source: bool = True,
     ) -> None:
         self._stacked_on: list[Any] = [dataset_iterator] if keep_source else []
+        if self._stack_on():
+            # before it is read: what changes meanwhile is a change, too
+            self._digest_of_sources = digest_of_data_in_memory(self._stack_on()[0])
         self._columns: tuple[Any, ...] | None = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
             self._columns = _read_columns(access_to(dataset_iterator), progress)
@@ -106,11 +120,30 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
                 known = FluentIterator.fingerprint(
                     self
                 )  # a client's class may have another method of that name
-        return {**super().__getstate__(), "_stacked_on": [], "_known_fingerprint": known}
+        return {
+            **super().__getstate__(),
+            "_stacked_on": [],
+            "_known_fingerprint": known,
+            "_kept_fingerprint": None,
+        }
+
+    def has_changed_sources(self) -> bool:
+        """Whether arrays or lists that were read are others now, so that the source's fingerprint is not that of the samples."""
+        return any(
+            digest_of_data_in_memory(source) != self._digest_of_sources
+            for source in self._stack_on()
+        )
+
+    @property
+    def _kept_samples(self) -> list[Sample] | None:
+        """The samples themselves, which must not be changed; None where they are kept as columns."""
+        return None if self._columns is not None else self._samples
 
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._stacked_on = list(source)
+        if self._stack_on():
+            self._digest_of_sources = digest_of_data_in_memory(self._stack_on()[0])
 
     def _stack_on(self) -> list[DatasetIteratorIF]:
         return [source for source in self._stacked_on if isinstance(source, DatasetIteratorIF)]
@@ -160,9 +193,14 @@ class _ColumnsAccess(SampleAccess):
         self.n_samples = len(columns[0])
         for column in columns:
             column.flags.writeable = False
+        values = _values_of(first)
         self._reads = [
-            _reader(column, value) for column, value in zip(columns, _values_of(first), strict=True)
+            _reader(column, value) for column, value in zip(columns, values, strict=True)
         ]
+        self.stacks_samples = all(
+            keeps_dtype(column) and np.asarray(value).dtype == column.dtype
+            for column, value in zip(columns, values, strict=True)
+        )
 
     def sample(self, position: int) -> Sample:
         values = [read(position) for read in self._reads]
@@ -233,6 +271,11 @@ def _lend(column: Column) -> Column:
     lent: Column = column.view()
     lent.flags.writeable = False
     return lent
+
+
+def _of_dtype(column: Column, dtype: np.dtype[Any]) -> Column:
+    """A column of the dtype that it has below."""
+    return column if column.dtype == dtype else column.astype(dtype)
 
 
 class _KeptAccess(SampleAccess):
@@ -348,12 +391,45 @@ class _CachedAccess(_KeptAccess, KeepingAccess):
             else {}
         )
         if wanted and all(position in found for position in wanted):
-            return super().columns(keys, positions)
+            columns = super().columns(keys, positions)
+            dtypes = self._fixed_dtypes
+            if dtypes is None:
+                return columns
+            return [
+                _of_dtype(column, dtypes.get(key, column.dtype))
+                for key, column in zip(keys, columns, strict=True)
+            ]
         columns = self.below.columns(keys, positions)
         if positions is None:
             return [_lend(column[: self.n_samples]) for column in columns]
         # numbers at positions are in a new array, objects may be those that are kept
         return list(map(copy_objects, columns))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        batch = super().batch(positions)
+        dtypes = self._fixed_dtypes
+        if dtypes is None or not len(positions):
+            return batch
+        if isinstance(batch, dict):
+            return {key: _of_dtype(column, dtypes[key]) for key, column in batch.items()}
+        if isinstance(batch, tuple):
+            return tuple(_of_dtype(column, dtypes[place]) for place, column in enumerate(batch))
+        return _of_dtype(batch, dtypes[None])
+
+    @functools.cached_property
+    def _fixed_dtypes(self) -> dict[Any, np.dtype[Any]] | None:
+        """The dtypes of the columns below where these are fixed; None where a batch decides.
+
+        A number that is kept by itself has lost its byte order, and text its width.
+        """
+        if not self.below.fixed_columns:
+            return None
+        batch = self.below.batch(np.empty(0, np.intp))
+        if isinstance(batch, dict):
+            return {key: column.dtype for key, column in batch.items()}
+        if isinstance(batch, tuple):
+            return {place: column.dtype for place, column in enumerate(batch)}
+        return {None: batch.dtype}
 
     def kept(self, positions: Sequence[int]) -> list[Sample]:
         """The samples at these positions, of which those that are not kept are read in one request."""

@@ -231,6 +231,10 @@ class _MapAccess(OneToOneAccess):
         super().__init__(below)
         self._function, self._mixed_seed = function, mixed_seed
 
+    @property
+    def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.stacks_samples
+
     def sample(self, position: int) -> Sample:
         sample = self.below.sample(position)
         try:
@@ -293,6 +297,8 @@ class _MapAccess(OneToOneAccess):
 
 class _BatchMapAccess(_MapAccess):
     """Access to what a function returns for batches; it is never called with an empty batch."""
+
+    stacks_samples = False
 
     def sample(self, position: int) -> Sample:
         return self.samples(np.array([position], dtype=np.intp))[0]

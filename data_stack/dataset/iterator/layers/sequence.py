@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.util.functions import stopped_by
-from data_stack.values.stacked_values import as_array, stack_values
+from data_stack.values.stacked_values import as_array, keeps_dtype, stack_values
 from data_stack.values.stacking import SampleForm, all_columns, take_runs
 
 
@@ -73,6 +73,7 @@ class SequenceAccess(SampleAccess):
         self.arrays, self.n_samples = columns, len(columns[0])
         # of a list of numbers, say, the batches with a float have another dtype than those without
         self.fixed_columns = all(type(column) is np.ndarray for column in columns)
+        self.stacks_samples = self.fixed_columns and all(map(keeps_dtype, columns))
         if len(columns) == 2:  # a closure takes half the time of a method
             first, second = columns
             self.sample = lambda position: (first[position], second[position])  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.class_lists import check_class_lists
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
@@ -42,8 +43,8 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         iterators: at least one, all of one length, which is taken here; they stay the caller's to close.
 
     Raises:
-        ConfigError: none, or of different lengths. When reading: two have a column of the same key, or some return dicts and
-            others do not.
+        ConfigError: none, of different lengths, or of different ``class_names``. When reading: two have a
+            column of the same key, or some return dicts and others do not.
     """
 
     _takes_list = True
@@ -52,6 +53,7 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         self._stacked_on = list(iterators)
         if not self._stacked_on:
             raise ConfigError("zip() needs at least one iterator")
+        check_class_lists(self._stacked_on, "zip")
         lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
         if len(set(lengths)) > 1:
             raise ConfigError(f"iterators must have one length to be zipped, got {lengths}")
