@@ -78,6 +78,25 @@ def convert_dataset(
     answer(settings, asdict(report), text)
 
 
+def _split_of_folder(
+    settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None
+) -> Any:
+    """The samples of a split of a folder, ``./pets:train``; None if the text names something else.
+
+    Raises:
+        UnknownSplitError: the folder has no such split.
+    """
+    name, _, split = text.rpartition(":")
+    folder = os.path.expanduser(name)
+    names_split = name and split and "/" not in split and "://" not in text
+    if not names_split or os.path.exists(os.path.expanduser(text)) or not os.path.isdir(folder):
+        return None
+    if common.find_place(settings, name, options) is None:  # it is a dataset
+        return None
+    how: dict[str, Any] = {} if source_format is None else {"format": source_format}
+    return common.repository().load(os.path.abspath(folder), split, **how)
+
+
 def _source(
     settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None
 ) -> Any:
@@ -90,6 +109,9 @@ def _source(
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.places import locate
 
+    samples = _split_of_folder(settings, text, options, source_format)
+    if samples is not None:
+        return samples
     place = common.find_place(settings, text, options)
     if place is not None:
         return locate(os.fspath(place))

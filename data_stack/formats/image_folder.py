@@ -59,6 +59,9 @@ from data_stack.values.text_numbers import numbers_of
 METADATA_OF_IMAGES: Final = ("metadata.jsonl", "metadata.csv")
 #: The rule that leaves a file out.
 _NO_IMAGE: Final = "no image, by its suffix"
+_METADATA_TABLE: Final = "metadata.csv"
+#: float64 holds all integers up to here.
+_MAX_EXACT_INTEGER: Final = 1 << 53
 #: Marks a folder that is being written.
 _PART: Final = ".metadata.jsonl.part"
 _CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
@@ -212,6 +215,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self._class_names = None if class_names is None else _check_class_names(class_names)
         self._class_folders: ClassFolders | None = None
         self._below: tuple[str, ...] | None = None
+        self._kinds_of_columns: Mapping[str, type] = {}
         self._broken: dict[str, str] | None = None if on_error == "skip" else {}
         self._folder = folder_of(root, prefix)
         self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
@@ -401,7 +405,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
         if len(data) > _MAX_METADATA_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
         columns = (
-            _jsonl_columns(data, what) if metadata.endswith(".jsonl") else _csv_columns(data, what)
+            _jsonl_columns(data, what)
+            if metadata.endswith(".jsonl")
+            else _csv_columns(data, what, self._kinds_of_columns)
         )
         paths, known = columns.pop(_FILE_NAME, [None]), set(images)
         for line, path in enumerate(paths):
@@ -426,6 +432,23 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _open(self, path: str) -> StreamedResource:
         return self._folder.open(path)
+
+
+def _agree_on_kinds(iterators: Sequence[ImageFolderIterator]) -> None:
+    """Give a column of the ``metadata.csv`` of several splits one kind: text if one of them holds text, float beside int."""
+    kinds: dict[str, set[type]] = {}
+    large: set[str] = set()
+    for iterator in iterators if len(iterators) > 1 else ():
+        for name, values in iterator._look_through().columns.items():
+            kinds.setdefault(name, set()).update(type(value) for value in values[:1])
+            if any(isinstance(value, int) and abs(value) > _MAX_EXACT_INTEGER for value in values):
+                large.add(name)
+    common: dict[str, type] = {}
+    for name, of_splits in kinds.items():
+        if len(of_splits) > 1:
+            common[name] = str if str in of_splits or name in large else float
+    for iterator in iterators:
+        iterator._kinds_of_columns = common
 
 
 def open_splits_of_images(
@@ -459,6 +482,7 @@ def open_splits_of_images(
             opened[split] = [iterator]
         return opened
     pictures: dict[str, list[str]] = {}
+    with_table: list[ImageFolderIterator] = []
     others: list[str] = []
     for split, folders in splits.items():
         opened[split] = []
@@ -469,10 +493,13 @@ def open_splits_of_images(
                 ImageFolderIterator(folder, on_error=on_error, class_names=class_names)
             )
             files = _visible(folder.list_files())
+            if _METADATA_TABLE in files:
+                with_table.append(opened[split][-1])
             if not any(metadata in files for metadata in METADATA_OF_IMAGES):
                 images, beside = _pictures_and_others(files)
                 pictures[split] += images
                 others += beside
+    _agree_on_kinds(with_table)
     class_folders = find_class_folders(pictures, others)
     for iterators in opened.values():
         for iterator in iterators:
@@ -571,8 +598,8 @@ def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _csv_columns(data: bytes, what: str) -> dict[str, list[Any]]:
-    """Columns of int if all values are integers, float if all are numbers, otherwise str."""
+def _csv_columns(data: bytes, what: str, kinds: Mapping[str, type]) -> dict[str, list[Any]]:
+    """Columns of int if all values are integers, float if all are numbers, otherwise str; or of given kinds."""
     table = Table(io.BytesIO(data), what, True, 0, ",", "utf-8", ())
     for name in table.names:
         table.position_of(name)  # of two columns with one name, one would be lost
@@ -580,7 +607,10 @@ def _csv_columns(data: bytes, what: str) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for name, values in zip(table.names, texts.values(), strict=True):
         cells = values.tolist()
-        numbers = None if name == _FILE_NAME else numbers_of(cells)
+        is_text = name == _FILE_NAME or kinds.get(name) is str
+        numbers = None if is_text else numbers_of(cells)
+        if numbers is not None and kinds.get(name) is float:
+            numbers = [float(number) for number in numbers]
         columns[name] = cells if numbers is None else numbers
     return columns
 

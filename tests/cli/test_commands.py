@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import granular
+import numpy as np
 import pytest
 import sklearn
 from distributions import write_distribution
@@ -288,3 +289,23 @@ def test_seal_covers_what_granular_appended(command: Any, tmp_path: Path) -> Non
     with records.open(folder) as samples:
         samples.verify()
         assert list(samples) == [{"x": 1}, {"x": 2}]
+
+
+def test_a_split_of_a_folder_is_converted(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pets").mkdir()
+    for split, values in (("train", "1\n2\n"), ("test", "3\n")):
+        Path("pets", f"{split}.csv").write_text(f"x\n{values}")
+
+    whole = command("convert", "./pets", "all")
+    unknown = command("convert", "pets:val", "val")
+    one = command("convert", "pets:test", "test.npz")
+
+    assert whole.code != 0
+    assert "has the splits train, test; convert each" in whole.err
+    assert unknown.code != 0
+    assert "has no split 'val'" in unknown.err
+    assert one.code == 0
+    assert np.load("test.npz")["x"].tolist() == [3]

@@ -302,7 +302,7 @@ def test_a_dataset_of_parquet_files_named_as_splits_warns(tmp_path: Path) -> Non
 def test_splits_are_not_converted_into_one_dataset(suffix: str, tmp_path: Path) -> None:
     write(tmp_path / "place", suffix, {"train": [1], "test": [2]})
 
-    with pytest.raises(ConfigError, match="has the splits train, test; convert each"):
+    with pytest.raises(ConfigError, match="has the splits train, test; convert each: pass"):
         convert(tmp_path / "place", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -586,3 +586,22 @@ def test_types_of_files_that_say_them_are_warned_of(
 
     with pytest.warns(UserWarning, match="column 'x' differs between splits: it is int64 in train"):
         load()
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "values"),
+    [("x7", "007", ["x7", "007"]), ("1", "1.5", [1.0, 1.5]), ("9007199254740993", "0.5", None)],
+)
+def test_metadata_of_pictures_have_one_type_in_all_splits(
+    train: str, test: str, values: Any, tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    for split, text in (("train", train), ("test", test)):
+        pictures(tmp_path, f"{split}/1.png")
+        (tmp_path / split / "metadata.csv").write_text(f"file_name,id\n1.png,{text}\n")
+
+    splits = load()
+
+    read = [splits[split][0]["id"] for split in ("train", "test")]
+    assert read == ([train, test] if values is None else values)
+    assert type(read[0]) is type(read[1])
+    assert load(split="test")[0]["id"] == read[1]

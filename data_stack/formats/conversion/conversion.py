@@ -185,8 +185,8 @@ def _open(
     splits = [name for name, files in find_splits(location, kind).items() if not files.is_place]
     if splits:
         raise ConfigError(
-            f"{location.full_name} has the splits {', '.join(splits)}; convert each by its own path, or pass "
-            f"data_stack.load(path, split={splits[0]!r})"
+            f"{location.full_name} has the splits {', '.join(splits)}; convert each: pass "
+            f"data_stack.load(path, split={splits[0]!r}), or in the shell PATH:{splits[0]}"
         )
     kind = kind or find_format(
         location, f"say which it is: --from {' or '.join(convertible_formats())}"
