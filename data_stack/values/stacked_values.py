@@ -176,14 +176,34 @@ def ticks_of(time: Any) -> tuple[str, int]:
 def comparable(values: Sequence[Any]) -> list[Any]:
     """The same values, in tuples and lists too, but times of numpy's as integers that compare as they should.
 
+    Datetimes with a time zone are in UTC, see :func:`in_utc`.
+
     Values that are not such times, NaT, and spans in months, which have no number of days, stay as they are.
     """
     return [_comparable(value) for value in values]
 
 
+def in_utc(value: Any) -> Any:
+    """A datetime with a time zone as the same instant in UTC; any other value as it is.
+
+    Python compares and subtracts two datetimes of one zone by the clock on the wall, which shows an hour twice in autumn, and
+    jumps over one in spring.
+    """
+    if not isinstance(value, datetime) or value.tzinfo is None or value.utcoffset() is None:
+        return value
+    try:
+        return value.astimezone(timezone.utc)
+    except (
+        OverflowError
+    ):  # in the first or the last hours that Python knows; no zone changes its clock then
+        return value
+
+
 def _comparable(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(map(_comparable, value)) if type(value) in (tuple, list) else value
+    if isinstance(value, datetime):
+        return in_utc(value)
     if not isinstance(value, (np.datetime64, np.timedelta64)) or np.isnat(value):
         return value
     counted_in, ticks = ticks_of(value)

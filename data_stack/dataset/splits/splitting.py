@@ -24,6 +24,7 @@ from data_stack.dataset.splits.class_numbers import (
     class_numbers,
     group_positions,
 )
+from data_stack.dataset.splits.texts_of_times import check_texts_are_in_order
 from data_stack.exception import ConfigError
 from data_stack.util.program_lines import warn_program
 from data_stack.values.stacked_values import comparable
@@ -238,12 +239,13 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
     A cut that would fall among equal times is moved to their nearer end, to the earlier one if both are as near.
 
     Args:
-        times: shape ``(n_samples,)``: numbers, datetimes, or objects that compare, such as strings.
+        times: shape ``(n_samples,)``: numbers, datetimes (those with a time zone are compared by instant), or objects that
+            compare; texts only where their order is that of the times, such as ``2023-01-31``.
         shares: the sizes wanted.
         refusal: how messages begin.
 
     Raises:
-        ConfigError: a time is missing, or they do not compare.
+        ConfigError: a time is missing, or they do not compare, or texts have another order than the times that they mean.
     """
     n_samples = len(times)
     times = times.reshape(n_samples) if times.size == n_samples else times
@@ -251,6 +253,8 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
         raise ConfigError(
             f"{refusal}: its values, {times.dtype} of shape {times.shape[1:]}, have no order"
         )
+    if times.dtype.kind in "OUST":
+        check_texts_are_in_order(times.tolist(), refusal)
     if times.dtype == object:
         classes = class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal)
         values = classes.values.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from data_stack.dataset.iterator.layers.windowed import (
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import Schema, match_names
+from data_stack.formats.parquet.selecting import as_times
 from data_stack.values.stacked_values import objects
 from data_stack_petastorm.ngram import NGram
 
@@ -178,8 +180,9 @@ class NGramIterator(AccessedDatasetIterator):
         if ngram.within_row_groups:
             starts_run[1:] |= ~same_block
         if ngram.length > 1:
+            threshold = _with_unit(ngram.delta_threshold, times)
             starts_run[1:] |= exceeds_gap(
-                times, ngram.delta_threshold, ~starts_run[1:], key, np.arange(len(times))
+                times, threshold, ~starts_run[1:], key, np.arange(len(times))
             )
 
     def _starts_in(self, starts_run: npt.NDArray[np.bool_], times: Any) -> npt.NDArray[np.intp]:
@@ -265,6 +268,21 @@ class NGramAccess(OffsetsAccess):
 
 
 _SEQUENCES_AT_ONCE = 64
+#: A threshold that no difference of timestamps exceeds.
+_MOST_UNITS = 1 << 62
+
+
+def _with_unit(threshold: Any, times: Any) -> Any:
+    """The threshold of an n-gram; a number counts the units of the timestamps, as in Petastorm: microseconds, or days."""
+    if isinstance(threshold, np.timedelta64):
+        return threshold
+    times = as_times(times)
+    if times.dtype.kind not in "mM":
+        return threshold
+    unit, step = np.datetime_data(times.dtype)
+    # also for an endless threshold
+    n_units = _MOST_UNITS if threshold >= _MOST_UNITS else math.floor(threshold) * step
+    return np.array(n_units, np.dtype(f"m8[{unit}]"))[()]
 
 
 def _field_names(iterator: DatasetIteratorIF) -> list[str]:

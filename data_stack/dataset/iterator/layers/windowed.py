@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Union
 
@@ -28,7 +28,7 @@ from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import column_digests
-from data_stack.values.stacked_values import comparable, ticks_of
+from data_stack.values.stacked_values import comparable, in_utc, objects, ticks_of
 from data_stack.values.stacking import keys_of
 
 Gap = Union[float, np.timedelta64, timedelta]
@@ -73,7 +73,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         length: samples in a window, at least 1. With ``offsets`` it is their highest less their lowest plus 1.
         stride: samples from the start of a window to the start of the next, at least 1.
         order_by: the column to order by; any that ``SortedDatasetIterator`` sorts, without NaN and NaT.
-        max_gap: in units of ``order_by``; for times a timedelta, or a number in units of the column's dtype. Floats are
+        max_gap: in units of ``order_by``; for times a timedelta of Python or numpy, as a number has no unit's dtype. Floats are
             subtracted as float64, and not rounded: 0.4 - 0.3 is larger than a gap of 0.1.
         overlap: whether windows may share samples.
         group_by: the column of groups.
@@ -149,7 +149,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             starts_run[1:] = groups[1:] != groups[:-1]
         follows_equal = None
         if order_by is not None:
-            values = columns[order_by][order]
+            values = _instants(columns[order_by][order])
             if self._max_gap is not None:
                 starts_run[1:] |= exceeds_gap(
                     values, self._max_gap, ~starts_run[1:], order_by, order
@@ -332,6 +332,15 @@ def group_numbers(column: Column) -> _Positions:
     return equal_groups(column_digests(column))[1]
 
 
+def _instants(column: Column) -> Column:
+    """A column, in which datetimes with a time zone are in UTC, so that they are compared and subtracted by instant."""
+    if column.dtype != object or column.ndim != 1:
+        return column
+    if not any(isinstance(value, datetime) and value.tzinfo is not None for value in column):
+        return column
+    return objects([in_utc(value) for value in column])
+
+
 def equals_last(values: Column) -> npt.NDArray[np.bool_]:
     """Which values equal the one before, shape ``(n - 1,)``."""
     if values.dtype == object and values.ndim == 1:
@@ -352,6 +361,11 @@ def exceeds_gap(
 ) -> npt.NDArray[np.bool_]:
     """Between which of the ordered values there is a gap, shape ``(n - 1,)``; between groups the answer means nothing."""
     kind, is_span = values.dtype.kind, isinstance(max_gap, np.timedelta64)
+    if not is_span and max_gap != 0 and _has_units(values):
+        raise ConfigError(
+            f"differences of the times in column {key!r} cannot be compared to {max_gap!r}, a number without a unit: "
+            f"pass datetime.timedelta(seconds={max_gap!r}), or np.timedelta64(…, 's')"
+        )
     if values.ndim > 1 or kind in "OSUV":
         if is_span and any(
             isinstance(value, (np.datetime64, np.timedelta64)) for value in values
@@ -377,6 +391,14 @@ def exceeds_gap(
     # differences of sorted values never overflow as unsigned integers
     ticks = values.astype(np.uint64 if kind == "u" else np.int64).view(np.uint64)
     return np.asarray(np.diff(ticks) > max_gap, dtype=bool)
+
+
+def _has_units(values: Column) -> bool:
+    """Whether any value is a time or a span of numpy's or Python's."""
+    if values.dtype != object:
+        return values.dtype.kind in "mM"
+    kinds = (date, timedelta, np.datetime64, np.timedelta64)
+    return any(isinstance(value, kinds) for value in values.ravel())
 
 
 def _objects_exceed(
