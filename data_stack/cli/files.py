@@ -24,7 +24,7 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
     "--from",
     "source_format",
     metavar=_FORMAT,
-    help=f"The format of SRC: {_FORMATS}.  [default: detected]",
+    help=f"The format of SRC: csv, jsonl, {_FORMATS}.  [default: detected]",
 )
 @click.option(
     "--to",
@@ -58,7 +58,8 @@ def convert_dataset(
 
     SRC is a file, a folder, an installed dataset (mnist:train), or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
     DST is a file or a folder, local or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
-    of shards), parquet (a folder of files), images (a folder for each class).
+    of shards), parquet (a folder of files), images (a folder for each class); of SRC also csv (.csv, .tsv) and jsonl (.jsonl).
+    -O is an option of an installed dataset, or says how to read a file: -O delimiter=";".
 
     An existing DST is never overwritten. DST appears under its name when it is complete and verified; an interrupted conversion
     leaves nothing behind and starts over.
@@ -66,9 +67,8 @@ def convert_dataset(
     from data_stack.formats.conversion import convert
     from data_stack.repository.places import locate
 
-    report = convert(
-        _source(settings, source, options, how["source_format"]), locate(target), **how
-    )
+    found, options_of_file = _source(settings, source, options, how["source_format"])
+    report = convert(found, locate(target), options=options_of_file, **how)
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
@@ -80,8 +80,8 @@ def convert_dataset(
 
 def _source(
     settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None
-) -> Any:
-    """A path or URL, or else the samples of an installed dataset.
+) -> tuple[Any, Mapping[str, Any]]:
+    """A path or URL and how to read it, or else the samples of an installed dataset.
 
     Raises:
         ConfigError: the dataset has several splits, and ``text`` names none of them.
@@ -90,9 +90,9 @@ def _source(
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.places import locate
 
-    place = common.find_place(settings, text, options)
+    place = common.find_place(settings, text, {})
     if place is not None:
-        return locate(os.fspath(place))
+        return locate(os.fspath(place)), options
     if source_format is not None:
         raise ConfigError(f"no file or folder exists at {text!r}")
     try:
@@ -104,12 +104,12 @@ def _source(
             raise
     loaded = common.repository().load(name, split or None, settings.connector(), **options)
     if not isinstance(loaded, dict):
-        return loaded
+        return loaded, {}
     if len(loaded) > 1:
         raise ConfigError(
             f"dataset {name!r} has the splits {', '.join(loaded)}; choose one, such as {name}:{next(iter(loaded))}"
         )
-    return next(iter(loaded.values()))
+    return next(iter(loaded.values())), {}
 
 
 @cli.group("records")

@@ -621,6 +621,11 @@ def _table_of(part: _Part, types: Mapping[str, CellType]) -> pa.Table:
     return pa.table(columns)
 
 
+def arrow_schema(types: Mapping[str, CellType]) -> pa.Schema:
+    """The types of the cells of columns: those of JSON are text."""
+    return pa.schema([(key, _stored(type_)) for key, type_ in types.items()])
+
+
 def _stored(type_: CellType) -> pa.DataType:
     return pa.string() if isinstance(type_, JsonType) else type_
 
