@@ -81,6 +81,7 @@ HEAVY = {
         "data_stack.exchange.tables",
         "data_stack.formats.text_tables",
         "data_stack.formats.conversion.parquet_columns",
+        "data_stack.formats.conversion.text_sources",
         "data_stack.formats.parquet",
     },
     "pyspark": set[str](),

@@ -24,7 +24,7 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
     "--from",
     "source_format",
     metavar=_FORMAT,
-    help=f"The format of SRC: {_FORMATS}.  [default: detected]",
+    help=f"The format of SRC: csv, jsonl, {_FORMATS}.  [default: detected]",
 )
 @click.option(
     "--to",
@@ -58,7 +58,8 @@ def convert_dataset(
 
     SRC is a file, a folder, an installed dataset (mnist:train), or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
     DST is a file or a folder, local or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
-    of shards), parquet (a folder of files), images (a folder for each class).
+    of shards), parquet (a folder of files), images (a folder for each class); of SRC also csv (.csv, .tsv) and jsonl (.jsonl).
+    -O is an option of an installed dataset, or says how to read a file: -O delimiter=";".
 
     An existing DST is never overwritten. DST appears under its name when it is complete and verified; an interrupted conversion
     leaves nothing behind and starts over.
@@ -66,9 +67,8 @@ def convert_dataset(
     from data_stack.formats.conversion import convert
     from data_stack.repository.places import locate
 
-    report = convert(
-        _source(settings, source, options, how["source_format"]), locate(target), **how
-    )
+    found, options_of_file = _source(settings, source, options, how["source_format"])
+    report = convert(found, locate(target), options=options_of_file, **how)
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
@@ -91,16 +91,16 @@ def _split_of_folder(
     names_split = name and split and "/" not in split and "://" not in text
     if not names_split or os.path.exists(os.path.expanduser(text)) or not os.path.isdir(folder):
         return None
-    if common.find_place(settings, name, options) is None:  # it is a dataset
+    if common.find_place(settings, name, {}) is None:  # it is a dataset
         return None
     how: dict[str, Any] = {} if source_format is None else {"format": source_format}
-    return common.repository().load(os.path.abspath(folder), split, **how)
+    return common.repository().load(os.path.abspath(folder), split, **how, **options)
 
 
 def _source(
     settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None
-) -> Any:
-    """A path or URL, or else the samples of an installed dataset.
+) -> tuple[Any, Mapping[str, Any]]:
+    """A path or URL and how to read it, or else the samples of an installed dataset.
 
     Raises:
         ConfigError: the dataset has several splits, and ``text`` names none of them.
@@ -111,10 +111,10 @@ def _source(
 
     samples = _split_of_folder(settings, text, options, source_format)
     if samples is not None:
-        return samples
-    place = common.find_place(settings, text, options)
+        return samples, {}
+    place = common.find_place(settings, text, {})
     if place is not None:
-        return locate(os.fspath(place))
+        return locate(os.fspath(place)), options
     if source_format is not None:
         raise ConfigError(f"no file or folder exists at {text!r}")
     try:
@@ -126,12 +126,12 @@ def _source(
             raise
     loaded = common.repository().load(name, split or None, settings.connector(), **options)
     if not isinstance(loaded, dict):
-        return loaded
+        return loaded, {}
     if len(loaded) > 1:
         raise ConfigError(
             f"dataset {name!r} has the splits {', '.join(loaded)}; choose one, such as {name}:{next(iter(loaded))}"
         )
-    return next(iter(loaded.values()))
+    return next(iter(loaded.values())), {}
 
 
 @cli.group("records")

@@ -377,6 +377,9 @@ class _ColumnsAccess(RemoteAccess):
     def sample(self, position: int) -> Sample:
         return self.source._form.make([column.value(position) for column in self.source._columns()])
 
+    def values_of_sample(self, position: int, keys: Sequence[ColumnKey]) -> list[Any]:
+        return [column.value(position) for column in self._columns_of(keys)]
+
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self.await_prefetched(positions)
         values = [column.values(positions) for column in self.source._columns()]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.formats import (
+    COMPRESSED,
     FORMATS,
     PARQUET_NAMES,
     find_format,
-    format_of_suffix,
 )
+from data_stack.formats.conversion.formats import format_of_name as known_format
 from data_stack.formats.image_folder import METADATA_OF_IMAGES, holds_images
 from data_stack.formats.records.layout import SPEC
 from data_stack.formats.split_names import (
@@ -34,7 +34,6 @@ from data_stack.util.suggestions import did_you_mean
 _DATA_FOLDER: Final = "data"
 #: Each of these in a folder says that all of it is one dataset, and lists its files.
 _MARKS_OF_ONE_DATASET: Final = PARQUET_NAMES | {SPEC, SHARD_INDEX}
-_COMPRESSED: Final = re.compile(r"(\.(gz|bz2|xz|zst))+$")
 #: Files beside a dataset that are never its samples: code, texts for readers, settings, logs, checksums, indexes of shards.
 _NEVER_SAMPLES: Final = frozenset(
     (
@@ -107,18 +106,15 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, DatasetFi
 
 def format_of_name(name: str) -> str | None:
     """The format of a file by the suffix of its name; None if the suffix is unknown."""
-    plain = _COMPRESSED.sub("", name.lower())
-    found = format_of_suffix(os.path.splitext(plain)[1])
-    if found is None or (plain != name.lower() and not found.is_streamed):
-        return None
-    return found.name
+    known = known_format(name)
+    return None if known is None else known.name
 
 
 def stem_of_name(name: str) -> str:
     """The name of a file without the suffix of its format; another name as it is: ``a.b`` of ``a.b.csv.gz``, and of ``a.b``."""
     if format_of_name(name) is None:
         return name
-    return os.path.splitext(_COMPRESSED.sub("", name))[0]
+    return os.path.splitext(COMPRESSED.sub("", name))[0]
 
 
 def find_format_of(place: Location, advice: str = "") -> str:
@@ -283,7 +279,7 @@ def _check_no_split_is_lost(
     for name in names:
         if name in read or kind is not None:
             continue
-        stem, suffix = os.path.splitext(_COMPRESSED.sub("", name))
+        stem, suffix = os.path.splitext(COMPRESSED.sub("", name))
         said = split_of(stem)
         is_of_samples = suffix and suffix.lower() not in _NEVER_SAMPLES
         if said is None or not said.is_exact or said.split in splits or not is_of_samples:

@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.formats import FORMATS, format_named
+from data_stack.formats.conversion.formats import FORMATS, CSVFormat, format_named
 from data_stack.formats.image_folder import ImageFolderIterator, open_splits_of_images
 from data_stack.formats.place_splits import DatasetFiles
 from data_stack.formats.records import open as open_records
@@ -214,8 +214,7 @@ def _open_table(
     given = dict(options)
     if kind == "csv":
         read = from_csv
-        if ".tsv" in place.name.lower():
-            given = {"delimiter": "\t", **options}
+        given = {**CSVFormat().options_of_name(place.name), **options}
     columns = None if wanted.columns is None else [*wanted.columns, *wanted.optional]
     try:
         rows = read(place.local_file() or place.open(), columns=columns, **given)

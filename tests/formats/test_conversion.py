@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import shutil
@@ -379,6 +380,9 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
         (tmp_path / "file", tmp_path / "out", {}, "format of .*file"),
         (tmp_path / "nowhere", tmp_path / "out", {}, "there is nothing at"),
         (source, tmp_path / "a.zip", {}, r"a\.zip"),
+        (source, tmp_path / "a.csv", {}, r"a\.csv"),
+        (source, tmp_path / "a.csv.gz", {}, r"a\.csv"),
+        (source, tmp_path / "a.parqet", {}, r"did you mean '\.parquet'"),
         (source, source, {}, "source and target are both"),
         (source, tmp_path / "a.h5", {"shardlen": 3}, "hdf5 has no shards"),
         (source, tmp_path / "a.tar", {"shardlen": 3}, "give a folder for shards"),
@@ -501,3 +505,103 @@ def test_two_conversions_do_not_make_one_target(tmp_path: Path) -> None:
     (tmp_path / ".out.part" / "spec.json").write_text("{")
     assert convert(Pictures(), tmp_path / "out").n_verified == MANY
     assert [name for name in os.listdir(tmp_path) if not name.startswith(".~")] == ["out"]
+
+
+# ------------------------------------------------------------------ sources that are not written
+
+
+_TEXTS = {
+    "a.csv": 'n,x,t,day,flag,void\n1,0.5,"a, ""b""\nc",2020-01-01,true,\n2,,,2020-01-02,,\n3,1e3,é,2020-01-03,false,\n',
+    "a.tsv.gz": "n\tt\n1\ta\n2\t\n",
+    "a.jsonl": '{"n": 1, "l": [1, 2], "o": {"a": 1}, "s": {"k": 1}}\n{"n": null, "l": [0.5], "o": {"b": "x"}, "s": {"k": 2}}\n',
+    "a.ndjson.gz": '{"n": 18}\n{"m": "x"}\n',
+}
+
+
+@pytest.mark.parametrize("name", _TEXTS)
+@pytest.mark.parametrize("target", ["out", "out.parquet", "digits.v2"])
+def test_text_tables_are_converted_as_they_are_read(tmp_path: Path, name: str, target: str) -> None:
+    data = _TEXTS[name].encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    loaded = data_stack.load(tmp_path / name)
+
+    report = convert(tmp_path / name, tmp_path / target)
+
+    back = data_stack.load(tmp_path / target)
+    assert report.source_format == ("csv" if "sv" in name else "jsonl")
+    assert [plain(sample) for sample in back] == [plain(sample) for sample in loaded]
+    assert sorted(os.listdir(tmp_path)) == sorted([name, target])
+
+
+def plain(value: Any) -> Any:
+    """A value with lists instead of arrays."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return plain(value.tolist()) if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def test_options_say_how_a_text_table_is_converted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("007;1\n008;2\n")
+    options: Any = {
+        "delimiter": ";",
+        "header": False,
+        "names": ["code", "n"],
+        "dtypes": {"code": str},
+    }
+
+    convert(tmp_path / "a.csv", tmp_path / "out", options=options, columns="code")
+
+    assert list(data_stack.load(tmp_path / "out")) == [{"code": "007"}, {"code": "008"}]
+    with pytest.raises(ConfigError, match=r"no option 'delimeter' \(did you mean 'delimiter'"):
+        convert(tmp_path / "a.csv", tmp_path / "b", options={"delimeter": ";"})
+    with pytest.raises(ConfigError, match="options= applies to files"):
+        convert(data_stack.from_numpy(np.zeros(3)), tmp_path / "b", options=options)
+    with pytest.raises(ConfigError, match="takes no filters"):
+        convert(tmp_path / "a.csv", tmp_path / "b", options={"filters": [("n", ">", 1)]})
+
+
+def test_a_damaged_text_table_is_not_converted(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 100 + '3,"x\n')
+
+    with pytest.raises(DatasetFileCorruptError, match="line 102"):
+        convert(tmp_path / "a.csv", tmp_path / "out")
+
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+# ------------------------------------------------------------------ lists of numbers
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[97, 98], [99], []],
+        [[[1.5, 2.0], [3.0, 4.0]], []],
+        [[1, None], [2]],
+        [[2**70], [1]],
+        [[True], [False, True]],
+        [{"ids": [1, 2]}, {"ids": []}],
+        [[1]] * 40 + [[None], [2.5]],
+    ],
+)
+@pytest.mark.parametrize("target", ["out", "out.parquet", "out.tar"])
+def test_lists_of_numbers_of_samples_are_converted(
+    tmp_path: Path, values: list[Any], target: str
+) -> None:
+    samples = data_stack.from_torch([{"v": value} for value in values])
+
+    convert(samples, tmp_path / target)
+
+    back = data_stack.load(tmp_path / target)
+    name = "v.json" if target == "out.tar" else "v"
+    assert [plain(sample[name]) for sample in back] == values
+
+
+def test_lists_with_nan_are_converted(tmp_path: Path) -> None:
+    samples = SequenceDatasetIterator([[[0.5, float("nan")], [1.0]]]).as_dict("v")
+
+    convert(samples, tmp_path / "out")
+
+    assert np.isnan(data_stack.load(tmp_path / "out")[0]["v"][1])

@@ -111,6 +111,13 @@ class SampleAccess(ABC):
     def sample(self, position: int) -> Any:
         """One sample."""
 
+    def values_of_sample(self, position: int, keys: Sequence[int | str]) -> list[Any] | None:
+        """The values of some columns of one sample, as :meth:`sample` has them, without reading the others.
+
+        None where the sample is read as a whole.
+        """
+        return None
+
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
         """The samples at ``positions``, in that order."""
         return [self.sample(position) for position in positions.tolist()]

@@ -198,6 +198,9 @@ class RearrangedAccess(SampleAccess):
     def sample(self, position: int) -> Any:
         return self._read(self._at[position])
 
+    def values_of_sample(self, position: int, keys: Sequence[int | str]) -> list[Any] | None:
+        return self._source.values_of_sample(self._at[position], keys)
+
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
         return self._source.samples(self._take(positions))
 
@@ -423,6 +426,9 @@ class NamedAccess(OneToOneAccess):
 
     def sample(self, position: int) -> Any:
         return self.below.sample(position)
+
+    def values_of_sample(self, position: int, keys: Sequence[int | str]) -> list[Any] | None:
+        return self.below.values_of_sample(position, [self._key_of(key) for key in keys])
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None

@@ -48,9 +48,7 @@ def read_alike(
     common: dict[str, Any] = {}
     for column in dict.fromkeys(name for of_table in types for name in of_table):
         known = {number: of[column] for number, of in enumerate(types) if column in of}
-        are_nested = all(pa.types.is_nested(type_) for type_ in known.values())
-        # Lists and objects are values of Python, whose contents may differ from row to row.
-        if column not in given and len(set(known.values())) > 1 and not are_nested:
+        if column not in given and len(set(known.values())) > 1:
             integers = [
                 tables[number].read_column(column)
                 for number, type_ in known.items()

@@ -27,14 +27,11 @@ from data_stack.exchange.tables.table import (
 from data_stack.formats.csv_quotes import check_quoting
 from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import (
-    arrow_type_named,
-    arrow_type_of_dtype,
-    check_dtype,
     describe_type,
-    type_described,
 )
 from data_stack.formats.text_tables.csv_table import CSVOptions, CSVTable
-from data_stack.formats.text_tables.json_table import JSON, JsonLinesTable
+from data_stack.formats.text_tables.declared_types import types_of, types_of_json
+from data_stack.formats.text_tables.json_table import JsonLinesTable
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.io.location import is_path
 from data_stack.io.url import scheme_of
@@ -199,7 +196,7 @@ def from_csv(
     options = CSVOptions(delimiter, list(missing), header, names, quoting)
     text = TextFile(file, encoding)
     chosen = _Chosen(columns, target, filters)
-    table = CSVTable(text, options, _types_of(dtypes), chosen.read)
+    table = CSVTable(text, options, types_of(dtypes), chosen.read)
     rows = table.read()
     defaults = CSVOptions()
     recipe: dict[str, Any] = {
@@ -249,10 +246,7 @@ def from_jsonl(
         RequestLimitError: a line, or the table of all different keys, would take more memory than a request may.
     """
     text = TextFile(file)
-    types: dict[str, Any] = {}
-    for name, dtype in (dtypes or {}).items():
-        is_json = isinstance(dtype, str) and dtype == "json"
-        types[name] = JSON if is_json else _types_of({name: dtype})[name]
+    types = types_of_json(dtypes)
     chosen = _Chosen(columns, target, filters)
     lines = JsonLinesTable(text, types, chosen.read).read()
     recipe = {} if columns is None else {"columns": chosen.shown}
@@ -289,20 +283,6 @@ class _Chosen:
         needed = () if self.predicate is None else self.predicate.fields
         self.shown = list(dict.fromkeys([*columns, *targets]))
         self.read = list(dict.fromkeys([*self.shown, *needed]))
-
-
-def _types_of(dtypes: Mapping[str, Any] | None) -> dict[str, pa.DataType]:
-    """The types of columns with declared dtypes."""
-    types: dict[str, pa.DataType] = {}
-    for name, dtype in (dtypes or {}).items():
-        if isinstance(dtype, (pa.DataType, Mapping)):  # of lists and objects, as in a recipe
-            types[name] = type_described(dtype) if isinstance(dtype, Mapping) else dtype
-            continue
-        try:
-            types[name] = arrow_type_of_dtype(check_dtype(dtype))
-        except ConfigError:
-            types[name] = arrow_type_named(dtype)
-    return types
 
 
 def _recipe_of(

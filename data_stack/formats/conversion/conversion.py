@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mimetypes
 import os
 import shutil
 import time
@@ -18,21 +19,27 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStack
 from data_stack.formats.conversion.format import (
     ConvertibleFormat,
     Source,
+    as_python_values,
+    plain_type,
     size_of,
     source_of_iterator,
     spread,
 )
 from data_stack.formats.conversion.formats import (
+    FORMATS,
     convertible_formats,
     find_format,
     find_format_of_name,
     format_named,
+    readable_format_named,
+    readable_formats,
 )
 from data_stack.formats.place_splits import find_splits
 from data_stack.io.location import Location, location_of, naming_stand_in
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.work import new_bar, shows_progress
 from data_stack.util.group_rights import sync_folder
+from data_stack.util.suggestions import did_you_mean
 from data_stack.values.digests import column_digests
 
 _Positions = npt.NDArray[np.intp]
@@ -77,6 +84,7 @@ def convert(
     shardlen: int | None = None,
     verify: bool = True,
     progress: bool | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> ConversionReport:
     """Convert a dataset into another format.
 
@@ -93,14 +101,17 @@ def convert(
     Args:
         source: an iterator, a path, the URL of a store followed by the name of the dataset, or ``(connector, name)``.
         target: a path, URL or ``(connector, name)``.
-        source_format: ``"records"``, ``"hdf5"``, ``"npz"``, ``"torch"``, ``"webdataset"``, ``"parquet"`` or ``"images"``; None
-            to detect it by suffix and content.
-        target_format: likewise; None to detect it by the suffix: records without one.
+        source_format: ``"records"``, ``"hdf5"``, ``"npz"``, ``"torch"``, ``"webdataset"``, ``"parquet"``, ``"images"``,
+            ``"csv"`` or ``"jsonl"``; None to detect it by suffix and content. CSV and JSON lines are copied first, in bounded
+            memory, into a temporary file of about their size.
+        target_format: likewise, but not CSV and JSON lines; None to detect it by the suffix: records without the suffix of
+            a kind of file.
         columns: ``"a,b"`` or ``["a", "b"]``, renamed by ``"new=old"`` or ``{"new": "old"}``; columns of tuples also by position,
             ``"image=0"``. None for all.
         shardlen: number of samples in a shard of records, Parquet or WebDataset; None for the format's default.
         verify: read all samples back, and compare their digests with the source's.
         progress: show progress bars; None to show them on a terminal and in a notebook.
+        options: how to read a file or folder, as for :func:`data_stack.load`: ``{"delimiter": ";"}``.
 
     Raises:
         ConfigError: a format cannot be detected, the target cannot hold a column, or it exists already.
@@ -110,16 +121,11 @@ def convert(
     started = time.perf_counter()
     location = location_of(target)
     chosen = _parse_columns(columns)
-    source, kind = _open(source, source_format, location, chosen)
+    source, kind = _open(source, source_format, location, chosen, dict(options or {}))
     with source.resources:
         source = source.select_columns(chosen)
         if target_format is None:
-            choice = f"choose one: --to {' or '.join(convertible_formats())}"
-            target_format = (
-                find_format_of_name(location, choice)
-                if os.path.splitext(location.name)[1]
-                else "records"
-            )
+            target_format = _format_of_target(location)
         target = format_named(target_format)
         target.check(source, location, shardlen)
         with _publish(location, is_renamed=target.is_folder(location)) as place:
@@ -147,6 +153,26 @@ def convert(
         )
 
 
+def _format_of_target(location: Location) -> str:
+    """The format that the name of a target says: records, unless it has the suffix of a file.
+
+    In ``digits.v2`` the dot is part of the name; ``digits.zip`` and ``digits.parqet`` are no folders of records.
+
+    Raises:
+        ConfigError: no format is written into files of the suffix.
+    """
+    suffix = os.path.splitext(location.name)[1].lower()
+    known = {known for each in FORMATS.values() for known in each.suffixes}
+    of_files = mimetypes.MimeTypes(filenames=()).types_map[True]
+    compressions = mimetypes.MimeTypes(filenames=()).encodings_map
+    is_of_file = suffix in known or suffix in of_files or suffix in compressions
+    if suffix and (is_of_file or did_you_mean(suffix, known)):
+        near = did_you_mean(suffix, known)
+        choice = f"{near.strip()} choose one: --to {' or '.join(convertible_formats())}".strip()
+        return find_format_of_name(location, choice)
+    return "records"
+
+
 def _parse_columns(
     columns: str | Iterable[str] | Mapping[str, str] | None,
 ) -> dict[str, str] | None:
@@ -171,13 +197,19 @@ def _parse_columns(
 
 
 def _open(
-    source: Any, kind: str | None, target: Location, columns: Mapping[str, str] | None
+    source: Any,
+    kind: str | None,
+    target: Location,
+    columns: Mapping[str, str] | None,
+    options: dict[str, Any],
 ) -> tuple[Source, str]:
     if isinstance(source, DatasetIteratorIF):
         if kind is not None:
             raise ConfigError(
                 "source_format= applies to files and folders; leave it out for an iterator"
             )
+        if options:
+            raise ConfigError("options= applies to files and folders; leave it out for an iterator")
         return source_of_iterator(source), "iterator"
     location = location_of(source)
     if location.full_name == target.full_name:
@@ -189,12 +221,19 @@ def _open(
             f"data_stack.load(path, split={splits[0]!r}), or in the shell PATH:{splits[0]}"
         )
     kind = kind or find_format(
-        location, f"say which it is: --from {' or '.join(convertible_formats())}"
+        location, f"say which it is: --from {' or '.join(readable_formats())}"
     )
-    found = format_named(kind)
+    found = readable_format_named(kind)
     names = None if columns is None else list(dict.fromkeys(columns.values()))
+    for option in options:
+        if option not in found.options:
+            known = ", ".join(sorted(found.options)) or "none"
+            raise ConfigError(
+                f"{location.full_name} is read as {found.name}, which has no option {option!r:.60}"
+                f"{did_you_mean(option, found.options)}; its options: {known}"
+            )
     with naming_stand_in(location):
-        return found.open_columns(location, names), found.name
+        return found.open_columns(location, names, **options), found.name
 
 
 @contextlib.contextmanager
@@ -292,7 +331,9 @@ def _verify(
                 mine, others = (
                     each.read(positions, source.schema, stored) for each in (source, found)
                 )
-                for name in source.schema:
+                for name, column in source.schema.items():
+                    if plain_type(column.type) == "json":
+                        others[name] = as_python_values(others[name])
                     unequal = (column_digests(mine[name]) != column_digests(others[name])).any(
                         axis=1
                     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from data_stack.exception import ConfigError
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacked_values import as_array
+from data_stack.values.stacked_values import as_array, objects
 from data_stack.values.stacking import list_columns
 
 Batches = Iterable[dict[str, Any]]
@@ -85,6 +86,10 @@ class Source:
                     [self.keys[name] for name in chosen], positions
                 )
                 found.update(zip(chosen, columns, strict=True))
+        for name, column in found.items():
+            # a batch of lists of numbers is an array
+            if name in self.schema and plain_type(self.schema[name].type) == "json":
+                found[name] = as_python_values(column)
         return found
 
     @cached_property
@@ -140,22 +145,8 @@ def register_format(format_class: _FormatClass) -> _FormatClass:
     return format_class
 
 
-class ConvertibleFormat(Format, ABC):
-    """A format that :func:`~data_stack.formats.convert` reads and writes."""
-
-    has_shards: ClassVar[bool] = False
-    #: Whether images, sound and videos are written as the bytes of their files.
-    keeps_files: ClassVar[bool] = True
-    #: Whether only a folder that no other format recognizes can be of this format.
-    is_fallback: ClassVar[bool] = False
-
-    def is_folder(self, location: Location) -> bool:
-        """Whether a dataset at ``location`` is a folder, not a file."""
-        return True
-
-    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        """Whether a folder that holds ``names`` may be a dataset of this format."""
-        return False
+class ReadableFormat(Format, ABC):
+    """A format that :func:`~data_stack.formats.convert` reads."""
 
     @abstractmethod
     def open(self, location: Location) -> Source:
@@ -191,6 +182,24 @@ class ConvertibleFormat(Format, ABC):
             As :meth:`open`; also ConfigError if one of ``columns`` does not exist.
         """
         return self.open(location, **options)
+
+
+class ConvertibleFormat(ReadableFormat):
+    """A format that :func:`~data_stack.formats.convert` reads and writes."""
+
+    has_shards: ClassVar[bool] = False
+    #: Whether images, sound and videos are written as the bytes of their files.
+    keeps_files: ClassVar[bool] = True
+    #: Whether only a folder that no other format recognizes can be of this format.
+    is_fallback: ClassVar[bool] = False
+
+    def is_folder(self, location: Location) -> bool:
+        """Whether a dataset at ``location`` is a folder, not a file."""
+        return True
+
+    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
+        """Whether a folder that holds ``names`` may be a dataset of this format."""
+        return False
 
     def check(self, source: Source, location: Location, shardlen: int | None) -> None:
         """Check whether the format can hold the columns at ``location``, as far as that is known before anything is written.
@@ -264,6 +273,17 @@ def choose_keys(
 
 
 # ---------------------------------------------------------------------- columns of values
+
+
+def as_python_values(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column with lists instead of arrays and with numbers of Python, as samples of JSON have them; dtype object."""
+    if column.dtype != object:
+        return objects(column.tolist())
+    values = []
+    for value in column:
+        is_of_numpy = isinstance(value, (np.ndarray, np.generic))
+        values.append(value.tolist() if is_of_numpy else value)
+    return objects(values)
 
 
 def spread(n_samples: int) -> npt.NDArray[np.intp]:
@@ -425,4 +445,6 @@ def _holds_arrays(value: Any) -> bool:
         )
     if isinstance(value, (list, tuple)):
         return any(map(_holds_arrays, value))
-    return not (value is None or isinstance(value, (str, bool, int, float)))
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return not (value is None or isinstance(value, (str, bool, int)))

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import io
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from data_stack.formats.conversion.format import (
     Batches,
     ConvertibleFormat,
     Format,
+    ReadableFormat,
     Source,
     plain_type,
     register_format,
@@ -41,6 +43,8 @@ _Array = npt.NDArray[Any]
 _INTEGERS = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 #: Names beside Parquet files; the package that defines them needs pyarrow.
 _UNFINISHED = "_data_stack_progress"
+#: Suffixes of compressed files.
+COMPRESSED: Final = re.compile(r"(\.(gz|bz2|xz|zst))+$")
 PARQUET_NAMES = frozenset(
     {"_common_metadata", "_metadata", "_data_stack_manifest.parquet", _UNFINISHED}
 )
@@ -49,25 +53,52 @@ PARQUET_NAMES = frozenset(
 # ---------------------------------------------------------------------- files that load() reads and no conversion writes
 
 
+class TextTableFormat(ReadableFormat):
+    """A table in text, which a conversion copies first, in bounded memory."""
+
+    is_streamed = True
+
+    def open(self, location: Location) -> Source:
+        return self.open_columns(location, None)
+
+    def open_columns(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        *,
+        optional: Collection[str] = (),
+        **options: Any,
+    ) -> Source:
+        from data_stack.formats.conversion.text_sources import open_text_table
+
+        given = {**self.options_of_name(location.name), **options}
+        return open_text_table(location, self.name, columns, optional, given)
+
+    def options_of_name(self, name: str) -> dict[str, Any]:
+        """The options that the name of a file says."""
+        return {}
+
+
 @register_format
-class CSVFormat(Format):
+class CSVFormat(TextTableFormat):
     """Comma- or tab-separated values with a header; :func:`data_stack.from_csv` reads them."""
 
     name = "csv"
     suffixes = {".csv": "text/csv", ".tsv": "text/tab-separated-values"}
-    is_streamed = True
     options = frozenset(
         {"dtypes", "delimiter", "encoding", "missing", "header", "names", "quoting", "filters"}
     )
 
+    def options_of_name(self, name: str) -> dict[str, Any]:
+        return {"delimiter": "\t"} if ".tsv" in name.lower() else {}
+
 
 @register_format
-class JsonLinesFormat(Format):
+class JsonLinesFormat(TextTableFormat):
     """A JSON object per line; :func:`data_stack.from_jsonl` reads them."""
 
     name = "jsonl"
     suffixes = {".jsonl": "application/jsonlines", ".ndjson": "application/x-ndjson"}
-    is_streamed = True
     options = frozenset({"dtypes", "filters"})
 
 
@@ -457,6 +488,27 @@ def convertible_formats() -> dict[str, ConvertibleFormat]:
     }
 
 
+def readable_formats() -> dict[str, ReadableFormat]:
+    """The formats that a conversion reads, by name."""
+    return {
+        name: each for name, each in sorted(FORMATS.items()) if isinstance(each, ReadableFormat)
+    }
+
+
+def readable_format_named(name: str) -> ReadableFormat:
+    """The format of a name, for the source of a conversion.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    formats = readable_formats()
+    if name.lower() not in formats:
+        raise ConfigError(
+            f"unknown format {name!r:.40}{did_you_mean(name, formats)}; known formats: {', '.join(formats)}"
+        )
+    return formats[name.lower()]
+
+
 def format_named(name: str) -> ConvertibleFormat:
     """The convertible format of a name.
 
@@ -476,6 +528,15 @@ def format_of_suffix(suffix: str) -> Format | None:
     return next((each for each in FORMATS.values() if suffix in each.suffixes), None)
 
 
+def format_of_name(name: str) -> Format | None:
+    """The format of a file by the suffix of its name, also of a compressed one; None if the suffix is unknown."""
+    plain = COMPRESSED.sub("", name.lower())
+    known = format_of_suffix(os.path.splitext(plain)[1])
+    if known is None or (plain != name.lower() and not known.is_streamed):
+        return None
+    return known
+
+
 def find_format(location: Location, choice: str) -> str:
     """Detect the format of the dataset at ``location`` by the suffix of a file or by the contents of a folder.
 
@@ -489,7 +550,7 @@ def find_format(location: Location, choice: str) -> str:
     folder, formats = location.as_folder(), convertible_formats().values()
     names = folder.list_names() if folder.can_delete else []
     if not names and location.is_file():
-        return find_format_of_name(location, choice)
+        return find_format_of_name(location, choice, ReadableFormat)
     names = names or folder.list_names()
     if not names:
         if location.path is not None and location.path.is_dir():
@@ -510,14 +571,14 @@ def find_format(location: Location, choice: str) -> str:
     return found[0]
 
 
-def find_format_of_name(location: Location, choice: str) -> str:
-    """The convertible format of a suffix; raises as :func:`find_format`."""
-    found = format_of_suffix(os.path.splitext(location.name)[1].lower())
-    if not isinstance(found, ConvertibleFormat):
-        known = ", ".join(
-            suffix for known_format in FORMATS.values() for suffix in known_format.suffixes
-        )
+def find_format_of_name(
+    location: Location, choice: str, kind: type[Format] = ConvertibleFormat
+) -> str:
+    """The format of a suffix, which must be of a kind; raises as :func:`find_format`."""
+    known_format = format_of_name(location.name)
+    if not isinstance(known_format, kind):
+        known = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
         raise ConfigError(
             f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {choice}"
         )
-    return found.name
+    return known_format.name

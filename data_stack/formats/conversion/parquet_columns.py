@@ -33,6 +33,8 @@ from data_stack.io.location import Location
 
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
+#: How many values are looked at together for a None.
+_ROWS_AT_ONCE: Final = 1 << 16
 
 
 def open_parquet(
@@ -64,8 +66,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
     codec = field.codec
     if "decimal" in str(field.arrow_type()) or not isinstance(field.dtype, np.dtype):
         return Column("decimal")  # which the other formats refuse
-    values = dataset.read_column(field.name) if dataset.with_nulls[field.name] else np.empty(0)
-    has_nulls = values.dtype == object and any(value is None for value in values)
+    has_nulls = dataset.with_nulls[field.name] and _has_none(dataset, field.name)
     if isinstance(codec, NestedCodec):
         some = [
             value
@@ -81,6 +82,16 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)
     return column_of_dtype(field.dtype, field.shape)
+
+
+def _has_none(dataset: ParquetDataset, name: str) -> bool:
+    """Whether a column has a None, read in blocks of rows up to the first one."""
+    for start in range(0, len(dataset), _ROWS_AT_ONCE):
+        rows = range(start, min(start + _ROWS_AT_ONCE, len(dataset)))
+        values = dataset.read_column(name, rows)
+        if values.dtype == object and any(value is None for value in values):
+            return True
+    return False
 
 
 def _with_plain_lists(schema: Schema) -> Schema:

@@ -21,7 +21,7 @@ from data_stack.formats.text_tables.column_errors import check_columns, check_ty
 from data_stack.formats.text_tables.exact_numbers import narrow_floats
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
 from data_stack.util.request_limit import check_request
-from data_stack.util.untrusted_text import distinct_fields, parse_json
+from data_stack.util.untrusted_text import distinct_fields, json_parser
 from data_stack.values.text_numbers import float_of
 
 #: Lines are parsed in blocks of this size; their Python objects may take 30 times as much memory.
@@ -209,12 +209,13 @@ class JsonLinesTable:
                 parse_float = _exact_float
             if self._needs_texts:
                 parse_float = _Number.parse
+            parse = json_parser(object_pairs_hook=distinct_fields, parse_float=parse_float)
             rows = []
             lines = []
             for line in text.split(b"\n"):
                 number += 1
                 if line.strip():
-                    rows.append(self._parse_line(line, number, parse_float))
+                    rows.append(self._parse_line(line, number, parse))
                     lines.append(number)
             if not text.endswith(b"\n"):
                 number += 1
@@ -222,16 +223,9 @@ class JsonLinesTable:
             if rows:
                 yield _Block(rows, lines, b"true" in text or b"false" in text)
 
-    def _parse_line(
-        self, line: bytes, number: int, parse_float: Callable[[str], float] | None
-    ) -> dict[str, Any]:
+    def _parse_line(self, line: bytes, number: int, parse: Callable[[str], Any]) -> dict[str, Any]:
         try:
-            row = parse_json(
-                line,
-                max_bytes=None,
-                object_pairs_hook=distinct_fields,
-                parse_float=parse_float,
-            )
+            row = parse(str(line, "utf-8"))
         except (ValueError, RecursionError) as error:
             why = "a number has thousands of digits" if "digits" in str(error) else str(error)
             raise DatasetFileCorruptError(
@@ -619,6 +613,11 @@ def _table_of(part: _Part, types: Mapping[str, CellType]) -> pa.Table:
         else:
             columns[key] = _spread(_cast(cells, type_), cells.positions, part.n_rows)
     return pa.table(columns)
+
+
+def arrow_schema(types: Mapping[str, CellType]) -> pa.Schema:
+    """The types of the cells of columns: those of JSON are text."""
+    return pa.schema([(key, _stored(type_)) for key, type_ in types.items()])
 
 
 def _stored(type_: CellType) -> pa.DataType:

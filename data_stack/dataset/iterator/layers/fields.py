@@ -300,7 +300,18 @@ class _ColumnsAccess(OneToOneAccess):
         return self.below.stacks_samples
 
     def sample(self, position: int) -> Sample:
+        plan = self._plan
+        if plan is not None and len(plan.keys) < len(plan.below.keys):
+            values = self.below.values_of_sample(position, plan.keys)
+            if values is not None:
+                return plan.here.make(values)
         return self._rearrange(self.below.sample(position))
+
+    def values_of_sample(self, position: int, keys: Sequence[ColumnKey]) -> list[Any] | None:
+        plan = self._find_plan()
+        if plan is None:
+            return None
+        return self.below.values_of_sample(position, plan.find_below(keys))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return list(map(self._rearrange, self.below.samples(positions))) if len(positions) else []
