@@ -336,3 +336,46 @@ def test_no_recipe_makes_rows_in_memory_or_reads_another_kind_of_source(tmp_path
         other = {**recipe, "nodes": [{**node, "arguments": {**node["arguments"], name: value}}]}
         with pytest.raises(RecipeError, match="by from_csv or from_jsonl from a path"):
             data_stack.from_recipe(other)
+
+
+_UNFIT = [
+    ("1.5", "int64"),
+    ("300", "int8"),
+    ("70000", "float16"),
+    ("1e300", "float32"),
+    ("16777217", "float32"),
+    ("9007199254740993", "float64"),
+    ("true", "int64"),
+    ("2", "bool"),
+    ("1.5", "timedelta64[s]"),
+    ("1706659200", "datetime64[s]"),
+    ("1.555", "decimal(5,2)"),
+]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize(("number", "dtype"), _UNFIT)
+def test_a_number_that_does_not_fit_its_declared_dtype_is_refused(
+    tmp_path: Path, number: str, dtype: str, suffix: str
+) -> None:
+    path = tmp_path / f"x.{suffix}"
+    path.write_text(f'{{"x": {number}}}\n' if suffix == "jsonl" else f"x\n{number}\n")
+
+    with pytest.raises(DatasetFileCorruptError, match=r"line [12], (key|column) 'x': .*not fit"):
+        data_stack.load(path, dtypes={"x": dtype})
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_number_that_fits_has_its_declared_dtype(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x.{suffix}"
+    for number, dtype, value in (
+        ("0.1", "float32", np.float32(0.1)),
+        ("5", "timedelta64[s]", np.timedelta64(5, "s")),
+        ("18446744073709551615", "uint64", 2**64 - 1),
+        ("1.10", "str", "1.10"),
+    ):
+        path.write_text(f'{{"x": {number}}}\n' if suffix == "jsonl" else f"x\n{number}\n")
+
+        table = data_stack.load(path, dtypes={"x": dtype})
+
+        assert table[0]["x"] == value

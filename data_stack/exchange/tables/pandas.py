@@ -47,7 +47,7 @@ def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIte
     Columns of numpy dtypes stay unchanged: NaN and NaT stay NaN and NaT. In other columns a missing value (``NA``, ``NaN``,
     ``None``) is None, and the column an array of objects; for their values see :func:`data_stack.from_arrow`. A categorical
     column returns its categories; as the target, it returns their indices, and the categories are the meta's ``class_names``.
-    A Period is the time at which it begins. Objects must be of one type: text, bytes, numbers, dates, lists, dicts or arrays.
+    A Period is its text, such as ``2024-01``. Objects must be of one type: text, bytes, numbers, dates, lists, dicts or arrays.
 
     Args:
         frame: a ``pandas.DataFrame``.
@@ -129,7 +129,8 @@ def _cells_of_series(series: Any) -> pa.ChunkedArray:
         values = series.where(series.notna(), None).tolist()
         cells: Any = exact_cells(values, pa.infer_type(values))
     elif isinstance(series.dtype, pd.PeriodDtype):
-        cells = pa.array(series.dt.start_time, from_pandas=True)
+        texts = [None if period is pd.NaT else str(period) for period in series]
+        cells = pa.array(texts, pa.string())
     else:
         cells = pa.array(series, from_pandas=True)
     return cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
@@ -203,7 +204,7 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
             )
         )
     if isinstance(dtype, pd.PeriodDtype):
-        return pd.Series(cells.to_pandas()).dt.to_period(dtype.freq)
+        return pd.Series(pd.PeriodIndex(cells.to_pylist(), dtype=dtype))
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
     if (

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet.codecs import CellError, ScalarCodec
+from data_stack.formats.parquet.codecs.exact_cells import cast_exactly
 from data_stack.formats.parquet.files import NULL_PARTITION
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
@@ -184,7 +185,7 @@ def _encode_column(field: Field, values: Any, is_encoded: bool) -> pa.Array:
     cells = cells if isinstance(cells, pa.Array) else pa.array(cells, type_)
     if cells.null_count and not field.nullable:
         raise ValueError("a cell is null, but the field is not nullable")
-    return cells.cast(type_)
+    return cast_exactly(cells, type_)
 
 
 def plain_value(value: Any) -> Any:

@@ -518,7 +518,7 @@ def _convert(values: list[Any], type_: CellType) -> pa.Array:
         if not all(value is None or isinstance(value, str) for value in values):
             raise ValueError("a number has no unit of time; read int64, and convert it")
         return pa.array(values, pa.string()).cast(type_)
-    if types.is_integer(type_):
+    if types.is_integer(type_) or types.is_duration(type_):  # of which it counts the units
         return pa.array([_integer_of(value) for value in values], type_)
     if types.is_floating(type_):
         if any(isinstance(value, bool) for value in values):

@@ -94,10 +94,25 @@ class HubEncoder(Encoder):
         if self._dtype is None:
             return decode_image(value if isinstance(value, bytes) else value["bytes"], self._mode)
         array = np.asarray(value)
-        cast = (
-            self._cast(array) if array.dtype != object else array.astype(self._dtype)
-        )  # None becomes NaN in floats
+        if array.dtype == object:
+            array = self._without_none(array)
+        cast = self._cast(array)
         return cast.reshape(self._shape) if self._shape else cast if cast.ndim else cast[()]
+
+    def _without_none(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Numbers among which None is NaN.
+
+        Raises:
+            TypeError: None among integers, or values that are no numbers.
+        """
+        has_nan = np.dtype(self._dtype).kind == "f"
+        numbers = [
+            np.nan if value is None and has_nan else value for value in array.reshape(-1).tolist()
+        ]
+        stacked = stack_values(numbers)
+        if stacked.dtype == object:
+            raise TypeError(f"no numbers of {self._dtype}: {array!s:.80}")
+        return stacked.reshape(array.shape)
 
     def _cast(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return as_dtype(array, np.dtype(self._dtype), rounds=True, whole_floats=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sizes import sized
 
 from data_stack.formats.parquet.codecs import CellError
-from data_stack.formats.parquet.codecs.exact_cells import exact_cells
+from data_stack.formats.parquet.codecs.exact_cells import cast_exactly, exact_cells
 
 DAY = datetime.date(2024, 1, 1)
 NOON = datetime.datetime(2024, 1, 1, 12)
@@ -273,3 +273,36 @@ def test_missing_values_of_pandas_are_null_and_nan_is_not() -> None:
 
     assert cells.null_count == 4
     assert math.isnan(floats[0]["a"].as_py())
+
+
+@pytest.mark.parametrize(
+    ("cells", "type_"),
+    [
+        (pa.array([0.5, math.nan, None]), pa.float32()),
+        (pa.array([1, None]), pa.int8()),
+        (pa.array(["a", None]), pa.large_string()),
+        (pa.array([DAY, None]), pa.timestamp("us")),
+        (pa.array([[1], None]), pa.list_(pa.int8())),
+    ],
+)
+def test_cells_are_cast_where_they_stay_equal(cells: pa.Array, type_: pa.DataType) -> None:
+    cast = cast_exactly(cells, type_)
+
+    assert cast.type == type_
+    assert str(cast.cast(cells.type)) == str(cells)
+
+
+@pytest.mark.parametrize(
+    ("cells", "type_"),
+    [
+        (pa.array([0.5, 0.1]), pa.float32()),
+        (pa.array([1.0, 1e300]), pa.float32()),
+        (pa.array([1, 300]), pa.int8()),
+        (pa.array([NOON]), pa.date32()),
+        (pa.array([NOON]), pa.time64("us")),
+        (pa.array([[0.1]]), pa.list_(pa.float32())),
+    ],
+)
+def test_cells_that_a_cast_would_change_are_refused(cells: pa.Array, type_: pa.DataType) -> None:
+    with pytest.raises((ValueError, pa.ArrowException)):
+        cast_exactly(cells, type_)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from data_stack.codecs.fitting import as_dtype
 from data_stack.formats.parquet import types
@@ -92,6 +93,26 @@ def exact_scalar(value: Any, type_: pa.DataType) -> Any:
     _check_kind_of_time(value, type_)
     field = _scalar_field(types.dtype_of_arrow(type_))
     return to_scalar(check_scalar(field, value, is_instant=is_instant(type_)), type_)
+
+
+def cast_exactly(cells: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Cast cells to a type that holds them exactly: they are cast back and compared.
+
+    Raises:
+        ValueError, pyarrow.ArrowException: a value would change, or there is no such cast.
+    """
+    cast = cells.cast(type_)
+    if cast.type == cells.type:
+        return cast
+    back = cast.cast(cells.type)
+    if pa.types.is_floating(cells.type):
+        is_same = pc.or_(pc.equal(back, cells), pc.and_(pc.is_nan(back), pc.is_nan(cells)))
+        is_exact = pc.all(is_same, min_count=0).as_py()
+    else:
+        is_exact = back.equals(cells)
+    if not is_exact:
+        raise ValueError(f"a value of type {cells.type!s:.60} does not fit into {type_!s:.60}")
+    return cast
 
 
 def is_instant(type_: pa.DataType) -> bool:

@@ -482,4 +482,6 @@ def _times(cells: pa.Array) -> npt.NDArray[Any]:
     is_narrow = pa.types.is_date32(type_) or pa.types.is_time32(type_)
     integers = cells.view(pa.int32() if is_narrow else pa.int64())
     array: npt.NDArray[Any] = numbers(integers).astype(np.int64, copy=False).view(time_dtype(type_))
-    return array.astype("M8[D]") if pa.types.is_date64(type_) else array
+    if pa.types.is_date64(type_):
+        return as_dtype(array, np.dtype("M8[D]"))  # milliseconds, of whole days
+    return array
