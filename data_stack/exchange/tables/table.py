@@ -426,7 +426,7 @@ class ArrowColumn(Column):
 
 
 def _is_told_by_dtype(type_: pa.DataType) -> bool:
-    """Whether the declared dtype says all that the bytes of cells do not: the scale of decimals, units, zones, names of fields."""
+    """Whether the declared dtype says what the bytes of cells do not: the scale of decimals, units, zones, names of fields."""
     told_by_dtype = (
         pa.types.is_integer,
         pa.types.is_floating,
