@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, SupportsIndex, Union
 
 import numpy as np
@@ -37,6 +37,11 @@ class ComputedPositions(ABC):
     @abstractmethod
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         """The positions at ``indices``, shape ``(n,)``, each index in ``[0, len(self))``."""
+
+    def __iter__(self) -> Iterator[int]:
+        # Without it, a loop would take an IndexError of take() for the end of the positions.
+        for index in range(len(self)):
+            yield self.at(index)
 
     def __getitem__(self, index: int) -> int:
         """Like a list: negative indices count from the end."""

@@ -463,3 +463,36 @@ _FRAME = pd.DataFrame({"a": [1], "b": [2]})
 def test_what_cannot_be_a_table_is_an_error_that_says_why(call: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+#: Cells whose bytes in Arrow are alike, with types that make different values of them.
+_CELLS: list[tuple[Any, pa.DataType]] = [
+    *((1, pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")),
+    *((1, pa.timestamp("s", zone)) for zone in ("UTC", "Europe/Berlin")),
+    *((1, pa.duration(unit)) for unit in ("s", "ms", "us", "ns")),
+    *((1, kind) for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.date32())),
+    *((1, kind) for kind in (pa.int32(), pa.int64(), pa.uint64())),
+    (Decimal("1.0"), pa.decimal128(5, 1)),
+    (Decimal("0.10"), pa.decimal128(5, 2)),
+    ({"a": 1}, pa.struct({"a": pa.int64()})),
+    ({"b": 1}, pa.struct({"b": pa.int64()})),
+    ([1], pa.list_(pa.int64())),
+    ([1], pa.list_(pa.timestamp("s"))),
+    ([1], pa.list_(pa.timestamp("ms"))),
+    ([{"a": 1}], pa.list_(pa.struct({"a": pa.int64()}))),
+    ([{"b": 1}], pa.list_(pa.struct({"b": pa.int64()}))),
+    ("a", pa.string()),
+    (b"a", pa.binary()),
+    (None, pa.int64()),
+    (None, pa.string()),
+]
+
+
+def test_columns_of_different_types_have_different_fingerprints() -> None:
+    tables = [pa.table({"a": pa.array([cell], kind)}) for cell, kind in _CELLS]
+
+    prints = [data_stack.from_arrow(table).fingerprint() for table in tables]
+    again = [data_stack.from_arrow(table).fingerprint() for table in tables]
+
+    assert prints == again
+    assert len(set(prints)) == len(prints)

@@ -197,6 +197,10 @@ class _Parts:
     def refer(self, value: Any, depth: int = 0) -> Any:
         """Plain data of a value, in which functions, classes and objects of the program are numbers of parts."""
         kind = type(value)
+        if value is None or kind in (bool, int, str):  # tables of a million words
+            return value
+        if kind is float:
+            return self._content(value)
         if depth > _MAX_DEPTH:
             return self._unknown(value, "nested too deeply to be described")
         if kind in (list, tuple):
@@ -267,7 +271,7 @@ class _Parts:
             return {type(value).__name__: self.refer(value.__func__)}
         if isinstance(value, property):
             return {"property": [self.refer(part) for part in (value.fget, value.fset, value.fdel)]}
-        if hasattr(value, "__wrapped__"):  # a memoized function
+        if _wraps_function(value):  # a memoized function
             return {"wrapper": [class_name_of(type(value)), self.refer(value.__wrapped__)]}
         return {"object": self._object(value)}
 
@@ -359,6 +363,13 @@ class _Parts:
             return [self.refer(type(value)), self._unknown(value, "pickled by its name only")]
         parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]
         return [self.refer(type(value)), [self.refer(part) for part in parts]]
+
+
+def _wraps_function(value: Any) -> bool:
+    try:
+        return hasattr(value, "__wrapped__")
+    except Exception:  # noqa: BLE001  # an object that asks something else for its attributes may raise anything
+        return False
 
 
 def _file_of_module(name: str) -> str | None:

@@ -426,6 +426,8 @@ class ArrowColumn(Column):
         """SHA-256 of the values, independent of chunks."""
         categories = None if self.origin.categories is None else self.origin.categories.to_pylist()
         digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
+        if not _is_told_by_dtype(self._cells.type):
+            digest.update(str(self._cells.type).encode())
         for start in range(0, len(self), 1 << 16):
             piece = pa.concat_arrays(
                 self._take(np.arange(start, min(start + (1 << 16), len(self)))).chunks
@@ -464,6 +466,23 @@ def _has_python_values(type_: pa.DataType) -> bool:
         return _has_python_values(type_.value_type)
     is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
     return bool(is_number or pa.types.is_boolean(type_) or pa.types.is_string(type_))
+
+
+def _is_told_by_dtype(type_: pa.DataType) -> bool:
+    """Whether the declared dtype says what the bytes of cells do not: the scale of decimals, units, zones, names of fields."""
+    told_by_dtype = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_dictionary,
+    )
+    if is_list(type_):
+        return _is_told_by_dtype(type_.value_type)
+    return any(is_told(type_) for is_told in told_by_dtype)
 
 
 #: The kind of the origin of a column of JSON text.
