@@ -23,10 +23,9 @@ from data_stack.exception import (
     StorageError,
 )
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.fetchers import copy_file, fetcher_of
+from data_stack.io.retriever.fetchers import copy_file, fetcher_of, may_be_resumed
 from data_stack.io.retriever.fetchers import is_offline as is_offline
 from data_stack.io.retriever.fetchers import register_scheme as register_scheme
-from data_stack.io.retriever.http import fetch_http
 from data_stack.io.retriever.transfer import Fetch as Fetch
 from data_stack.io.retriever.transfer import SourceError as SourceError
 from data_stack.io.retriever.transfer import Transfer as Transfer
@@ -334,7 +333,7 @@ def _deliver(
     """
     identifier, verified = definition.identifier, bool(definition.sha256 or definition.md5_sum)
     try:
-        if fetch is fetch_http and verified:  # else nothing could verify the partial file
+        if may_be_resumed(fetch, has_digest=verified):
             promised = (source, identifier, definition.size, definition.sha256, definition.md5_sum)
             created = connector.create_resumable(
                 identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32]
@@ -362,6 +361,14 @@ def _deliver(
                     raise ChecksumMismatchError(
                         identifier, shorten(source), str(expected), str(actual[name]), name
                     )
+            if transfer.listed_digest is not None:
+                algorithm, expected = transfer.listed_digest
+                found = transfer.hash_by(algorithm).hexdigest()
+                if found != expected:
+                    raise ChecksumMismatchError(
+                        identifier, shorten(source), expected, found, algorithm
+                    )
+                verified = True
     except OSError as error:
         if isinstance(error, StorageError):
             raise
