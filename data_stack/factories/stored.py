@@ -27,7 +27,7 @@ from data_stack.factories.manifest import (
 )
 from data_stack.io.integrity import Fault
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES
 
@@ -290,10 +290,7 @@ class StoredDataset:
         Raises:
             DatasetFileCorruptError: the record of the store is damaged.
         """
-        with contextlib.suppress(ResourceNotFoundError):  # removed in between
-            if self.connector.has_resource(self.identifier(name)):
-                return self.connector.stat(self.identifier(name))
-        return None
+        return info_of(self.connector, self.identifier(name))
 
     def verify(self, manifest: Manifest) -> list[Fault]:
         """Compare the definition and every byte of the store with a manifest; sources need not be kept."""

@@ -23,7 +23,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.integrity import Digest, Fault
-from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.io.work import Workers, byte_bar
@@ -265,10 +265,8 @@ class _Copy:
         """Whether the target has a resource; reads it only for a deep copy, or where a store knows no digest."""
         sha256 = wanted.sha256
         try:
-            if not self.target.has_resource(wanted.identifier):
-                return False
-            there = self.target.stat(wanted.identifier)
-            if there.size != wanted.size:
+            there = info_of(self.target, wanted.identifier)
+            if there is None or there.size != wanted.size:
                 return False
             if sha256 is None:  # a file edited by hand: hashing it is less work than sending it
                 with _of_source():

@@ -27,7 +27,8 @@ from data_stack.exception import (
 from data_stack.formats import write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve
-from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.testing.storage import content
 
 CSV = b"x,y\n1,a\n2,b\n"
 
@@ -206,6 +207,53 @@ def source_of(source: str) -> str:
     )
     with store.get_resource("raw/notes") as file:
         return file.read().decode()
+
+
+@pytest.mark.parametrize("algorithm", ["SHA-1", "MD5"])
+@pytest.mark.parametrize("is_named_as_source", [True, False], ids=["source", "dataset"])
+def test_a_download_is_resumed_by_the_next_command(
+    server: ScriptedServer, tmp_path: Path, algorithm: str, is_named_as_source: bool
+) -> None:
+    table = CSV + b"3,c\n" * 100_000
+    doi = dataverse(
+        server, [{"label": "t.csv", "dataFile": data_file(server, 8, table, algorithm)}]
+    )
+    good: dict[str, Any] = {"body": table, "headers": {"ETag": '"one"'}, "ranges": True}
+    url = server.script("/api/access/datafile/8", good | {"cut_at": 300_000}, {"status": 404}, good)
+    store = FileStorageConnector(str(tmp_path / "store"))
+
+    def run() -> None:
+        if not is_named_as_source:
+            data_stack.load(f"doi:{doi}", split="all", storage=store)
+            return
+        definition = ResourceDefinition("raw/t.csv", f"doi:{doi}/t.csv")
+        retrieve([definition], store, progress=False, fetchers={"doi": fetch})
+
+    with pytest.raises(RetrievalError):
+        run()
+    run()
+
+    asked = [seen for seen in server.requests if server.origin + seen.path == url]
+    assert 299_000 < int(asked[-1].headers["range"].removeprefix("bytes=")[:-1]) <= 300_000
+    (identifier,) = (name for name in store.list_resources() if name.endswith(".csv"))
+    assert content(store, identifier) == table
+    assert not list(tmp_path.rglob(".~*"))
+
+
+def test_nothing_of_a_file_without_a_digest_is_kept(server: ScriptedServer, tmp_path: Path) -> None:
+    doi = zenodo(server, 3, {"t.bin": bytes(100_000)}, checksum=None)
+    server.script(
+        "/api/records/3/files/t.bin/content",
+        {"body": bytes(100_000), "headers": {"ETag": '"one"'}, "cut_at": 50_000},
+        {"status": 404},
+    )
+    store = FileStorageConnector(str(tmp_path / "store"))
+    definition = ResourceDefinition("raw/t", f"doi:{doi}/t.bin")
+
+    with pytest.raises(RetrievalError):
+        retrieve([definition], store, progress=False, fetchers={"doi": fetch})
+
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,17 @@ from data_stack.exception import (
     SeveralRetrievalErrors,
     StorageError,
 )
+from data_stack.io.identifiers import is_identifier
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.fetchers import copy_file, fetcher_of
+from data_stack.io.retriever.fetchers import copy_file, fetcher_of, may_be_resumed
 from data_stack.io.retriever.fetchers import is_offline as is_offline
 from data_stack.io.retriever.fetchers import register_scheme as register_scheme
-from data_stack.io.retriever.http import fetch_http
 from data_stack.io.retriever.transfer import Fetch as Fetch
 from data_stack.io.retriever.transfer import SourceError as SourceError
 from data_stack.io.retriever.transfer import Transfer as Transfer
 from data_stack.io.retriever.transfer import looks_like_page
 from data_stack.io.stand_ins import advice_for, stand_in
-from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector, info_of
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 from data_stack.io.url import redact, shorten
 from data_stack.io.web import Limits as Limits
@@ -112,9 +112,9 @@ def retrieve(
             raise ConfigError(
                 f"two different resources are defined as {definition.identifier!r}; rename one"
             )
-        storage_connector.has_resource(
-            definition.identifier
-        )  # refuses malformed identifiers before anything is fetched
+        if not is_identifier(definition.identifier):
+            # Refuses malformed identifiers before anything is fetched, unless this store has others.
+            storage_connector.has_resource(definition.identifier)
     offline = is_offline() if offline is None else offline
     run = _Retrieval(
         list(jobs.values()),
@@ -233,12 +233,12 @@ class _Retrieval:
     def _store(self, definition: ResourceDefinition) -> RetrievedResource | None:
         """The stored resource; None if it is missing or wrong."""
         identifier, promised = definition.identifier, _promises(definition)
-        if not self.connector.has_resource(identifier):
-            return None
         try:
+            info = info_of(self.connector, identifier)
+            if info is None:
+                return None
             if self.verify_stored:
-                self.connector.verify_resource(identifier)
-            info = self.connector.stat(identifier)
+                info = self.connector.verify_resource(identifier)
             actual: dict[str, Any] = {"size": info.size, "sha256": info.sha256}
             algorithm = "sha256" if "sha256" in promised else "md5"
             if (
@@ -335,7 +335,7 @@ def _deliver(
     """
     identifier, verified = definition.identifier, bool(definition.sha256 or definition.md5_sum)
     try:
-        if fetch is fetch_http and verified:  # else nothing could verify the partial file
+        if may_be_resumed(fetch, has_digest=verified):
             promised = (source, identifier, definition.size, definition.sha256, definition.md5_sum)
             created = connector.create_resumable(
                 identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32]
@@ -365,6 +365,14 @@ def _deliver(
                     raise ChecksumMismatchError(
                         identifier, shorten(source), str(expected), str(actual[name]), name
                     )
+            if transfer.listed_digest is not None:
+                algorithm, expected = transfer.listed_digest
+                found = transfer.hash_by(algorithm).hexdigest()
+                if found != expected:
+                    raise ChecksumMismatchError(
+                        identifier, shorten(source), expected, found, algorithm
+                    )
+                verified = True
     except OSError as error:
         if isinstance(error, StorageError):
             raise

@@ -96,6 +96,8 @@ def fetch_package(source: str, transfer: Transfer) -> None:
 _LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType(
     {"": fetch_file, "file": fetch_file, "package": fetch_package}
 )
+#: Functions that copy files of this machine, which are not worth resuming.
+_COPYING: Final = (fetch_file, fetch_package, copy_file)
 HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": fetch_http, "https": fetch_http})
 _registered: dict[str, Fetch] = {}
 
@@ -134,6 +136,16 @@ def fetcher_of(
     if offline and scheme not in _LOCAL:
         raise SourceError(f"not tried, as offline=True or {_OFFLINE} is set in the environment")
     return fetchers[scheme], scheme in _LOCAL
+
+
+def may_be_resumed(fetch: Fetch, *, has_digest: bool) -> bool:
+    """Whether what a function fetches may be resumed by a later retrieval, which a digest must verify.
+
+    A function of a plugin may learn the digest from its source: :meth:`Transfer.expect`.
+    """
+    if fetch is fetch_http:
+        return has_digest
+    return fetch not in _COPYING
 
 
 def is_offline() -> bool:

@@ -52,6 +52,9 @@ class Transfer:
         self.expected_size = definition.size
         self.encoding: str | None = None
         self.has_end = True
+        #: Algorithm and hexadecimal digest that the source lists besides the definition.
+        self.listed_digest: tuple[str, str] | None = None
+        self._has_begun = False
         self.is_verified = False
         self.head = b""
         self._writer = writer
@@ -66,7 +69,18 @@ class Transfer:
     @property
     def has_digest(self) -> bool:
         """Whether a digest will verify the bytes, so that no heuristics are needed."""
-        return bool(self.definition.sha256 or self.definition.md5_sum)
+        is_listed = self.listed_digest is not None
+        return bool(self.definition.sha256 or self.definition.md5_sum) or is_listed
+
+    def expect(self, algorithm: str, digest: str) -> None:
+        """Let the bytes be compared with a digest that the source lists, once all of them are there; before the first byte.
+
+        Args:
+            algorithm: of hashlib, such as ``"sha1"``.
+            digest: hexadecimal.
+        """
+        self.hash_by(algorithm)
+        self.listed_digest = (algorithm, digest.lower())
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write the next bytes.
@@ -76,6 +90,8 @@ class Transfer:
             StorageError: the store could not write; fetchers do not catch it.
         """
         self.check()
+        if not self._has_begun:
+            self._begin()
         view = memoryview(data).cast("B")
         if self.size + len(view) > self._most:
             what = "limit of" if self.definition.size is None else "expected"
@@ -89,8 +105,9 @@ class Transfer:
         Returns:
             The validator that it passed to :meth:`keep`; None if there is nothing to resume.
         """
+        self._has_begun = True
         partial = self._writer.partial
-        if partial is None or partial.validator is None:
+        if partial is None or partial.validator is None or not self.has_digest:
             return None
         for data in self._writer.take_up():
             self.check()
@@ -104,10 +121,11 @@ class Transfer:
         """Let a later retrieval resume this one if it is interrupted.
 
         Args:
-            validator: identifies the version at the source, such as an ETag; None if it has none.
+            validator: identifies the version at the source, such as an ETag; None if it has none. Without a digest nothing
+                could verify what is resumed, so nothing is kept.
         """
         if self._writer.partial is not None:
-            self._writer.partial.keep(validator)
+            self._writer.partial.keep(validator if self.has_digest else None)
 
     def restart(self) -> None:
         """Discard all bytes written."""
@@ -132,6 +150,13 @@ class Transfer:
         """Sleep until the transfer is ended, at most ``seconds``."""
         if self._ended.wait(seconds):
             raise SourceError("interrupted")
+
+    def _begin(self) -> None:
+        """Discard what an earlier retrieval left and this fetcher did not take up."""
+        self._has_begun = True
+        if self._writer.partial is not None and self._writer.partial.validator is not None:
+            self.keep(None)
+            self.restart()
 
     def _count(self, data: bytes | memoryview) -> None:
         for each in self._hashes.values():

@@ -35,6 +35,14 @@ class CachedSource(LazySource):
 
     prefetches = True
 
+    def __init__(self, cached: CachedResource) -> None:
+        super().__init__(cached)
+        self._cached = cached
+
+    def close(self) -> None:
+        super().close()
+        self._cached.release()
+
 
 class CachedResource:
     """Opens a resource with a content, according to the remote: its call returns pinned bytes.
@@ -69,8 +77,14 @@ class CachedResource:
             source = folder.share_one(
                 content.key, lambda: folder.open_whole(content, self._read_again), self._open
             )
-        self.opened = None
+        self.release()
         return source
+
+    def release(self) -> None:
+        """Close the resource as it was opened last, if nothing has read from it."""
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.close()
 
     def _open(self) -> ByteSource:
         """Open what is not whole in the cache."""

@@ -11,7 +11,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar, cast
 
-from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ResourceNotFoundError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import (
     ByteSource,
@@ -305,6 +309,25 @@ class KeyOpener:
     def get_resource(self, key: str) -> StreamedResource:
         """Open a file."""
         return self.connector.open_key(key)
+
+
+def info_of(connector: StorageConnector, identifier: str) -> ResourceInfo | None:
+    """Size, digest and age of a resource; None if nothing is stored under this identifier.
+
+    A connector with a ``stat()`` of its own is only asked once. One with but the three methods of the
+    contract opens the resource, which may raise anything for a missing one, so it is asked before
+    whether the resource is there.
+
+    Raises:
+        DatasetFileCorruptError: the record of the store is damaged.
+    """
+    has_own_stat = type(connector).stat is not StorageConnector.stat
+    if not has_own_stat and not connector.has_resource(identifier):
+        return None
+    try:
+        return connector.stat(identifier)
+    except ResourceNotFoundError:
+        return None
 
 
 def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:

@@ -412,6 +412,42 @@ def test_damaged_digests_of_pages_cost_no_right_byte(
     assert pages.stat().st_size == -(-len(LARGE) // 4096) * 8
 
 
+class Watched(FsspecStorageConnector):
+    """Remembers all resources that it opened."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.opened = list[StreamedResource]()
+
+    def get_resource(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
+    ) -> StreamedResource:
+        resource = super().get_resource(identifier, resource_type)
+        self.opened.append(resource)
+        return resource
+
+
+@pytest.mark.parametrize("has_digest", [True, False], ids=["digest", "no digest"])
+def test_nothing_stays_open_in_the_remote(tmp_path: Path, has_digest: bool) -> None:
+    watched = Watched(f"file://{tmp_path}/remote")
+    if has_digest:
+        watched.set_resource("a", SMALL)
+    else:
+        watched._files.put("a", SMALL)  # as another tool does
+    cached = CachedStorageConnector(watched, tmp_path / "cache")
+
+    for _ in range(3):
+        assert content(cached, "a") == SMALL
+    cached.get_resource("a").close()
+    with contextlib.suppress(StorageFullError):
+        cached.fetch()
+    cached.get_resource("a", SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE).close()
+    assert cached.has_resource("a")
+
+    assert watched.opened
+    assert [resource for resource in watched.opened if not resource.closed] == []
+
+
 # ---------------------------------------------------------------------- the remote is away
 
 

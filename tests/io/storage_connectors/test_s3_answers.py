@@ -14,9 +14,12 @@ from data_stack.cli.main import main
 from data_stack.exception import (
     ResourceChangedError,
     ResourceNotFoundError,
+    RetrievalError,
     StorageError,
     StorageUnavailableError,
 )
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import retrieve
 from data_stack.testing.storage import content
 
 DATA = random.Random(0).randbytes(600_000)
@@ -407,3 +410,26 @@ def test_a_missing_resource_is_still_missing(s3: ScriptedS3) -> None:
     assert store.collect_garbage() == []
     with pytest.raises(ResourceNotFoundError):
         store.get_resource("a").read()
+
+
+# ---------------------------------------------------------------------- how often a store is asked
+
+
+def test_a_store_is_asked_once_whether_it_has_a_resource(s3: ScriptedS3) -> None:
+    store = s3.store()
+    store.set_resource("there", DATA[:100])
+    definitions = [
+        ResourceDefinition(name, "https://localhost:1/") for name in ("there", "missing")
+    ]
+    s3.requests.clear()
+
+    with pytest.raises(RetrievalError, match="missing"):
+        retrieve(definitions, store, offline=True, progress=False)
+
+    asked = [(request.method, request.key.rpartition("/")[2]) for request in s3.requests]
+    assert sorted(asked) == [
+        ("GET", "missing~"),
+        ("GET", "there~"),
+        ("HEAD", "missing"),
+        ("HEAD", "there~"),
+    ]
