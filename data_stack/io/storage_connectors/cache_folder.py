@@ -67,6 +67,8 @@ IN_MEMORY_BYTES = 1 << 16
 #: Longer blocks of a remote are cached in parts.
 MAX_BLOCK_BYTES = 4 << 20
 _PAGE_BYTES = 4096
+#: Those of a file of 512 MiB.
+_MAX_READ_DIGEST_BYTES = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CLAIMS = "claims"
@@ -267,7 +269,7 @@ class CacheFolder:
         return status.st_size == content.digest_bytes(PAGE_BYTES)
 
     def _read_pages(self, content: Content) -> Any:
-        """The digests of the pages, mapped: those of 100 GB take 200 MB, of which a read needs a few bytes.
+        """The digests of the pages; many of them mapped, as those of 100 GB take 200 MB, of which a read needs a few bytes.
 
         Raises:
             OSError: the file is gone or damaged.
@@ -276,7 +278,14 @@ class CacheFolder:
             n_bytes = content.digest_bytes(PAGE_BYTES)
             if os.fstat(handle).st_size != n_bytes:
                 raise OSError(errno.EIO, "the digests of the pages are incomplete")
-            return mmap.mmap(handle, n_bytes, access=mmap.ACCESS_READ)
+            if n_bytes > _MAX_READ_DIGEST_BYTES:
+                return mmap.mmap(handle, n_bytes, access=mmap.ACCESS_READ)
+            digests = os.pread(
+                handle, n_bytes, 0
+            )  # an error of the disk is an OSError here, and a signal in a map
+        if len(digests) != n_bytes:
+            raise OSError(errno.EIO, "the digests of the pages are incomplete")
+        return digests
 
     def seal(self, content: Content, handle: int) -> bool:
         """Verify an open file that has all bytes, and set its modification time unless it was written to meanwhile.
