@@ -272,6 +272,70 @@ def test_a_class_of_a_notebook_is_told_by_its_code_and_by_the_values_it_uses() -
     assert len(set(first)) == 3
 
 
+EVERYTHING = {"made_one", "made_two", "__init__", "inner", "other"}
+#: Prints which of the files beside it count for the class of the cell in its argument.
+NOTEBOOK = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, os.getcwd())
+from data_stack.factories.code_digest import code_digest
+exec(sys.argv[1], globals())
+
+def changed_to(path, text):
+    path.write_text(text)
+    os.utime(path, (0, 0))  # as edited before this process began
+    return code_digest(Factory())
+
+first = code_digest(Factory())
+assert code_digest(Factory()) == first
+for path in sorted(Path().rglob("*.py")):
+    text = path.read_text()
+    if changed_to(path, text + "\\nE = 5") != first:
+        print(path.stem)
+    assert changed_to(path, text) == first
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "body", "counts"),
+    [
+        ("import made_one", "made_one.A", {"made_one", "made_two"}),
+        ("from made_one import label", "label()", {"made_one", "made_two"}),
+        ("import made_one\ndef used(): return made_one.A", "used()", {"made_one", "made_two"}),
+        ("import made_one", "pass", set()),
+        ("", "import made_one", {"made_one", "made_two"}),
+        ("", "from made_three import inner", {"__init__", "inner"}),
+        (
+            "import importlib",
+            "importlib.import_module('made_one')",
+            EVERYTHING,
+        ),
+    ],
+    ids=["module", "function", "in a function", "unused", "late", "package", "by name"],
+)
+def test_files_beside_a_notebook_count_if_it_imports_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: str, body: str, counts: set[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "made_one": "import made_two\nA = 1\ndef label(): return made_two.B",
+        "made_two": "B = 2",
+        "made_three/__init__": "",
+        "made_three/inner": "C = 3",
+        "other": "D = 4",
+    }
+    for name, text in files.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (0, 0))
+    cell = textwrap.dedent(FACTORY).format(imports=imports, body=body)
+
+    counted, _ = run_python("-c", NOTEBOOK, cell)
+
+    assert set(counted.split()) == counts
+
+
 def test_a_module_that_another_process_has_in_another_version_is_named(
     write: Write, tmp_path: Path
 ) -> None:
