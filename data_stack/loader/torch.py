@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from data_stack.loader.conversion import (
     parts_of_objects,
     refuse_missing,
 )
+from data_stack.loader.plan import Plan
 from data_stack.loader.plan import shard_of_process as shard_of_process
 from data_stack.values.stacking import stack_samples
 
@@ -34,9 +35,6 @@ try:
     from torch.utils.data import Dataset
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.torch", "torch", "torch") from error
-
-if TYPE_CHECKING:
-    from data_stack.loader.loader import TorchLoader
 
 _DTYPES = frozenset(map(np.dtype, NUMBERS))  # in this machine's byte order
 
@@ -83,6 +81,21 @@ class TorchDataset(Dataset[Any]):
         )
 
 
+class _LoaderOfSteps(Protocol):
+    """What a ``TorchLoader`` has for :class:`StepSampler` and :class:`BatchDataset`."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def begin_training_epoch(self, epoch: int) -> None: ...
+
+    def seek_step(self, step: int) -> None: ...
+
+
 class StepSampler:
     """The numbers of the batches of a loader's iteration, as a sampler of batches.
 
@@ -90,7 +103,7 @@ class StepSampler:
         loader: the loader.
     """
 
-    def __init__(self, loader: TorchLoader) -> None:
+    def __init__(self, loader: _LoaderOfSteps) -> None:
         self._loader = loader
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -101,7 +114,7 @@ class StepSampler:
         return len(self._loader)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the loader begin an epoch of a trainer, see :meth:`TorchLoader.begin_training_epoch`."""
+        """Let the loader begin an epoch of a trainer, see ``TorchLoader.begin_training_epoch``."""
         self._loader.begin_training_epoch(epoch)
 
 
@@ -115,7 +128,7 @@ class BatchDataset(Dataset[Any]):
         loader: the loader.
     """
 
-    def __init__(self, loader: TorchLoader) -> None:
+    def __init__(self, loader: _LoaderOfSteps) -> None:
         self._loader = loader
         self._batches: Iterator[Any] | None = None
         self._next_step = 0
