@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, SupportsIndex, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, get_args
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from data_stack.show.markup import Heading, as_html
 from data_stack.util.executor import n_processors
 from data_stack.util.program_lines import brief_errors
 from data_stack.util.unknown_arguments import explains_arguments
+
+if TYPE_CHECKING:
+    from data_stack.loader.torch import BatchDataset, StepSampler
 
 _Self = TypeVar("_Self", bound="Loader")
 
@@ -193,16 +196,19 @@ class Loader:
         self._meet_ranks()
         # another iteration begins at the same place, until this one returns a batch
         session.go_to(*self.tell())
-        schedule = Schedule(
+        convert = iter if self._conversion is None else self._conversion.convert_all
+        return session.iterate(self._schedule, convert)
+
+    def _schedule(self) -> Schedule:
+        """The batches from here to the end of the iteration."""
+        session = self._session
+        return Schedule(
             self._order,
             session.seed,
             self._plan_of,
             session.epoch,
             session.position,
             self._end_epoch(),
-        )
-        return session.iterate(
-            schedule, iter if self._conversion is None else self._conversion.convert_all
         )
 
     def __len__(self) -> int:
@@ -224,13 +230,15 @@ class Loader:
         return self.tell()[0]
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
-        """Let the next iteration begin at the start of an epoch; this ends the current iteration.
+        """Let the next iteration begin at the start of an epoch; this ends the current iteration, if it has returned a batch.
 
         After :meth:`load_state_dict` inside the same epoch nothing changes: training loops that set the epoch before each
         iteration, as for torch's DistributedSampler, continue where they stopped.
         """
         number = check_integer("the epoch of a loader", epoch, at_least=0)
-        if not (self._session.goes_on and self._session.position and number == self._session.epoch):
+        session = self._session
+        is_inside = session.goes_on and session.position > 0 and number == session.epoch
+        if not is_inside and not session.move_waiting(number):
             self.seek(number, 0, number)
 
     def tell(self) -> tuple[int, int, int]:
@@ -412,7 +420,7 @@ class Loader:
         """
         return self._twin(type(self), conversion)
 
-    def torch(self, *, device: Any = None, pin_memory: bool = False) -> Loader:
+    def torch(self, *, device: Any = None, pin_memory: bool = False) -> TorchLoader:
         """This loader with torch tensors for arrays, see :class:`data_stack.loader.torch.TorchConversion` and :meth:`convert`.
 
         Args:
@@ -424,7 +432,7 @@ class Loader:
         """
         from data_stack.loader.torch import TorchConversion
 
-        return self._twin(Loader, TorchConversion(device=device, pin_memory=pin_memory))
+        return self._twin(TorchLoader, TorchConversion(device=device, pin_memory=pin_memory))
 
     def tensorflow(self) -> TensorFlowLoader:
         """This loader with TensorFlow's tensors for arrays, see :class:`data_stack.loader.tensorflow.TensorFlowConversion`."""
@@ -508,6 +516,68 @@ class Loader:
     def _plan_for(self, iterator: DatasetIteratorIF) -> Plan:
         plan, n_samples = self.plan, len(iterator)
         return plan if n_samples == plan.n_samples else replace(plan, n_samples=n_samples)
+
+
+class TorchLoader(Loader):
+    """A loader whose batches are torch's tensors, see :meth:`Loader.torch`.
+
+    It has the attributes of ``torch.utils.data.DataLoader`` by which Lightning and the Trainer of Hugging Face begin an epoch,
+    and skip batches after a checkpoint.
+
+    Attributes:
+        num_workers: of a ``DataLoader`` over :attr:`dataset`: 0, as the loader has workers of its own.
+        prefetch_factor: likewise, None.
+    """
+
+    num_workers = 0
+    prefetch_factor = None
+
+    @property
+    def sampler(self) -> StepSampler:
+        """The numbers of the batches of an iteration; Lightning calls its ``set_epoch`` before each of its epochs."""
+        from data_stack.loader.torch import StepSampler
+
+        return StepSampler(self)
+
+    @property
+    def batch_sampler(self) -> StepSampler:
+        """As :attr:`sampler`: a batch is one element of :attr:`dataset`."""
+        return self.sampler
+
+    @property
+    def dataset(self) -> BatchDataset:
+        """The batches of an iteration by their numbers; its length is the number of samples."""
+        from data_stack.loader.torch import BatchDataset
+
+        return BatchDataset(self)
+
+    @staticmethod
+    def collate_fn(batch: Any) -> Any:
+        """The batch as it is, which :attr:`dataset` has made."""
+        return batch
+
+    def begin_training_epoch(self, epoch: SupportsIndex) -> None:
+        """Let the next iteration be that of an epoch of the trainer: the first is 0, and each is one iteration of this loader.
+
+        Nothing changes if this iteration has begun, as after :meth:`Loader.load_state_dict` inside of it, or if this loader is
+        endless.
+        """
+        number = check_integer("the epoch of a trainer", epoch, at_least=0)
+        if self._epochs is None:
+            return
+        first_epoch = number * self._epochs
+        if not (self.is_inside and self.tell()[2] == first_epoch):
+            self.set_epoch(first_epoch)
+
+    def seek_step(self, step: int) -> None:
+        """Let the next iteration begin with a batch of it, by its number; this ends the current iteration."""
+        _, _, epoch = self.tell()
+        first_epoch = epoch
+        n_left = step
+        while n_left >= self._plan_of(epoch).n_steps() > 0:
+            n_left -= self._plan_of(epoch).n_steps()
+            epoch += 1
+        self.seek(epoch, n_left * self._plan_of(epoch).samples_per_step, first_epoch)
 
 
 class TensorFlowLoader(Loader):

@@ -251,6 +251,7 @@ class Session:
         self.fingerprint: str | None = None
         self.workers = make_workers()  # wrong arguments fail here
         self._iteration: object | None = None  # the current one
+        self._is_waiting = False  # until its first batch is asked for
         self._process: int  # which began it
         self._make_workers = make_workers
         self._keeps_workers = False
@@ -275,6 +276,16 @@ class Session:
         All ranks are taken to be here, unless this is where the rank is already.
         """
         self.end_iteration()
+        self._place(epoch, position, first_epoch)
+
+    def move_waiting(self, epoch: int) -> bool:
+        """Let the current iteration, of which no batch was asked for yet, begin at an epoch; False if there is none."""
+        if self._iteration is None or not self._is_waiting:
+            return False
+        self._place(epoch, 0, epoch)
+        return True
+
+    def _place(self, epoch: int, position: int, first_epoch: int) -> None:
         if (epoch, position) != (self.epoch, self.position):
             self.origin = (epoch, position)
             self.n_batches = 0
@@ -306,10 +317,20 @@ class Session:
 
     # --------------------------------------------------------------------------------------------------------- the iteration
 
-    def iterate(self, schedule: Schedule, convert: Callable[[Pairs], Pairs]) -> Iterator[Any]:
-        """Begin an iteration here; ``convert`` converts its batches. When it yields a batch, the position is behind the batch."""
-        self._figures, self._iteration, self._process = LoaderStatistics(), object(), os.getpid()
-        return self._batches(self._iteration, schedule, convert)
+    def iterate(
+        self, make_schedule: Callable[[], Schedule], convert: Callable[[Pairs], Pairs]
+    ) -> Iterator[Any]:
+        """Begin an iteration here. When it yields a batch, the position is behind the batch.
+
+        Args:
+            make_schedule: returns the batches from here on; called when the first one is asked for.
+            convert: converts the batches.
+        """
+        self._figures = LoaderStatistics()
+        self._iteration = object()
+        self._process = os.getpid()
+        self._is_waiting = True
+        return self._batches(self._iteration, make_schedule, convert)
 
     def end_iteration(self) -> None:
         """End the current iteration, if any: cancel its jobs, and close the workers unless they are kept."""
@@ -333,10 +354,15 @@ class Session:
         self.workers.close()
 
     def _batches(
-        self, iteration: object, schedule: Schedule, convert: Callable[[Pairs], Pairs]
+        self,
+        iteration: object,
+        make_schedule: Callable[[], Schedule],
+        convert: Callable[[Pairs], Pairs],
     ) -> Iterator[Any]:
-        figures, clock, end_epoch = self._figures, time.perf_counter, schedule.end_epoch
         self._check(iteration)
+        self._is_waiting = False
+        schedule = make_schedule()
+        figures, clock, end_epoch = self._figures, time.perf_counter, schedule.end_epoch
         self._began = clock()
         pairs: Iterator[tuple[Any, tuple[Job, int]]] = convert(self._make(schedule))
         try:

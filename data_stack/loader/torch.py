@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from data_stack.loader.conversion import (
     parts_of_objects,
     refuse_missing,
 )
+from data_stack.loader.plan import Plan
 from data_stack.loader.plan import shard_of_process as shard_of_process
 from data_stack.values.stacking import stack_samples
 
@@ -78,6 +79,88 @@ class TorchDataset(Dataset[Any]):
         return _Columns(
             access_to(self._iterator).batch(check_indices(indices, len(self._iterator)))
         )
+
+
+class _LoaderOfSteps(Protocol):
+    """What a ``TorchLoader`` has for :class:`StepSampler` and :class:`BatchDataset`."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def begin_training_epoch(self, epoch: int) -> None: ...
+
+    def seek_step(self, step: int) -> None: ...
+
+
+class StepSampler:
+    """The numbers of the batches of a loader's iteration, as a sampler of batches.
+
+    Args:
+        loader: the loader.
+    """
+
+    def __init__(self, loader: _LoaderOfSteps) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in range(len(self)):
+            yield [step]
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the loader begin an epoch of a trainer, see ``TorchLoader.begin_training_epoch``."""
+        self._loader.begin_training_epoch(epoch)
+
+
+class BatchDataset(Dataset[Any]):
+    """The batches of a loader's iteration by their numbers, for a ``DataLoader`` with a :class:`StepSampler`.
+
+    Batches in a row are those of one iteration of the loader, made by its workers ahead; another number begins an iteration
+    there. Use it in the process of the loader.
+
+    Args:
+        loader: the loader.
+    """
+
+    def __init__(self, loader: _LoaderOfSteps) -> None:
+        self._loader = loader
+        self._batches: Iterator[Any] | None = None
+        self._next_step = 0
+
+    def __len__(self) -> int:
+        """The number of samples of an epoch."""
+        return self._loader.plan.n_samples
+
+    def __getitem__(self, step: int) -> Any:
+        """The batch of a step."""
+        return self.__getitems__([step])
+
+    def __getitems__(self, steps: Sequence[int]) -> Any:
+        """The batch of the only one of ``steps``.
+
+        Raises:
+            ConfigError: there are several steps.
+        """
+        if len(steps) != 1:
+            raise ConfigError(
+                f"each batch of a loader is one step, got the steps {list(steps)!r:.80}"
+            )
+        (step,) = steps
+        if self._batches is None or step != self._next_step:
+            self._loader.seek_step(step)
+            self._batches = iter(self._loader)
+        batch = next(self._batches)
+        self._next_step = step + 1
+        if self._next_step == len(self._loader):
+            next(self._batches, None)  # ends the iteration, and its workers
+            self._batches = None
+        return batch
 
 
 @dataclass(frozen=True)
