@@ -77,7 +77,7 @@ def test_copy_brings_a_dataset_that_is_ready_there(
         (["convert", "digits", "OUT"], "train, test; choose one, such as digits:train"),
         (["convert", "nothing", "OUT"], "no plugin provides a dataset 'nothing'"),
         (["convert", "nothing", "OUT", "--from", "hdf5"], "'nothing'"),
-        (["convert", "SOURCE", "OUT", "-O", "a=b"], "--storage and -O"),
+        (["convert", "SOURCE", "OUT", "-O", "a=b"], "which has no option 'a'"),
         (
             ["convert", "SOURCE", "mongodb://user:canary@host/db"],
             "must name a dataset in the store",
@@ -440,7 +440,7 @@ def test_a_file_whose_name_no_dataset_has_needs_no_dot(
 
     assert "has 12 samples" in outcome.out, outcome.err
     refused = command("convert", source.name, "more.npz", "-O", "a=1")
-    assert "require an installed dataset" in refused.err
+    assert "which has no option 'a'" in refused.err
 
 
 def test_an_installed_dataset_is_a_source(command: Any, tmp_path: Path) -> None:
