@@ -449,6 +449,10 @@ _FRAME = pd.DataFrame({"a": [1], "b": [2]})
             r"choose a split: dataset\['train'\]",
         ),
         (
+            lambda: column([1]).to_arrow(schema=pa.schema([("xx", pa.int64())])),
+            r"'xx', which the samples lack \(did you mean 'x'\?\); they have x",
+        ),
+        (
             lambda: SequenceDatasetIterator([[1, "x"]]).to_arrow(),
             "'column_0' cannot be converted to Arrow",
         ),

@@ -111,9 +111,15 @@ def to_arrow(
 
     Raises:
         ConfigError: a column holds values of several types, or of one that Arrow lacks, or a value does not fit its type; lazily,
-            while the reader is read.
+            while the reader is read. Or ``schema`` has a column that the samples lack.
     """
     columns = NamedColumns(iterator)
+    for field in schema or ():
+        if field.name not in columns.names:
+            raise ConfigError(
+                f"schema= has the column {field.name!r:.80}, which the samples lack"
+                f"{did_you_mean(field.name, columns.names)}; they have {', '.join(columns.names)!s:.1000}"
+            )
     known = {**columns.origins, **{field.name: Origin(field) for field in schema or ()}}
     if not lazy:
         return _encode(columns.read(), known, 0)

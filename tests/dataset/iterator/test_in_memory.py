@@ -129,7 +129,8 @@ def test_a_cached_column_has_the_dtype_below_before_and_after(dtype: str) -> Non
     for _ in range(2):
         for key in ("x", "y"):
             read = [cached.read_column(key), cached.read_column(key, [0, 2])]
-            read += [dict(cached.read_batch([0, 2]))[key]]
+            batch: Any = cached.read_batch([0, 2])
+            read.append(batch[key])
             assert {values.dtype.str for values in read} == {below.read_column(key).dtype.str}
             assert read[1].tolist() == read[2].tolist() == below.read_column(key, [0, 2]).tolist()
         assert list(map(exact, cached)) == list(map(exact, below))

@@ -248,6 +248,8 @@ def test_a_missing_time_is_null() -> None:
         (Field("x", "int64"), np.timedelta64(1, "s"), "int64.*timedelta64"),
         (Field("x", "float32"), np.uint64(2**63 + 1), "does not fit"),
         (Field("x", Decimal), True, "Decimal, got bool"),
+        (Field("x", "int64", (None,)), [True], "truth values"),
+        (Field("x", "float32", (None, 1), NdarrayCodec()), np.array([[True]]), "truth values"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_its_row(

@@ -211,6 +211,9 @@ def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
         value = _array_of_times(value, dtype)
     elif not has_dtype and exact_array(value) is None and np.asarray(value).dtype.kind in "fc":
         raise ValueError(f"no dtype holds the numbers {value!r:.60} exactly")
+    array = fit_array(value, None, field.shape)
+    if array.dtype.kind == "b" and dtype.kind in "iufc" and array.size:
+        raise TypeError(f"expected an array of {dtype}, got truth values")
     return fit_array(value, dtype, field.shape)
 
 
