@@ -87,7 +87,7 @@ def estimate_bytes(value: Any, depth: int = 0) -> int:
             items = ()
     if depth >= 8:
         return own
-    if isinstance(items, list) and _ATOMS.issuperset(map(type, items)):  # twenty times as fast
+    if isinstance(items, list) and _ATOMS.issuperset(map(type, items)):  # 8 times as fast for texts
         return own + sum(map(sys.getsizeof, items))
     return own + sum(estimate_bytes(item, depth + 1) for item in items)
 

@@ -179,8 +179,8 @@ def _first_of_atoms(
 ) -> npt.NDArray[np.intp] | None:
     """The positions of the first of each of the distinct values of one column, ascending.
 
-    It takes a twentieth of the time of digests. None for several columns, for other values than texts, bytes and whole numbers,
-    and for more than :data:`_MAX_ATOMS` distinct ones.
+    It takes a quarter of the time of digests (200,000 texts of 40 kinds). None for several columns, for other values than
+    texts, bytes and whole numbers, and for more than :data:`_MAX_ATOMS` distinct ones.
     """
     keys = [] if columns is None else keys_of(columns)
     if len(keys) != 1:
