@@ -1,4 +1,8 @@
-"""Dates and times by Petastorm's names; the values are those of Petastorm 0.13.1 on the same files."""
+"""Dates and times by Petastorm's names.
+
+The units of fields, the dates and zones of DataFrames and "nan" were measured with Petastorm 0.13.1
+(issue 50). "NaT" and "None" of other nulls follow from how its source converts them, unmeasured.
+"""
 
 from __future__ import annotations
 

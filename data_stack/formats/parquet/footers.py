@@ -44,8 +44,9 @@ _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
 #: The rule that leaves out a column of some files.
 LATER_COLUMN = "a column that the first file, or the stored schema, lacks"
-#: A local file that was checked so recently, in nanoseconds, is not checked again: samples that are read one by one from memory
-#: would take half as long again, for the sake of a time in which no program can replace a file.
+#: A local file that was checked so recently, in nanoseconds, is not checked again. Samples that are read one by one from memory
+#: take 3.2 us without any check, 6.4 with one for each sample, and 5.6 with this limit. A longer one would be cheaper, and
+#: would hand out rows in memory for longer after their file was replaced.
 _FRESH_NS = 10_000
 
 
@@ -250,7 +251,7 @@ class Footers:
         return version_of(resource)
 
     def check_local(self, file: int) -> None:
-        """Raise if a local file, of which rows are in memory, is not the one that was seen first. It takes a microsecond.
+        """Raise if a local file, of which rows are in memory, is not the one that was seen first. It takes about 3 microseconds.
 
         A file that was removed is no error: the rows in memory are not mixed with others.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,3 +75,32 @@ def test_digests_of_an_iterator_are_those_of_its_samples() -> None:
 
     assert [digest.tobytes() for digest in whole] == [sample_digest(sample) for sample in samples]
     assert [digest.tobytes() for digest in some] == [sample_digest((z, x)) for x, _, z in samples]
+
+
+_ATOMS: list[Any] = [
+    ["a", "b", "a", "c", "b"],
+    [b"a", b"b", b"a", b"", b""],
+    [3, 1, 3, 2**70, 1],
+    [True, 1, 0, False, 2],
+    ["1", 1, b"1", None, "1"],
+    ["a", None, "a", None, "b"],
+    ["a", 1.0, "a", 1, float("nan"), float("nan")],
+    [(1, 2), (1, 2), (2, 1)],
+]
+
+
+@pytest.mark.parametrize("values", _ATOMS, ids=repr)
+@pytest.mark.parametrize("n_copies", [1, 7_000])
+def test_the_first_of_equal_values_stays_whatever_their_type(
+    values: list[Any], n_copies: int
+) -> None:
+    column = values * n_copies
+    iterator = SequenceDatasetIterator([column, list(range(len(column)))]).as_dict("v", "n")
+
+    found = iterator.deduplicate("v").read_column("n").tolist()
+
+    digests = [sample_digest((value,)) for value in values]
+    assert found == [
+        number for number, digest in enumerate(digests) if digest not in digests[:number]
+    ]
+    assert len(iterator.unique("v")) == len(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Union
+from typing import Any, Final, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +148,8 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
 
     Equal are samples of equal content, see :func:`data_stack.values.digests.sample_digest`: numbers by value, not by
     dtype, arrays by shape and values, NaN and NaN. Everything, or the columns ``by``, is read once when this is made, in blocks
-    of a few MiB. Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones; then 4 bytes are kept for
+    of a few MiB; one column twice, if it begins with texts or whole numbers and other values follow.
+    Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones; then 4 bytes are kept for
     each one that stays. A pickle carries the positions, so another process does not read again.
 
     Args:
@@ -160,9 +161,49 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: _Columns = None) -> None:
-        first, _ = equal_groups(iterator_digests(dataset_iterator, by))
+        first = _first_of_atoms(dataset_iterator, by)
+        if first is None:
+            first, _ = equal_groups(iterator_digests(dataset_iterator, by))
         super().__init__(dataset_iterator, first)
         self._made_with = {"by": by}
+
+
+#: Types whose values Python compares as their digests do: numbers by value, texts and bytes by content. NaN is not such a value.
+_ATOMS: Final = frozenset((str, bytes, int, bool, type(None)))
+#: Distinct values that are held to find equal ones; of more, digests take less memory.
+_MAX_ATOMS: Final = 1 << 20
+
+
+def _first_of_atoms(
+    dataset_iterator: DatasetIteratorIF, columns: _Columns
+) -> npt.NDArray[np.intp] | None:
+    """The positions of the first of each of the distinct values of one column, ascending.
+
+    It takes a quarter of the time of digests (200,000 texts of 40 kinds). None for several columns, for other values than
+    texts, bytes and whole numbers, and for more than :data:`_MAX_ATOMS` distinct ones.
+    """
+    keys = [] if columns is None else keys_of(columns)
+    if len(keys) != 1:
+        return None
+    source = access_to(as_iterator(dataset_iterator))
+    first: dict[Any, int] = {}
+    for start, column in in_blocks(
+        source.n_samples, lambda positions: source.columns(keys, positions)[0]
+    ):
+        if column.ndim != 1 or column.dtype.kind not in "biuUSO":
+            return None
+        values = column.tolist()
+        if not _ATOMS.issuperset(map(type, values)):
+            return None
+        new = set(values).difference(first)
+        if new:
+            # from the end, so that the first position of equal values stays
+            positions = range(start + len(values) - 1, start - 1, -1)
+            position_of = dict(zip(reversed(values), positions, strict=True))
+            first.update({value: position_of[value] for value in new})
+            if len(first) > _MAX_ATOMS:
+                return None
+    return np.array(sorted(first.values()), dtype=np.intp)
 
 
 def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Column:
