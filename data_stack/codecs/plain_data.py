@@ -23,6 +23,9 @@ _ARRAYS = ArrayCodec()
 _base64 = functools.partial(base64.b64decode, validate=True)
 _DEEPEST = 100
 
+#: Integers of more bits are written in hexadecimal digits.
+_MAX_DECIMAL_BITS = 8192
+
 # Messages do not show objects of more values.
 _MAX_SHOWN = 80
 
@@ -45,8 +48,11 @@ def to_plain(value: Any, special: _Special | None = None, first: _Special | None
     """
 
     def plain(value: Any, depth: int) -> Any:
-        if value is None or type(value) in (bool, int, str):
+        if value is None or type(value) in (bool, str):
             return value
+        if type(value) is int:
+            # Python refuses decimal texts of thousands of digits, which take quadratic time
+            return value if value.bit_length() <= _MAX_DECIMAL_BITS else {"int": hex(value)}
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
         if depth > _DEEPEST:
@@ -228,6 +234,7 @@ def _items(data: Any, number: int | None = None) -> list[Any]:
 
 
 _MAKERS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    "int": lambda content, value: int(content, 16),
     "float": lambda content, value: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[content],
     "tuple": lambda content, value: tuple(map(value, _items(content))),
     "dict": _dict,

@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as np_st
 from layer_laws import exact
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 
 
@@ -188,3 +189,12 @@ def test_whatever_json_there_is_makes_a_value_or_a_config_error(data: Any) -> No
         return
 
     assert canonical_json(to_plain(from_plain(to_plain(value)))) == canonical_json(to_plain(value))
+
+
+@pytest.mark.parametrize("exponent", [1, 8191, 8193, 16_000])
+def test_integers_of_thousands_of_digits_come_back(exponent: int) -> None:
+    number = -(2**exponent)
+    data = json.dumps(to_plain([number, 5]))
+
+    assert from_plain(json.loads(data)) == [number, 5]
+    assert len(SequenceDatasetIterator([[number]]).fingerprint()) == 64

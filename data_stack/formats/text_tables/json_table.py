@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -30,8 +29,10 @@ BLOCK_BYTES: Final = 4 << 20
 _VALUE_BYTES: Final = 100
 #: What a cell of a column takes.
 _CELL_BYTES: Final = 8
+#: Digits become 0, signs +, and E e: what is left of a number are its parts.
+_PARTS: Final = bytes.maketrans(b"123456789-E", b"000000000+e")
 #: A number without one of these is neither rounded to infinity nor to 0.
-_EXTREME: Final = re.compile(rb"[eE][+-]?[0-9]{3}|[0-9]{300}|0{100}")
+_EXTREMES: Final = (b"e000", b"e+000", b"0" * 100)
 _UNREADABLE: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
 _MAX_UINT64: Final = (1 << 64) - 1
 
@@ -205,7 +206,7 @@ class JsonLinesTable:
             what = f"the lines from {number + 1} on of {self.name!r}"
             check_request(len(text) + _VALUE_BYTES * n_values, what)
             parse_float = None
-            if _EXTREME.search(text) is not None:
+            if _may_have_extremes(text):
                 parse_float = _exact_float
             if self._needs_texts:
                 parse_float = _Number.parse
@@ -421,11 +422,21 @@ def _values_by_key(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int] 
 
 def _kind(value: Any) -> str:
     """The kind of a value; values of one kind may share a type."""
-    if isinstance(value, bool):
+    return _kind_of_type(type(value))
+
+
+def _kind_of_type(type_: type) -> str:
+    if type_ is bool:
         return "truth"
-    if isinstance(value, (int, float)):
+    if issubclass(type_, (int, float)):
         return "number"
-    return "text" if isinstance(value, str) else "nested"
+    return "text" if type_ is str else "nested"
+
+
+def _may_have_extremes(text: bytes) -> bool:
+    """Whether numbers may be rounded to infinity or 0. (A regular expression takes a third of the time of reading.)"""
+    parts = text.translate(_PARTS)
+    return any(extreme in parts for extreme in _EXTREMES)
 
 
 def _infer(values: list[Any], has_truth: bool) -> tuple[pa.Array, CellType]:
@@ -434,7 +445,7 @@ def _infer(values: list[Any], has_truth: bool) -> tuple[pa.Array, CellType]:
     Raises:
         ValueError, OverflowError or an error of pyarrow: no type does.
     """
-    kinds = {_kind(value) for value in values if value is not None}
+    kinds = {_kind_of_type(type_) for type_ in set(map(type, values)) - {type(None)}}
     if len(kinds) > 1:
         raise ValueError("several types")
     if kinds != {"nested"}:
