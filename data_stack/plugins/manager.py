@@ -31,7 +31,10 @@ from data_stack.exception import (
 )
 from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES
+from data_stack.io.storage_connectors.url import (
+    BUILT_IN_STORAGE_SCHEMES,
+    add_storage_provider,
+)
 from data_stack.plugins import hookspecs
 from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled
 from data_stack.util.logger import logger
@@ -335,3 +338,4 @@ def default_manager() -> PluginManager:
 
 
 add_codec_provider(lambda: default_manager().provided("codecs"))
+add_storage_provider(lambda: default_manager().provided("storage_connectors"))

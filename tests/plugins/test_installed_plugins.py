@@ -278,6 +278,32 @@ print(RecordReader({str(tmp_path / "numbers")!r})[0])
     assert run_python("-c", program)[0] == "{'x': 7}\n"
 
 
+def test_a_plugins_scheme_is_known_to_a_program_of_parquet_alone(
+    site: Site, tmp_path: Path
+) -> None:
+    site.install_hooks(
+        "shelf",
+        f"""
+        from data_stack.io.storage_connectors.file import FileStorageConnector
+        from data_stack.plugins import hookimpl
+        @hookimpl
+        def data_stack_storage_connectors():
+            return {{"shelf": lambda url: FileStorageConnector({str(tmp_path)!r})}}
+        """,
+    )
+    program = f"""
+import sys
+sys.path.insert(0, {str(site.folder)!r})
+import pyarrow as pa, pyarrow.parquet as pq
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.io.folder import folder_of
+pq.write_table(pa.table({{"x": [7]}}), {str(tmp_path / "rows.parquet")!r})
+print(folder_of("shelf://any").list_names()[-1], ParquetDataset("shelf://any/rows.parquet")[0])
+"""
+
+    assert run_python("-c", program)[0].endswith("{'x': 7}\n")
+
+
 @pytest.mark.parametrize(
     "call", ["data_stack.load({folder!r})[0]", "default_manager().provided('catalogues')['hf']"]
 )

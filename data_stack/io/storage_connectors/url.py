@@ -16,6 +16,7 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
+from data_stack.util.providers import import_providers
 from data_stack.util.suggestions import did_you_mean
 
 Connect = Callable[[str], StorageConnector]
@@ -65,9 +66,7 @@ def storage_connector_from_url(
         return FileStorageConnector(os.path.expanduser(text))
     scheme, schemes = url.scheme, BUILT_IN_STORAGE_SCHEMES
     if scheme not in schemes:
-        if more_schemes is None:
-            return _connect_by_plugin(text)
-        schemes = {**schemes, **more_schemes()}
+        schemes = {**schemes, **(more_schemes or _provided_schemes)()}
     if scheme not in schemes:
         known = ", ".join(f"{each}://" for each in sorted(schemes))
         problem = f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; known are {known}"
@@ -78,16 +77,25 @@ def storage_connector_from_url(
     return schemes[scheme](text) if cached is None else cached(schemes[scheme](str(plain)))
 
 
-def _connect_by_plugin(url: str) -> StorageConnector:
-    """The connector of a URL whose scheme only an installed plugin can know.
+_providers: list[Callable[[], Mapping[str, Connect]]] = []
 
-    Plugins are a package above this one, which imports none of their modules: it asks for a public
-    name of the whole package. Without this, ``folder_of("sqlite://…")`` and the formats would know
-    fewer stores than ``data_stack.load``.
+
+def add_storage_provider(provider: Callable[[], Mapping[str, Connect]]) -> None:
+    """Register a function that returns what makes connectors, by scheme, for schemes that are not built in.
+
+    Registering a provider twice has no effect.
     """
-    package = importlib.import_module(__name__.partition(".")[0])
-    connector: StorageConnector = package.storage_connector_from_url(url)
-    return connector
+    if provider not in _providers:
+        _providers.append(provider)
+
+
+def _provided_schemes() -> dict[str, Connect]:
+    """The schemes of all providers: those of plugins, so that formats know the stores that ``load`` knows."""
+    import_providers()
+    schemes: dict[str, Connect] = {}
+    for provider in _providers:
+        schemes.update(provider())
+    return schemes
 
 
 def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConnector] | None]:
