@@ -228,7 +228,7 @@ def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(
         "speed": np.float32(0.4),
         "text": b"text 4",
     }
-    others = {"time": np.datetime64("2024-01-01T00:00:00.000004", "ns"), "price": Decimal(4)}
+    others = {"time": np.datetime64("2024-01-01T00:00:00.000004", "us"), "price": Decimal(4)}
     assert_same(
         dataset[4],
         {**numbers, **others, **{name: row(4)[name] for name in ("image", "words", "hex")}},
