@@ -294,6 +294,12 @@ class _ColumnsAccess(OneToOneAccess):
         super().__init__(below, keeps_values=True)
         self._planner = planner
         self._plan: _Plan | None = None
+        # Asking those below that always read whole samples would take a quarter of the time of a sample.
+        if isinstance(below, _ColumnsAccess):
+            self._may_read_parts = below._may_read_parts
+        else:
+            reads_whole_samples = type(below).values_of_sample is SampleAccess.values_of_sample
+            self._may_read_parts = not reads_whole_samples
 
     @property
     def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
@@ -301,7 +307,7 @@ class _ColumnsAccess(OneToOneAccess):
 
     def sample(self, position: int) -> Sample:
         plan = self._plan
-        if plan is not None and len(plan.keys) < len(plan.below.keys):
+        if self._may_read_parts and plan is not None and len(plan.keys) < len(plan.below.keys):
             values = self.below.values_of_sample(position, plan.keys)
             if values is not None:
                 return plan.here.make(values)

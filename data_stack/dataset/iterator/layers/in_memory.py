@@ -257,6 +257,8 @@ def _reader(column: Column, first: Any) -> Callable[[int], Any]:
     kind = type(first)
     if kind in _NUMBERS:
         return lambda position: kind(column[position])
+    if isinstance(first, np.ndarray) and not column.dtype.hasobject:
+        return lambda position: column[position, ...].copy()
     if isinstance(first, np.ndarray):
         return lambda position: copy_array(column[position, ...])
     if isinstance(first, np.void):  # a record, which is a view of the column
