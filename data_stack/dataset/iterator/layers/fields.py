@@ -295,6 +295,7 @@ class _ColumnsAccess(OneToOneAccess):
         self._planner = planner
         self._plan: _Plan | None = None
         # Asking those below that always read whole samples would take a quarter of the time of a sample.
+        self._may_read_parts: bool
         if isinstance(below, _ColumnsAccess):
             self._may_read_parts = below._may_read_parts
         else:
