@@ -30,6 +30,7 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES
+from data_stack.util.versions import version_key
 
 _MARK = f"{STAGED}mark"
 _MARK_BYTES = 200
@@ -106,7 +107,9 @@ class StoredDataset:
             return Readiness(reason=begun, resumes=not is_of_others)
         card = self.definition.card
         parts = [each.split("/") for each in self._list(f"{card.name}/")]
-        versions = sorted(each[1] for each in parts if len(each) == 3 and each[2] == MANIFEST)
+        versions = sorted(
+            (part[1] for part in parts if len(part) == 3 and part[2] == MANIFEST), key=version_key
+        )
         stored = f"stored: {card.name} {', '.join(versions)}; required: {card.version}"
         return Readiness(reason=stored if versions else None)
 

@@ -9,11 +9,10 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from packaging.version import InvalidVersion, Version
-
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
 from data_stack.util.logger import logger
+from data_stack.util.versions import version_key
 
 DATASETS_GROUP: Final = "data_stack.datasets"
 """Entry points that are datasets: ``mnist = "pkg.module:MNISTFactory"``."""
@@ -209,7 +208,7 @@ def _choose_copy(copies: list[_InstalledCopy]) -> _InstalledCopy:
     the metadata of the older ones were left behind: an installation overwrites the modules.
     """
     beside = [copy for copy in copies if copy.folder == copies[0].folder]
-    return max(beside, key=lambda copy: _version_key(copy.version))
+    return max(beside, key=lambda copy: version_key(copy.version))
 
 
 def _shadowed_records(copy: _InstalledCopy, in_use: _InstalledCopy) -> list[PluginRecord]:
@@ -220,14 +219,6 @@ def _shadowed_records(copy: _InstalledCopy, in_use: _InstalledCopy) -> list[Plug
         f"{copy.name}` until it finds no package, then install it again"
     )
     return [replace(record, state="shadowed", error=problem) for record in copy.records()]
-
-
-def _version_key(version: str) -> tuple[bool, Version]:
-    """A key that sorts versions as pip does; what is no version comes first."""
-    try:
-        return True, Version(version)
-    except InvalidVersion:
-        return False, Version("0")
 
 
 def _normalise(name: str) -> str:

@@ -29,6 +29,7 @@ from data_stack.repository.places import DatasetDescription, Place, find_in_stor
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
 from data_stack.util.distributions import distribution_of
 from data_stack.util.program_lines import brief_errors
+from data_stack.util.versions import version_key
 
 _Names: TypeAlias = list[str]  # in the class below, list is a method
 
@@ -226,6 +227,7 @@ class DatasetRepository:
         names = {*self._registered, *self._installed()}
         kept = sorted(
             (name.rpartition("@")[2] for name in names if name.rpartition("@")[0] == dataset.name),
+            key=version_key,
             reverse=True,
         )
         return [each for each in dict.fromkeys([dataset.version, *kept]) if each is not None]

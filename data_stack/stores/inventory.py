@@ -20,6 +20,7 @@ from data_stack.io.work import Workers
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json
+from data_stack.util.versions import version_key
 
 _MARKS = (MANIFEST, JOURNAL)
 #: The rule that leaves files of other tools out of copies and checks of a whole store.
@@ -120,7 +121,7 @@ class Inventory:
         for each in self.versions.values():
             if each.data is not None:
                 versions.setdefault(each.folder.partition("/")[0], []).append(each.version or "?")
-        return {name: sorted(found) for name, found in sorted(versions.items())}
+        return {name: sorted(found, key=version_key) for name, found in sorted(versions.items())}
 
     def folder_of(self, identifier: str) -> str:
         """The folder of the version that a resource belongs to, or else its first folder; empty without one."""
