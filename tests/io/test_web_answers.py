@@ -467,7 +467,7 @@ def test_a_login_that_is_refused_shows_the_refusal() -> None:
 
 
 def test_a_session_asks_for_its_user_without_our_limits() -> None:
-    refusal = Answer(bytes(100_000), 401, CHALLENGE)
+    refusal = Answer(bytes(100_000), 401, CHALLENGE, is_last=False)
 
     with DigestServer(refusal, refusal) as server:
         session = requests.Session()
