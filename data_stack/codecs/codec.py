@@ -318,8 +318,9 @@ def codec_of_content(data: bytes, type_name: str, codecs: Codecs | None = None) 
     if not data:
         raise ValueError("the file is empty: it has 0 bytes")
     content = type_of_bytes(data[:16])
-    kinds = [_kind_of_media(name) for name in (type_name, content)]
-    if content is not None and kinds[0] is not None and kinds[0] == kinds[1]:
+    kind_by_suffix = _kind_of_media(type_name)
+    kind_by_content = _kind_of_media(content)
+    if content is not None and kind_by_suffix is not None and kind_by_suffix == kind_by_content:
         return codec_of(content, codecs)
     return codec_of(type_name, codecs)
 
