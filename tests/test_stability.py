@@ -1,13 +1,11 @@
-"""What ``docs/stability.md`` promises: public names, deprecations, stored formats, and tracebacks of a user's mistakes."""
+"""What ``docs/stability.md`` promises: public names, deprecations, stored formats."""
 
 from __future__ import annotations
 
 import io
 import json
-import logging
 import re
 import shutil
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,9 +56,9 @@ def test_deprecated_names_are_gone_in_the_version_that_was_announced() -> None:
 def test_a_deprecated_name_is_told_once_for_each_line_that_uses_it(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "from data_stack.util.program_lines import brief_errors, warn_deprecated\n"
-        "old = brief_errors(warn_deprecated)  # called by data_stack\n"
-        "for _ in range(2): old('old()', instead='new()', since='1.1', removed_in='2.0')\n"
+        "from data_stack.util.program_lines import warn_deprecated\n"
+        "for _ in range(2):\n"
+        "    warn_deprecated('old()', instead='new()', since='1.1', removed_in='2.0')\n"
     )
 
     _, told = run_python(program)
@@ -101,49 +99,3 @@ def test_stored_formats_stay_readable_and_newer_ones_are_refused(name: str, tmp_
             DataStackError, match=r"this version reads .*update data_stack \(docs/stability\.md"
         ):
             make_format_fixtures.read(path)
-
-
-def refuse(value: Any) -> bool:
-    raise ConfigError("of the program")
-
-
-#: Mistakes, with the number of their lines that are shown.
-MISTAKES: list[tuple[int, Callable[[], Any]]] = [
-    (1, lambda: ITERATOR.select("lable")),
-    (1, lambda: ITERATOR.read_column("lable")),
-    (2, lambda: ITERATOR.filter(refuse)),
-    (1, lambda: data_stack.from_csv("missing.csv")),
-    (1, lambda: data_stack.load("./missing.csv")),
-    (1, lambda: data_stack.load("http://localhost:99999999/digits")),
-    (1, lambda: data_stack.load("digitz")),
-    (1, lambda: data_stack.load("digits", "tain", storage="memory://")),
-    (1, lambda: data_stack.plan("digitz")),
-    (1, lambda: data_stack.Loader(ITERATOR, 0)),
-    (1, lambda: data_stack.Loader(ITERATOR, 2).load_state_dict({})),
-    (1, lambda: data_stack.formats.HDF5DatasetIterator("missing.h5", ["image"])),
-]
-
-
-@pytest.mark.parametrize(("n_lines", "mistake"), MISTAKES)
-def test_the_traceback_of_a_mistake_has_the_lines_of_the_program_and_one_of_ours(
-    n_lines: int,
-    mistake: Callable[[], Any],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "data_stack")  # of a user, not of `data-stack --debug`
-    found = []
-    for debug in ("", "1"):
-        monkeypatch.setenv("DATA_STACK_DEBUG", debug)
-        with pytest.raises(DataStackError) as caught:
-            mistake()
-        found.append(
-            [
-                frame.filename == __file__
-                for frame in traceback.extract_tb(caught.value.__traceback__)
-            ][1:]
-        )
-
-    brief, whole = found
-    assert (brief.count(True), brief.count(False)) == (n_lines, 1)
-    assert len(whole) > len(brief) + 1

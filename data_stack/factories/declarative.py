@@ -24,7 +24,6 @@ from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.factories.stored import Readiness, StoredDataset
 from data_stack.io.integrity import Fault
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.util.program_lines import brief_errors
 
 __all__ = [
     "DatasetCard",
@@ -38,7 +37,6 @@ __all__ = [
 _LEASE_TIMEOUT_SECONDS = 600.0
 
 
-@brief_errors
 class DatasetFactory(BaseDatasetFactory):
     """A dataset described by its author, who subclasses this, declares attributes, and overrides ``preprocess`` and ``open``.
 

@@ -36,7 +36,6 @@ from data_stack.loader.session import LoaderState, LoaderStatistics, Session
 from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKind
 from data_stack.show.markup import Heading, as_html
 from data_stack.util.executor import n_processors
-from data_stack.util.program_lines import brief_errors
 from data_stack.util.unknown_arguments import explains_arguments
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 _Self = TypeVar("_Self", bound="Loader")
 
 
-@brief_errors
 class Loader:
     """Batches of an iterator's samples, in an order that only the seed and the epoch determine.
 

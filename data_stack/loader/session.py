@@ -17,7 +17,6 @@ from data_stack.loader.conversion import Pairs
 from data_stack.loader.jobs import Job, Workers
 from data_stack.loader.plan import Plan, Schedule, find_shard_of_process, group_shard
 from data_stack.util.logger import logger
-from data_stack.util.program_lines import frames_of_others
 from data_stack.util.untrusted_text import describe_format
 
 _VERSION = 2
@@ -383,10 +382,10 @@ class Session:
                 yield batch
                 del batch  # free the batch before the next one is made
                 self._check(iteration)
-        except KeyboardInterrupt as error:
+        except KeyboardInterrupt:
             with contextlib.suppress(KeyboardInterrupt):  # pressed again: do not wait
                 self.end_iteration()
-            raise error.with_traceback(frames_of_others(error.__traceback__)) from None
+            raise
         finally:
             if self._iteration is iteration:
                 self.end_iteration()

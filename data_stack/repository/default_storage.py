@@ -15,7 +15,6 @@ from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
-from data_stack.util.program_lines import brief_errors
 
 Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 """A store: a connector, or the URL or path of one."""
@@ -23,7 +22,6 @@ Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 HOME = "DATA_STACK_HOME"
 
 
-@brief_errors
 def default_storage() -> StorageConnector:
     """The store at ``$DATA_STACK_HOME`` (a folder, or a URL), or else in the user's cache folder.
 
@@ -36,7 +34,6 @@ def default_storage() -> StorageConnector:
     )
 
 
-@brief_errors
 def storage_connector_from_url(url_or_path: str | os.PathLike[str]) -> StorageConnector:
     """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
 

@@ -28,13 +28,11 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import DatasetDescription, Place, find_in_store, is_place
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
 from data_stack.util.distributions import distribution_of
-from data_stack.util.program_lines import brief_errors
 from data_stack.util.versions import version_key
 
 _Names: TypeAlias = list[str]  # in the class below, list is a method
 
 
-@brief_errors
 class DatasetRepository:
     """Names of datasets, and the factories behind them.
 

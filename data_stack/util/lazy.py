@@ -9,8 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from data_stack.util.program_lines import hand_out
-
 
 def attach_stub(
     package: str,
@@ -52,7 +50,7 @@ def attach_stub(
         module, attribute = origins[name]
         if module == package:
             return import_module(f"{module}.{attribute}")  # the import binds the name
-        value = hand_out(import_module(module), attribute)
+        value = getattr(import_module(module), attribute)
         # Also undoes that importing a submodule of the same name puts the module in its place.
         setattr(sys.modules[package], name, value)
         return value

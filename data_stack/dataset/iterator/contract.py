@@ -28,7 +28,6 @@ from data_stack.dataset.positions import IndexArray as IndexArray
 from data_stack.dataset.positions import check_index, check_indices
 from data_stack.exception import ConfigError
 from data_stack.util.functions import stopped_by
-from data_stack.util.program_lines import brief_errors
 from data_stack.values.stacking import Batch as Batch
 from data_stack.values.stacking import Column as Column
 
@@ -178,7 +177,6 @@ class DatasetIteratorIF(
         except StopIteration as error:
             raise stopped_by(type(self).read_batch) from error
 
-    @brief_errors
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column of the samples at ``indices`` (None: of all), shape ``(n, ...)``, stacked as in :meth:`read_batch`.
 

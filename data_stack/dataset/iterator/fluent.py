@@ -16,7 +16,6 @@ from data_stack.dataset.iterator.described import METHOD_ARGUMENTS, DescribedIte
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_key
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
-from data_stack.util.program_lines import brief_errors
 from data_stack.util.unknown_arguments import explains_arguments
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ _Fold = TypeVar("_Fold")
 _Same = TypeVar("_Same", covariant=True)
 
 
-@brief_errors
 class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
