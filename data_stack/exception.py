@@ -15,7 +15,7 @@
     ├── RetrievalError: SeveralRetrievalErrors
     │   └── CorruptSourceError (DatasetFileCorruptError): SeveralCorruptSourceErrors (SeveralRetrievalErrors)
     ├── ConfigError (ValueError): LoaderStateError, RecipeError, UnknownSplitError (ResourceNotFoundError)
-    └── DatasetOutOfBoundsError (IndexError), LicenceDeniedError (PermissionError), EarlyEndError, LoadingError, TaskError,
+    └── DatasetOutOfBoundsError (IndexError), LicenseDeniedError (PermissionError), EarlyEndError, LoadingError, TaskError,
         WorkerError (RuntimeError), MissingDependencyError (ImportError), UnpicklableResourceError (TypeError),
         UnsupportedStorageOperationError (NotImplementedError), and others that are nothing else
 
@@ -27,6 +27,7 @@ Messages say what was wrong, where, and what to do next. The facts of an error a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from errno import ENOENT
 from typing import Any
@@ -307,8 +308,8 @@ class ConfigError(DataStackError, ValueError):
     """A configuration names an unknown option or holds a value that is not allowed."""
 
 
-class LicenceDeniedError(DataStackError, PermissionError):
-    """The policy of this process denies the licence of a dataset; nothing was retrieved."""
+class LicenseDeniedError(DataStackError, PermissionError):
+    """The policy of this process denies the license of a dataset; nothing was retrieved."""
 
 
 class ManagedTableError(DataStackError):
@@ -513,3 +514,17 @@ __all__ = sorted(
     for name, value in globals().items()
     if isinstance(value, type) and issubclass(value, (DataStackError, LeftOutWarning))
 )
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``LicenseDeniedError`` by the name that it had before version 0.3, and warn."""
+    if name == "LicenceDeniedError":
+        # Not warn_deprecated: this module imports no other of ours. removed_in="1.0"
+        warnings.warn(
+            "LicenceDeniedError is deprecated since data_stack 0.3 and will be removed in 1.0: "
+            "use LicenseDeniedError",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return LicenseDeniedError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

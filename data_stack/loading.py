@@ -99,7 +99,7 @@ def load(
     Raises:
         DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
         LockError: the dataset is not in the lock file, or its samples differ from it.
-        LicenceDeniedError: the policy of this process denies its licence, see :func:`data_stack.policy`.
+        LicenseDeniedError: the policy of this process denies its license, see :func:`data_stack.policy`.
         ConfigError: the split (UnknownSplitError), the option or the store does not exist.
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
@@ -133,7 +133,7 @@ def datasets() -> list[str]:
 
 
 def describe(name: str) -> DatasetDescription:
-    """Licence, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
+    """License, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
 
     Raises:
         DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.

@@ -42,7 +42,7 @@ FORBIDDEN = {"benchmarks", "docs", "fixtures", "getting_started", "test", "tests
 
 
 def copy_projects(folder: Path) -> list[Path]:
-    """Copy what belongs into the packages, with the licence: not the tests, and nothing that a former build left."""
+    """Copy what belongs into the packages, with the license: not the tests, and nothing that a former build left."""
     copies = []
     for package, project in PROJECTS.items():
         copy = folder / project.relative_to(ROOT)

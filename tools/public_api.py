@@ -63,6 +63,10 @@ ORIGINAL = [
 ]
 #: Names that pages describe and no list has.
 DOCUMENTED: dict[str, set[str] | None] = {"data_stack.loader.torch": None}
+#: Deprecated names of modules, each with its new name: asking for one warns.
+DEPRECATED = {
+    "data_stack.exception.LicenceDeniedError": "data_stack.exception.LicenseDeniedError",
+}
 #: TensorFlow and JAX are not in the environment of the tests.
 SKIPPED = {"data_stack.loader.tensorflow", "data_stack.loader.jax"}
 NOT_FOR_USERS = {"bench", "dev", "docs", "test"}
@@ -253,6 +257,7 @@ def describe() -> str:
     """All lines."""
     importlib.import_module("data_stack.cli.main")  # puts all commands together
     lines = {*list_metadata(), *list_commands(cli, "data-stack")}
+    lines.update(f"{old_name} is {name}" for old_name, name in DEPRECATED.items())
     homes = find_homes()
     public = {id(value) for value, _ in homes.values()}
     for name, (value, home) in homes.items():

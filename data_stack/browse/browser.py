@@ -33,7 +33,7 @@ class Browser:
     Args:
         title: of the pages.
         splits: iterators by name; they stay the caller's to close.
-        facts: names and values to show, such as the licence of the dataset.
+        facts: names and values to show, such as the license of the dataset.
     """
 
     def __init__(

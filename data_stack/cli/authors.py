@@ -198,7 +198,7 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
     folder = write_package(name, kind, splits, into)
     module = next(folder.glob("data_stack_*/__init__.py"))
     done = f"wrote {folder}: a dataset with made-up samples ({kind})\n  cd {folder} && pip install -e '.[test]' && pytest"
-    advice = f"Then add your source to {module}, and choose a licence for your code, see README.md."
+    advice = f"Then add your source to {module}, and choose a license for your code, see README.md."
     answer(settings, {"folder": str(folder), "factory": str(module)}, f"{done}\n{advice}")
 
 

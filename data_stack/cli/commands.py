@@ -77,7 +77,7 @@ def _stored_versions(connector: Any, names: Sequence[str]) -> dict[str, list[str
 def info(settings: Settings, name: str) -> None:
     """Describe a dataset without downloading it.
 
-    Prints description, splits, options, licence, and the URLs and checksums of its files. Of a path or URL, prints the splits,
+    Prints description, splits, options, license, and the URLs and checksums of its files. Of a path or URL, prints the splits,
     and the files and folders that are not read.
     """
     from data_stack.factories.declarative import DatasetFactory
@@ -231,7 +231,7 @@ def diff(
 def croissant(settings: Settings, name: str, output: str | None, options: dict[str, Any]) -> None:
     """Describe a dataset in Croissant, the vocabulary of MLCommons.
 
-    Writes JSON with the licence, sources, splits, and, if the dataset is prepared, its files and columns.
+    Writes JSON with the license, sources, splits, and, if the dataset is prepared, its files and columns.
     """
     from data_stack.repository.croissant.writing import to_croissant
 
@@ -270,7 +270,7 @@ def search(
 
     For example: data-stack search handwritten
 
-    Finds the datasets whose name, description, licence and classes contain every TERM. Imports the plugins.
+    Finds the datasets whose name, description, license and classes contain every TERM. Imports the plugins.
     Without --catalogue or --catalogues it uses no network.
     """
     from data_stack.repository.catalogues import search_catalogues

@@ -82,7 +82,9 @@ def prepare(
     connector = settings.connector()
     if dry_run:
         found = plan(name, connector)
-        answer(settings, asdict(found) | {"works": found.works}, str(found))
+        # "licence" is the name that the field "license" had before version 0.3.
+        more_fields = {"works": found.works, "licence": found.license}
+        answer(settings, asdict(found) | more_fields, str(found))
         return 0 if found.works else 1
     if master is not None and address is not None:
         raise ConfigError("--master is of Spark and --address of Ray; pass one of them")
@@ -92,7 +94,7 @@ def prepare(
         address if master is None else master,
     )
     dataset = common.repository().resolve(name, connector)
-    dataset.check_licence()
+    dataset.check_license()
     factory = dataset.factory
     if not isinstance(factory, DatasetFactory):
         advice = f"which loading a split prepares, e.g. `data-stack report {name} --split train`"

@@ -157,7 +157,7 @@ class CatalogueDataset(DatasetFactory):
     """A dataset of a catalogue: a factory whose objects, not classes, declare what they are; override ``open`` in a subclass.
 
     Args:
-        card: its name (``CatalogueName.folder``), version, licence and origin.
+        card: its name (``CatalogueName.folder``), version, license and origin.
         splits: their names.
         sources: what to retrieve.
         description: what it is; the first line is its title.

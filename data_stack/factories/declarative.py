@@ -67,7 +67,7 @@ class DatasetFactory(BaseDatasetFactory):
     Without ``preprocess``, ``open`` reads the sources; without sources either, nothing is stored.
 
     Attributes:
-        card: name, version, licence, homepage, citation.
+        card: name, version, license, homepage, citation.
         sources: what to retrieve.
         splits: names of the splits; the first is the default.
         prepared_resources: names of all resources that ``preprocess`` creates. If declared, a store that has all of them but

@@ -19,7 +19,7 @@ from data_stack.util.suggestions import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class DatasetCard:
-    """Name, version, licence and origin of a dataset.
+    """Name, version, license and origin of a dataset.
 
     Args:
         name: its folder in every store: one segment of an identifier, e.g. ``"digits"``.

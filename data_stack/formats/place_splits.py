@@ -306,7 +306,7 @@ def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:
     kinds: dict[str, str] = {}
     for name in in_order_of_splits(folder.list_names()):
         found = _format_or_none(Location(folder, name))
-        if found is not None:  # otherwise it is a licence or a readme
+        if found is not None:  # otherwise it is a license or a readme
             kinds[name] = found
     # Beside files of another format, a .bin file may hold anything.
     named = [name for name, kind in kinds.items() if kind != "bin"] or list(kinds)
@@ -323,7 +323,7 @@ def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:
 
 
 def _format_or_none(place: Location) -> str | None:
-    with contextlib.suppress(ConfigError):  # it is a licence, a readme, an empty folder
+    with contextlib.suppress(ConfigError):  # it is a license, a readme, an empty folder
         return find_format_of(place)
     return None
 

@@ -175,7 +175,7 @@ class Place:
             left_out=tuple(left_out),
         )
 
-    def check_licence(self) -> None:
+    def check_license(self) -> None:
         """Files have no card, so no policy applies."""
 
     def load(

@@ -124,10 +124,8 @@ class PublishedDataset:
         fields.known_format(FORMAT)
         manifest = Manifest.from_json(fields.text("manifest").encode("ascii"))
         check_identifier(manifest.name)
-        licence, distribution = (
-            fields.optional(fields.text, "license"),
-            fields.optional(fields.text, "distribution"),
-        )
+        license_name = fields.optional(fields.text, "license")
+        distribution = fields.optional(fields.text, "distribution")
         digests = JsonObject(fields.value("blocks"), what)
         blocks = {
             each.identifier: _blocks(digests, each.identifier, each.size, what)
@@ -137,7 +135,7 @@ class PublishedDataset:
         fields.done()
         if distribution != manifest.distribution:
             raise DatasetFileCorruptError(f"{what} names two distributions")
-        return cls(manifest, licence, blocks)
+        return cls(manifest, license_name, blocks)
 
 
 def _check_pin(data: bytes, place: str, pin: str) -> str:

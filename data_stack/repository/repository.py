@@ -108,10 +108,10 @@ class DatasetRepository:
             config: passed to the factory, such as ``{"split": "train"}``.
 
         Raises:
-            DatasetNotFoundError, AmbiguousDatasetError, PluginError, LicenceDeniedError: as for :meth:`load`.
+            DatasetNotFoundError, AmbiguousDatasetError, PluginError, LicenseDeniedError: as for :meth:`load`.
         """
         dataset = self.resolve(identifier)
-        dataset.check_licence()
+        dataset.check_license()
         return dataset.factory.get_dataset_iterator(config)
 
     # ------------------------------------------------------------------ more
@@ -142,7 +142,7 @@ class DatasetRepository:
 
         Raises:
             DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
-            LicenceDeniedError: the policy of this process denies its licence.
+            LicenseDeniedError: the policy of this process denies its license.
             ConfigError: the split (UnknownSplitError), the option or the store does not exist.
             PluginError: its plugin is broken, or returned no samples.
             CatalogueError: its catalogue cannot be asked.
@@ -179,7 +179,7 @@ class DatasetRepository:
         return self.resolve(identifier, storage).factory
 
     def describe(self, identifier: str) -> DatasetDescription:
-        """Licence, splits, options and so on of a dataset; errors are those of :meth:`resolve`."""
+        """License, splits, options and so on of a dataset; errors are those of :meth:`resolve`."""
         return self.resolve(identifier).describe()
 
     def remove(self, identifier: str) -> None:

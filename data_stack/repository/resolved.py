@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from data_stack.exception import (
-    ConfigError,
     DatasetFileCorruptError,
     DataStackError,
-    LicenceDeniedError,
     PluginError,
     UnsupportedStorageOperationError,
     describe_error,
@@ -23,91 +20,9 @@ from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.work import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.licenses import check_license
 from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.split_expressions import load_expression
-from data_stack.show.explanation import is_denied
-
-#: Patterns of licences separated by commas, and the word ``allow-unknown``.
-VARIABLE = "DATA_STACK_LICENCE_POLICY"
-_ALLOW_UNKNOWN = "allow-unknown"
-
-
-class LicencePolicy:
-    """Licences that are refused; :func:`policy` puts one in force. As a context manager it is lifted when the block ends.
-
-    Attributes:
-        deny: patterns of SPDX identifiers.
-        allow_unknown: whether datasets whose licence is not known are loaded.
-    """
-
-    def __init__(self, deny: Iterable[str], allow_unknown: bool) -> None:
-        patterns: tuple[Any, ...] = (None,) if isinstance(deny, (str, bytes)) else tuple(deny)
-        if not all(isinstance(each, str) and each.strip() for each in patterns):
-            raise ConfigError(f'deny is a list of patterns such as ["*-NC-*"], got {deny!r:.80}')
-        self.deny, self.allow_unknown = tuple(each.strip() for each in patterns), allow_unknown
-
-    def __repr__(self) -> str:
-        return f"policy(deny={list(self.deny)}, allow_unknown={self.allow_unknown})"
-
-    def __enter__(self) -> LicencePolicy:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _in_force[:] = [each for each in _in_force if each is not self]
-
-    def check(self, dataset: str, licence: str | None) -> None:
-        """Refuse a dataset if its licence is denied.
-
-        Raises:
-            LicenceDeniedError: the licence is denied; the message names the policy.
-        """
-        denied = is_denied(licence, self.deny)
-        if denied or (denied is None and not self.allow_unknown):
-            problem = (
-                f"its licence is {licence}"
-                if denied
-                else f"its licence {licence!r:.80} is not known"
-            )
-            problem = "its card has no licence" if licence is None else problem
-            advice = f"Read its licence, and change the policy (data_stack.policy, or {VARIABLE}) if you may use it"
-            raise LicenceDeniedError(
-                f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. {advice}"
-            )
-
-
-_in_force: list[LicencePolicy] = []
-
-
-def policy(*, deny: Iterable[str], allow_unknown: bool = False) -> LicencePolicy:
-    """Refuse to load datasets by their licences, from now on; in a ``with`` statement, until its block ends.
-
-    ::
-
-        data_stack.policy(deny=["*-NC-*", "*-ND-*"])      # of this process
-        data_stack.load("some-set")                       # LicenceDeniedError, before anything is retrieved
-
-    A dataset whose licence is missing, or is not an SPDX expression, is refused too. Of ``A OR B`` one licence
-    that is not denied is enough. ``DATA_STACK_LICENCE_POLICY="*-NC-*,*-ND-*"`` does the same for all processes, with the word
-    ``allow-unknown`` for that option. All policies in force apply.
-
-    Args:
-        deny: patterns of SPDX identifiers, in upper or lower case; ``*`` stands for any characters.
-        allow_unknown: load datasets whose licence is not known.
-
-    Raises:
-        ConfigError: ``deny`` is not a list of patterns.
-    """
-    made = LicencePolicy(deny, allow_unknown)
-    _in_force.append(made)
-    return made
-
-
-def current_policies() -> list[LicencePolicy]:
-    """The policies in force: of the environment, and of this process."""
-    words = [word.strip() for word in os.environ.get(VARIABLE, "").split(",") if word.strip()]
-    deny = [word for word in words if word != _ALLOW_UNKNOWN]
-    return [*([LicencePolicy(deny, _ALLOW_UNKNOWN in words)] if words else []), *_in_force]
-
 
 FactoryOrClass: TypeAlias = "BaseDatasetFactory | type[BaseDatasetFactory]"
 
@@ -174,7 +89,7 @@ class NamedDataset:
         return tuple(splits)
 
     def describe(self) -> DatasetDescription:
-        """Licence, splits, options and so on; prepares nothing."""
+        """License, splits, options and so on; prepares nothing."""
         card, about = (
             getattr(self.provided, "card", None),
             inspect.cleandoc(self.provided.__doc__ or ""),
@@ -190,14 +105,14 @@ class NamedDataset:
         )
         return DatasetDescription(self.name, self.version, about, *how)
 
-    def check_licence(self) -> None:
-        """Refuse a dataset whose licence the policy of this process denies; see :func:`data_stack.policy`.
+    def check_license(self) -> None:
+        """Refuse a dataset whose license the policy of this process denies; see :func:`data_stack.policy`.
 
         Raises:
-            LicenceDeniedError: the policy denies the licence, or the licence is unknown.
+            LicenseDeniedError: the policy denies the license, or the license is unknown.
         """
-        for policy in current_policies():
-            policy.check(self.name, getattr(getattr(self.provided, "card", None), "license", None))
+        card = getattr(self.provided, "card", None)
+        check_license(self.name, getattr(card, "license", None))
 
     def load(
         self,
@@ -207,7 +122,7 @@ class NamedDataset:
         **config: Any,
     ) -> Any:
         """See :func:`data_stack.load`."""
-        self.check_licence()
+        self.check_license()
 
         def load_split(name: str | None) -> Any:
             if name is None and self.splits:
@@ -312,16 +227,15 @@ class Published(NamedDataset):
     """A published dataset: the code of an installed plugin reads files of a folder or web server, which are the store.
 
     Attributes:
-        licence: that was published with the files.
+        license: that was published with the files.
     """
 
-    licence: str | None = None
+    license: str | None = None
 
-    def check_licence(self) -> None:
-        """As :meth:`NamedDataset.check_licence`, for both the published licence and that of the plugin's card."""
-        for policy in current_policies():
-            policy.check(self.name, self.licence)
-        super().check_licence()
+    def check_license(self) -> None:
+        """As :meth:`NamedDataset.check_license`, for both the published license and that of the plugin's card."""
+        check_license(self.name, self.license)
+        super().check_license()
 
     def load(
         self,
@@ -335,7 +249,7 @@ class Published(NamedDataset):
         Raises:
             DatasetFileCorruptError: the plugin that is installed cannot read the files.
         """
-        self.check_licence()
+        self.check_license()
         factory: Any = self.factory
         why: object = "its factory opens no prepared files"
         if isinstance(factory, DatasetFactory) and factory._check_definition().needs_store:

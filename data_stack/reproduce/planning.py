@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
+from data_stack.exception import ConfigError, DataStackError, LicenseDeniedError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
@@ -29,6 +29,7 @@ from data_stack.show.reporting import (
     plain_report,
 )
 from data_stack.util.distributions import distributions_of
+from data_stack.util.program_lines import warn_deprecated
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Plan(Document):
         sources: what would be retrieved; empty if the dataset is ready.
         steps: what would be done, in order.
         bytes_free: on the disk of the store; None for stores that are not folders.
-        licence: of the card; None if it names no licence.
+        license: of the card; None if it names no license.
         code: the package whose code would run, ``"lazy-data-stack-digits 0.2.0"``.
         problems: why loading would fail; empty if no problem is known.
     """
@@ -53,13 +54,19 @@ class Plan(Document):
     version: str | None
     storage: str
     code: str
-    licence: str | None
+    license: str | None
     steps: tuple[str, ...]
     is_ready: bool = False
     reason: str | None = None
     sources: tuple[PlannedSource, ...] = ()
     bytes_free: int | None = None
     problems: tuple[str, ...] = ()
+
+    @property
+    def licence(self) -> str | None:
+        """Return :attr:`license`, by the name that it had before version 0.3."""
+        warn_deprecated("plan.licence", instead="plan.license", since="0.3", removed_in="1.0")
+        return self.license
 
     @property
     def works(self) -> bool:
@@ -82,7 +89,7 @@ class Plan(Document):
             ("steps", ", ".join(self.steps)),
             ("to fetch", size_text(self.bytes_to_fetch)),
             ("free on disk", size_text(self.bytes_free)),
-            ("licence", self.licence or "unknown"),
+            ("license", self.license or "unknown"),
             ("executes code from", self.code),
         ]
         blocks: list[Block] = [
@@ -144,10 +151,10 @@ def plan(
         version=description.version,
         storage=repr(connector),
         code=", ".join(distributions_of(module.partition(".")[0])) or module,
-        licence=description.license,
+        license=description.license,
         steps=(f"{type(factory).__qualname__}.get_dataset_iterator, whose steps are not known",),
         bytes_free=_free_bytes(connector),
-        problems=_problem(LicenceDeniedError, dataset.check_licence),
+        problems=_problem(LicenseDeniedError, dataset.check_license),
     )
     if not isinstance(factory, DatasetFactory):
         return base
@@ -233,7 +240,7 @@ class DatasetReport(Document):
     """A prepared dataset. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
-        description: name, version, licence and so on.
+        description: name, version, license and so on.
         storage: the store, without credentials.
         splits: ``iterator.report()`` of each split, by its name, in the dataset's order.
         manifest: resources with sizes and digests; None for a factory of the original DataStack.

@@ -1,9 +1,8 @@
-"""Implements ``iterator.explain``, ``licences``, ``citation``, ``provenance``: what a stack consists of."""
+"""Implements ``iterator.explain``, ``licenses``, ``citation``, ``provenance``: what a stack consists of."""
 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import functools
 import html
 import inspect
@@ -31,7 +30,6 @@ from data_stack.util.distributions import distributions_of
 
 _PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
 _MAX_DATASETS = 20
-_OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
 _DATA_STACK = """\
 @software{data_stack,
   title = {data_stack: any dataset, from any store, behind one lazy random-access interface},
@@ -70,7 +68,7 @@ class Explanation(Document):
 
     Attributes:
         layers: all iterators, each once; ``layers[n - 1].number == n``.
-        licenses: the loaded datasets, by licence; the key None has those of unknown licence.
+        licenses: the loaded datasets, by license; the key None has those of unknown license.
     """
 
     def __init__(self, layers: Sequence[ExplainedLayer]) -> None:
@@ -90,7 +88,7 @@ class Explanation(Document):
     __repr__ = __str__
 
     def document(self, level: int = 1) -> list[Block]:
-        """The tree and the licences."""
+        """The tree and the licenses."""
         tree = "\n".join(self._lines(1, "", "", set()))
         drawn = Rich(tree, f"<pre>{html.escape(printable(tree, keep=chr(10)))}</pre>")
         return [Paragraph(drawn), *map(Paragraph, self._summary())]
@@ -102,7 +100,7 @@ class Explanation(Document):
                 if len(datasets) > _MAX_DATASETS
                 else ""
             )
-            what = "licence unknown" if license_ is None else f"licence {readable(license_)}"
+            what = "license unknown" if license_ is None else f"license {readable(license_)}"
             yield f"{what}: {', '.join(datasets[:_MAX_DATASETS])}{more}"
 
     def _lines(self, number: int, first: str, rest: str, drawn: set[int]) -> Iterator[str]:
@@ -122,7 +120,7 @@ class Explanation(Document):
             below = [self.layers[each - 1] for each in layer.stacked_on]
             is_named_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
             if layer.is_origin:
-                yield f"{margin}dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'unknown')}"
+                yield f"{margin}dataset {layer.dataset or 'without a name'}, license {readable(layer.license or 'unknown')}"
             elif layer.dataset is not None and (layer.number == 1 or not is_named_below):
                 yield f"{margin}dataset {layer.dataset}"
             yield from (margin + note for note in layer.notes)
@@ -235,82 +233,35 @@ def _short(value: Any) -> str:
     )
 
 
-# ---------------------------------------------------------------------- licence expressions
+# ---------------------------------------------------------------------- licenses of a stack
 
 
-def spdx_problem(licence: str) -> str | None:
-    """Why a text is not an SPDX licence expression (https://spdx.org/licenses); None if it is one."""
-    if not licence.strip():
-        return "it is empty"
-    # references to licences of one's own are SPDX, too, and their terms are not known
-    return "; ".join(_spdx().validate(_OWN_LICENCE.sub("MIT", licence)).errors) or None
-
-
-def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
-    """Whether a licence is denied: no choice of its ``OR`` avoids the patterns; None if the licence is not known.
-
-    Args:
-        licence: an SPDX expression.
-        patterns: of SPDX identifiers, such as ``"*-NC-*"``, in upper or lower case.
-    """
-    if licence is None or spdx_problem(licence) is not None:
-        return None
-    own = _OWN_LICENCE.findall(licence)
-
-    def visit(node: Any) -> bool | None:
-        if node.args:
-            parts = [visit(each) for each in node.args]
-            decisive = (
-                type(node).__name__ != "OR"
-            )  # one denied part denies "A AND B"; one permitted part permits "A OR B"
-            return decisive if decisive in parts else None if None in parts else not decisive
-        name = getattr(
-            node, "license_symbol", node
-        ).key  # "GPL-2.0-only WITH …": an exception only permits more
-        return (
-            None
-            if name in own
-            else any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
-        )
-
-    return visit(_spdx().parse(licence))
-
-
-def _spdx() -> Any:
-    from license_expression import get_spdx_licensing  # with the list of SPDX 70 ms
-
-    return get_spdx_licensing()
-
-
-# ---------------------------------------------------------------------- licences of a stack
-
-
-class LicencedDataset(NamedTuple):
+class LicensedDataset(NamedTuple):
     """A dataset of a stack.
 
     Attributes:
         name: such as ``"digits"``.
         version: of the prepared data; None if its factory declares none.
-        licence: the licence on its card; None if the card names no licence.
+        license: the license on its card; None if the card names no license.
         homepage: where to read about it.
     """
 
     name: str
     version: str | None
-    licence: str | None
+    license: str | None
     homepage: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Licences(Document):
-    """The licences of all datasets in a stack. It prints as text, and shows as HTML in a notebook.
+class Licenses(Document):
+    """The licenses of all datasets in a stack. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
         datasets: each once, in the order of the stack.
         n_unnamed: sources of the stack that no dataset's card describes, such as arrays of your own.
     """
 
-    datasets: tuple[LicencedDataset, ...]
+    datasets: tuple[LicensedDataset, ...]
     n_unnamed: int
 
     def document(self, level: int = 1) -> list[Block]:
@@ -319,15 +270,15 @@ class Licences(Document):
             for each in self.datasets
         ]
         pairs = zip(names, self.datasets, strict=True)
-        rows = [(name, each.licence or "unknown", each.homepage or "") for name, each in pairs]
+        rows = [(name, each.license or "unknown", each.homepage or "") for name, each in pairs]
         blocks: list[Block] = [
-            Heading(level, "Licences"),
-            Table(("dataset", "licence", "homepage"), rows),
+            Heading(level, "Licenses"),
+            Table(("dataset", "license", "homepage"), rows),
         ]
         if self.n_unnamed:
             blocks.append(
                 Paragraph(
-                    f"{self.n_unnamed} more source(s) have no card, so their licences are unknown."
+                    f"{self.n_unnamed} more source(s) have no card, so their licenses are unknown."
                 )
             )
         return blocks
@@ -339,15 +290,15 @@ def provenance(iterator: DatasetIteratorIF) -> list[dict[str, Any]]:
     return [{key: origin.get(key) for key in keys} for origin in list_origins(iterator)[0]]
 
 
-def licences(iterator: DatasetIteratorIF) -> Licences:
-    """The licences of all datasets in a stack."""
+def licenses(iterator: DatasetIteratorIF) -> Licenses:
+    """The licenses of all datasets in a stack."""
     origins, n_unnamed = list_origins(iterator)
     found = {(each.get("name"), each.get("version")): each for each in origins}
     fields = ("version", "license", "homepage")
     datasets = (
-        LicencedDataset(str(each.get("name")), *map(each.get, fields)) for each in found.values()
+        LicensedDataset(str(each.get("name")), *map(each.get, fields)) for each in found.values()
     )
-    return Licences(tuple(datasets), n_unnamed)
+    return Licenses(tuple(datasets), n_unnamed)
 
 
 # ---------------------------------------------------------------------- citations

@@ -216,16 +216,16 @@ class IteratorPage(Document):
 
     @_part
     def facts(self) -> list[Block]:
-        """Length, licences and class."""
+        """Length, licenses and class."""
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else samples_text(n_samples)
-        licences = [
-            f"licence {looks.shorten(each)}" if each else "licence unknown"
+        licenses = [
+            f"license {looks.shorten(each)}" if each else "license unknown"
             for each in self._explanation.licenses
         ]
         kind = type(self.iterator).__name__
         kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
-        return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
+        return [Paragraph(" · ".join([length, *licenses[:3], *kinds]))]
 
     @_part
     def samples(self) -> list[Block]:
@@ -411,7 +411,7 @@ def _reads_columns(iterator: Any) -> bool:
 class Splits(dict[str, _Iterator], Document):
     """Iterators by the name of their split: a dict, whose splits notebooks show side by side.
 
-    ``print(splits)`` lists their lengths and licences, and reads no sample; ``repr`` is that of a dict.
+    ``print(splits)`` lists their lengths and licenses, and reads no sample; ``repr`` is that of a dict.
     """
 
     __slots__ = ()

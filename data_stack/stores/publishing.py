@@ -55,12 +55,12 @@ def publish(
         ``"sha256=…"``, the digest of ``data_stack.json``, which pins the dataset behind the ``#`` of its URL.
 
     Raises:
-        DatasetNotFoundError, LicenceDeniedError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
+        DatasetNotFoundError, LicenseDeniedError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
         ConfigError: the dataset stores nothing, or the destination has another one.
         StorageError: the destination cannot be written.
     """
     dataset = default_repository().resolve(name, storage)
-    dataset.check_licence()
+    dataset.check_license()
     name, factory = dataset.name, dataset.factory
     if (
         not isinstance(factory, DatasetFactory)

@@ -24,9 +24,9 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
+from data_stack.repository.licenses import spdx_problem
 from data_stack.repository.resolved import NamedDataset
 from data_stack.reproduce.difference import find_duplicates
-from data_stack.show.explanation import spdx_problem
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same, call_in_process
 
 Splits: TypeAlias = dict[str, DatasetIteratorIF]
@@ -164,7 +164,7 @@ class DatasetContract(DatasetIteratorContract):
         assert missing == [], "users need them"
         assert (self.factory.__doc__ or "").strip(), "its docstring is what `data-stack info` shows"
 
-    def test_the_licence_is_an_expression_of_spdx(self) -> None:
+    def test_the_license_is_an_expression_of_spdx(self) -> None:
         hint = "see https://spdx.org/licenses; where it has no name there: LicenseRef-NAME, and the terms in the docstring"
 
         assert spdx_problem(self.factory.card.license or "") is None, hint

@@ -33,7 +33,7 @@ from writing import bytes_of
 
 from data_stack import FileStorageConnector
 from data_stack.exception import DatasetFileCorruptError, DataStackError, PreparationError
-from data_stack.show.explanation import spdx_problem
+from data_stack.repository.licenses import spdx_problem
 from data_stack.testing.iterators import assert_same
 
 README = Path(__file__).parents[2] / "plugins" / "classics" / "README.md"

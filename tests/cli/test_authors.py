@@ -157,7 +157,7 @@ def test_check_tests_an_installed_dataset_with_its_real_sources(
     assert outcome.code == 1
     checks = {check["check"]: check for check in outcome.json["checks"]}
     failed = [name for name, check in checks.items() if check["outcome"] == "failed"]
-    assert failed == ["the licence is an expression of spdx"]
+    assert failed == ["the license is an expression of spdx"]
     assert checks["the source is at [http://127.0.0.1:9/a.csv]"]["outcome"] == "skipped"
     assert "--offline" in checks["the source is at [http://127.0.0.1:9/a.csv]"]["reason"]
     assert checks[f"the source is at [{tmp_path}/a.csv]"]["outcome"] == "passed"

@@ -25,7 +25,7 @@ DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa2
 # ------------------------------------------------------------------ list, info
 
 
-def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(
+def test_info_tells_digests_places_and_license_before_anything_is_retrieved(
     command: Any, store: Path
 ) -> None:
     outcome = command("info", "digits")

@@ -341,12 +341,12 @@ def test_list_names_a_dataset_of_two_versions_once_and_a_policy_refuses_to_prepa
 ) -> None:
     install("wine-plugin", OLD_AND_NEW, ["New", "Old"], ["wine", "wine@1.0"])
     names = [row["name"] for row in command("list", "--json").json]
-    monkeypatch.setenv("DATA_STACK_LICENCE_POLICY", "*-NC-*")
+    monkeypatch.setenv("DATA_STACK_LICENSE_POLICY", "*-NC-*")
     refused = command("prepare", "wine")
 
     assert (names.count("wine"), "wine@1.0" in names) == (1, False)
     assert refused.code == 1
-    assert "its licence is CC-BY-NC-4.0" in refused.err
+    assert "its license is CC-BY-NC-4.0" in refused.err
 
 
 class Reasons(Written):

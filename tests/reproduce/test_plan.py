@@ -59,7 +59,9 @@ def test_a_plan_finds_the_mirror_that_answers_and_what_is_needed(
     assert plan.works
     assert plan.bytes_to_fetch == len(BODY)
     assert plan.bytes_free is not None
-    assert plan.licence == "CC-BY-4.0"
+    assert plan.license == "CC-BY-4.0"
+    with pytest.warns(DeprecationWarning, match=r"use plan\.license"):
+        assert plan.licence == plan.license
     assert plan.steps == ("retrieve 1 of 1 sources", "preprocess", "open")
     assert not (tmp_path / "new").exists()
     assert "there" in str(plan)

@@ -1,4 +1,4 @@
-"""A stack explains itself as a tree: what it is made of, what that costs, and under which licences it stands."""
+"""A stack explains itself as a tree: what it is made of, what that costs, and under which licenses it stands."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_a_stack_is_told_from_the_top_to_its_datasets_and_no_sample_is_read() ->
         "│  calls a Python function for each sample\n"
         "Client  1,000 samples\n"
         "sequence  1,000 samples\n"
-        "   dataset digits 1.0.0, train, licence CC-BY-4.0\n"
+        "   dataset digits 1.0.0, train, license CC-BY-4.0\n"
         "\n"
-        "licence CC-BY-4.0: digits 1.0.0, train"
+        "license CC-BY-4.0: digits 1.0.0, train"
     )
 
 
@@ -68,14 +68,14 @@ def test_shared_iterators_are_drawn_once() -> None:
 
     text = str(CombinedDatasetIterator([shared[:5], shared[5:]]).explain())
 
-    assert text.count("licence CC-BY-4.0\n") == 1
+    assert text.count("license CC-BY-4.0\n") == 1
     assert "├─ view(indices=range(0, 5))  5 samples" in text
     assert "│  [4] sequence  10 samples\n" in text
     assert "└─ view(indices=range(5, 10))  5 samples" in text
     assert "   [4] sequence  10 samples, as above" in text
 
 
-def test_licences_of_parts_that_are_not_drawn_are_summed_up_in_html_in_which_nothing_can_run() -> (
+def test_licenses_of_parts_that_are_not_drawn_are_summed_up_in_html_in_which_nothing_can_run() -> (
     None
 ):
     parts = [dataset(2, name=f"d{i}", license="CC0-1.0" if i % 2 else None) for i in range(50)]
@@ -86,7 +86,7 @@ def test_licences_of_parts_that_are_not_drawn_are_summed_up_in_html_in_which_not
     explanation = CombinedDatasetIterator([*parts, hostile]).explain()
 
     assert set(explanation.licenses) == {"CC0-1.0", None}
-    assert "licence CC0-1.0: d1 1.0.0, train, d3 1.0.0, train" in str(explanation)
+    assert "license CC0-1.0: d1 1.0.0, train, d3 1.0.0, train" in str(explanation)
     assert "├─ … 46 more\n" in str(explanation)
     assert "&lt;script&gt;" in explanation._repr_html_()
     assert "<script>" not in explanation._repr_html_()

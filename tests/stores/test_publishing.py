@@ -22,7 +22,7 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     DatasetNotFoundError,
-    LicenceDeniedError,
+    LicenseDeniedError,
     ResourceNotFoundError,
     StorageError,
 )
@@ -194,7 +194,7 @@ def test_what_is_not_as_it_was_published_is_an_error(
         data_stack.load(url, split="test")[2]
     with pytest.raises(ResourceNotFoundError):
         data_stack.load(f"{server.origin}/nothing", split="train")
-    with data_stack.policy(deny=["CC-BY-*"]), pytest.raises(LicenceDeniedError):
+    with data_stack.policy(deny=["CC-BY-*"]), pytest.raises(LicenseDeniedError):
         data_stack.load(url, split="test")
     serve(server, folder, ranges=False)
     with pytest.raises(StorageError, match="ranges"):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.access import ColumnKey
+from data_stack.util.program_lines import warn_deprecated
 
 _CLASSES = "`dataset_meta.class_names`"
 _LEFT = '`select("image", "label")`, of the columns that stay'
@@ -196,16 +197,21 @@ class DescribedIterator:
         return fingerprint(self)
 
     def explain(self: Any) -> Any:
-        """The stack as a tree, with lengths, costs and licences; prints as text, shows as HTML in a notebook."""
+        """The stack as a tree, with lengths, costs and licenses; prints as text, shows as HTML in a notebook."""
         from data_stack.show.explanation import explain
 
         return explain(self)
 
-    def licences(self: Any) -> Any:
-        """The licences of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
-        from data_stack.show.explanation import licences
+    def licenses(self: Any) -> Any:
+        """The licenses of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
+        from data_stack.show.explanation import licenses
 
-        return licences(self)
+        return licenses(self)
+
+    def licences(self: Any) -> Any:
+        """Return :meth:`licenses`, by the name that it had before version 0.3."""
+        warn_deprecated("it.licences()", instead="it.licenses()", since="0.3", removed_in="1.0")
+        return self.licenses()
 
     def citation(self: Any, *, with_data_stack: bool = False) -> str:
         """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
@@ -226,7 +232,7 @@ class DescribedIterator:
         return provenance(self)
 
     def __str__(self: Any) -> str:
-        """Name, length, licence and the tree of layers; reads no sample, so it is safe in log lines."""
+        """Name, length, license and the tree of layers; reads no sample, so it is safe in log lines."""
         from data_stack.show.page import IteratorPage
 
         return str(IteratorPage(self))

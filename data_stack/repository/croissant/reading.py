@@ -257,7 +257,7 @@ class CroissantFactory(DatasetFactory):
             f"{slug(metadata.version)}-{digest[:16]}",
         )
         card = DatasetCard(
-            name, version, _licence(metadata.license), metadata.url, metadata.cite_as
+            name, version, _license(metadata.license), metadata.url, metadata.cite_as
         )
         about = str(metadata.description or "")
         vars(self).update(
@@ -337,10 +337,10 @@ def _folder(part: str) -> str:
     return f"records/{slug(part)}-{hashlib.sha256(part.encode()).hexdigest()[:8]}"
 
 
-def _licence(licences: Any) -> str | None:
+def _license(licenses: Any) -> str | None:
     """As SPDX writes it, where it is a URL of SPDX or of Creative Commons."""
     found = []
-    for each in licences or ():
+    for each in licenses or ():
         text = str(each if isinstance(each, str) else each.url or each.name)
         if commons := re.search(r"creativecommons\.org/licenses/([a-z-]+)/([\d.]+)", text):
             text = f"CC-{commons[1].upper()}-{commons[2]}"

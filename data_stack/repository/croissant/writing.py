@@ -28,9 +28,9 @@ from data_stack.formats.conversion.format import name_of_position
 from data_stack.formats.conversion.formats import format_of_suffix
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.default_storage import Storage
+from data_stack.repository.licenses import spdx_problem
 from data_stack.repository.places import DatasetDescription
 from data_stack.repository.repository import default_repository
-from data_stack.show.explanation import spdx_problem
 
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
 
@@ -156,13 +156,13 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
 
 
 def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> dict[str, Any]:
-    licence = factory.card.license
+    license_ = factory.card.license
     if (
-        licence is not None
-        and re.fullmatch(r"[A-Za-z0-9.+-]+", licence, re.ASCII)
-        and spdx_problem(licence) is None
+        license_ is not None
+        and re.fullmatch(r"[A-Za-z0-9.+-]+", license_, re.ASCII)
+        and spdx_problem(license_) is None
     ):
-        licence = f"https://spdx.org/licenses/{licence}.html"
+        license_ = f"https://spdx.org/licenses/{license_}.html"
     card = factory.card
     facts: dict[str, Any] = {
         "name": card.name,
@@ -171,7 +171,7 @@ def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> 
     }
     facts |= {
         "version": card.version,
-        "license": licence,
+        "license": license_,
         "url": card.homepage,
         "citeAs": card.citation,
     }

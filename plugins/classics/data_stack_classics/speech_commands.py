@@ -30,7 +30,7 @@ class SpeechCommandsFactory(FoldersFactory, dataset="speech-commands"):
     )
 
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
-        """Noise, lists and licence are not samples."""
+        """Noise, lists and license are not samples."""
         lists, listed = (
             {"validation_list.txt": "validation", "testing_list.txt": "test"},
             dict[str, str](),

@@ -89,7 +89,7 @@ class DOICatalogue(Catalogue):
         sizes = [file.size for file in record.files if file.size is not None]
         return [
             CatalogueEntry(
-                f"doi:{text}", record.title, record.licence, sum(sizes) if sizes else None
+                f"doi:{text}", record.title, record.license, sum(sizes) if sizes else None
             )
         ]
 
@@ -130,7 +130,7 @@ class RecordDataset(CatalogueDataset):
         digest = hashlib.sha256(
             json.dumps([(file.name, file.size, file.digest) for file in known]).encode()
         ).hexdigest()
-        card = DatasetCard(name.folder, digest[:12], record.licence, f"https://doi.org/{name.name}")
+        card = DatasetCard(name.folder, digest[:12], record.license, f"https://doi.org/{name.name}")
         files = [
             f"{number:03}{_ENDING.findall(file.name.lower())[0]}"
             for number, file in enumerate(known)

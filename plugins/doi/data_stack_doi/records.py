@@ -87,13 +87,13 @@ class Record:
 
     Attributes:
         title: title, one line.
-        licence: licence as the repository states it; or None.
+        license: license as the repository states it; or None.
         files: public files, in the order of the listing.
         restricted: names of the other files.
     """
 
     title: str
-    licence: str | None
+    license: str | None
     files: tuple[RecordFile, ...]
     restricted: tuple[str, ...] = ()
 
@@ -221,9 +221,12 @@ def _of_zenodo(answer: Mapping[str, Any]) -> Record:
         "embargoed",
         "closed",
     )
-    licence = (metadata.get("license") or {}).get("id")
+    license_name = (metadata.get("license") or {}).get("id")
     return Record(
-        metadata["title"], licence, tuple(files), ("all",) if is_restricted and not files else ()
+        metadata["title"],
+        license_name,
+        tuple(files),
+        ("all",) if is_restricted and not files else (),
     )
 
 
@@ -238,8 +241,8 @@ def _of_figshare(answer: Mapping[str, Any]) -> Record:
         for each in answer["files"]
     ]
     is_restricted = not files and (answer.get("is_embargoed") or answer.get("is_confidential"))
-    licence = (answer.get("license") or {}).get("name")
-    return Record(answer["title"], licence, tuple(files), ("all",) if is_restricted else ())
+    license_name = (answer.get("license") or {}).get("name")
+    return Record(answer["title"], license_name, tuple(files), ("all",) if is_restricted else ())
 
 
 def _of_dataverse(answer: Mapping[str, Any], origin: str) -> Record:
@@ -275,9 +278,10 @@ def _of_dataverse(answer: Mapping[str, Any], origin: str) -> Record:
         )
     fields = version["metadataBlocks"]["citation"]["fields"]
     title = next((str(field["value"]) for field in fields if field["typeName"] == "title"), "")
-    licence = version.get("license")
-    name_of_licence = licence.get("name") if isinstance(licence, dict) else licence
-    return Record(title, name_of_licence, tuple(files), tuple(restricted))
+    license_name = version.get("license")
+    if isinstance(license_name, dict):
+        license_name = license_name.get("name")
+    return Record(title, license_name, tuple(files), tuple(restricted))
 
 
 def _digest(algorithm: str, digest: str | None) -> tuple[str | None, str | None]:

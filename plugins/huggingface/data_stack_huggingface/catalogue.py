@@ -96,7 +96,7 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
         ]  # unknown to huggingface_hub 0.26
         rows = zip(found, titles, sizes, strict=True)
         return [
-            CatalogueEntry(f"hf:{each.id}", title, _licence(card), size)
+            CatalogueEntry(f"hf:{each.id}", title, _license(card), size)
             for (each, card), title, size in rows
         ]
 
@@ -120,10 +120,10 @@ def _card_of(info: DatasetInfo) -> dict[str, Any]:
     }
 
 
-def _licence(card: Mapping[str, Any]) -> str | None:
-    """Return the licences of a card, joined by AND."""
-    licences = card.get("license")
-    listed = licences if isinstance(licences, list) else [licences]
+def _license(card: Mapping[str, Any]) -> str | None:
+    """Return the licenses of a card, joined by AND."""
+    licenses = card.get("license")
+    listed = licenses if isinstance(licenses, list) else [licenses]
     return (
         " AND ".join(str(each) for each in listed if each not in (None, "unknown", "other")) or None
     )
@@ -196,7 +196,7 @@ class HubDataset(data_stack.CatalogueDataset):
         card: Mapping[str, Any],
     ) -> None:
         facts = data_stack.DatasetCard(
-            name.folder, version, _licence(card), f"https://huggingface.co/datasets/{name.name}"
+            name.folder, version, _license(card), f"https://huggingface.co/datasets/{name.name}"
         )
         splits = list(dict.fromkeys(key.split("/")[1] for key in files if key != _README))
         super().__init__(

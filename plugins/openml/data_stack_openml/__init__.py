@@ -137,7 +137,7 @@ class OpenMLDataset(CatalogueDataset):
         features: Sequence[Mapping[str, Any]],
     ) -> None:
         number, version = str(description["id"]), str(description["version"])
-        licence, citation = (
+        license_name, citation = (
             str(description.get(key) or "") or None for key in ("licence", "citation")
         )
         page = f"https://www.openml.org/d/{number}"
@@ -148,7 +148,7 @@ class OpenMLDataset(CatalogueDataset):
         )
         text = f"{description.get('name')}\n\n{description.get('description') or ''}"
         super().__init__(
-            DatasetCard(name.folder, version, licence, page, citation), ["all"], [source], text
+            DatasetCard(name.folder, version, license_name, page, citation), ["all"], [source], text
         )
         ignored = {
             *_names(description.get("row_id_attribute")),

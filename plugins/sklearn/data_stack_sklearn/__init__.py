@@ -24,7 +24,7 @@ from data_stack.plugins import hookimpl
 
 __all__ = ["ScikitLearnCatalogue", "ScikitLearnDataset"]
 
-#: Titles and licences; datasets from the UCI repository have its licences.
+#: Titles and licenses; datasets from the UCI repository have its licenses.
 _FACTS: Final[Mapping[str, tuple[str, str]]] = {
     "breast_cancer": ("Breast cancer in Wisconsin: 30 features of cell nuclei", "CC-BY-4.0"),
     "diabetes": (
@@ -74,8 +74,8 @@ class ScikitLearnCatalogue(Catalogue):
             if all(word in f"{name} {facts[0]}".lower() for word in words)
         ]
         return [
-            CatalogueEntry(f"sklearn:{name}", title, licence)
-            for name, title, licence in found[:limit]
+            CatalogueEntry(f"sklearn:{name}", title, license_name)
+            for name, title, license_name in found[:limit]
         ]
 
 
@@ -96,10 +96,10 @@ class ScikitLearnDataset(CatalogueDataset):
         digest = hashlib.sha256(
             b"".join(array.astype(float).tobytes() for array in self._columns)
         ).hexdigest()
-        title, licence = _FACTS[name.name]
+        title, license_name = _FACTS[name.name]
         page = f"https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_{name.name}.html"
         super().__init__(
-            DatasetCard(name.folder, digest[:12], licence, page), ["all"], description=title
+            DatasetCard(name.folder, digest[:12], license_name, page), ["all"], description=title
         )
         if self._columns[1].dtype.kind in "iu":
             self._columns[1] = self._columns[1].astype(np.int64)

@@ -59,7 +59,7 @@ def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, s
     }
     assert rows[0]["code"] == "007"
     assert server.paths().count("/sets/a.csv") == 1
-    assert "CC-BY-4.0" in str(rows.licences())
+    assert "CC-BY-4.0" in str(rows.licenses())
     assert "Me" in rows.citation()
     assert list(data_stack.from_recipe(rows.take(1).recipe(), sources=[rows])) == [rows[0]]
     assert rows.fingerprint() == data_stack.from_croissant(place, store).fingerprint()
