@@ -10,6 +10,7 @@ import hashlib
 import math
 import operator
 import sys
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -71,21 +72,48 @@ class _Key(ISpawnableSeedSequence):
         return self._parent.spawn(n_children)
 
 
-def check_draw(
-    layer: str, seed: Any, epoch: Any, n_samples: Any = None
-) -> tuple[int, int, int | None, int]:
-    """Seed, epoch and number of samples of a random layer as plain ints, and the key that decides what it draws.
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What decides the random numbers of a layer.
+
+    Attributes:
+        seed: the seed of the layer.
+        epoch: the number of the epoch, from 0.
+        key: 64 bits that the name of the layer, the seed and the epoch decide.
+    """
+
+    seed: int
+    epoch: int
+    key: int
+
+
+def check_draw(layer: str, seed: Any, epoch: Any) -> Draw:
+    """Check the seed and the epoch of a random layer, and derive the key of its random numbers.
+
+    Args:
+        layer: the name of the layer, such as ``"shuffled"``.
+        seed: an integer.
+        epoch: an integer, at least 0.
 
     Raises:
-        ConfigError: one of them is not an integer, or out of range.
+        ConfigError: the seed or the epoch is not such an integer.
     """
     checked_seed = check_integer(f"the seed of a {layer} iterator", seed)
     checked_epoch = check_integer(f"the epoch of a {layer} iterator", epoch, at_least=0)
-    if n_samples is not None:
-        n_samples = check_integer(
-            f"the n_samples of a {layer} iterator", n_samples, at_least=0, at_most=sys.maxsize
-        )
-    return checked_seed, checked_epoch, n_samples, derive_seed(layer, checked_seed, checked_epoch)
+    key = derive_seed(layer, checked_seed, checked_epoch)
+    return Draw(checked_seed, checked_epoch, key)
+
+
+def check_n_drawn(layer: str, n_samples: Any) -> int | None:
+    """Check the number of samples that a random layer shall draw; None is the default of the layer.
+
+    Raises:
+        ConfigError: the number is not an integer, or negative.
+    """
+    if n_samples is None:
+        return None
+    name = f"the n_samples of a {layer} iterator"
+    return check_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
 
 
 # -------------------------------------------------------------------------------------------------------------- numbers

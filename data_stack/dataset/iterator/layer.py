@@ -160,12 +160,12 @@ class ShuffledDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, seed: int, *, epoch: int = 0) -> None:
-        checked_seed, checked_epoch, _, key = check_draw("shuffled", seed, epoch)
+        draw = check_draw("shuffled", seed, epoch)
         super().__init__(
-            dataset_iterator, KeyedPermutation(len(as_iterator(dataset_iterator)), key)
+            dataset_iterator, KeyedPermutation(len(as_iterator(dataset_iterator)), draw.key)
         )
-        self._made_with = {"seed": checked_seed, "epoch": checked_epoch}
-        self._noted = f" shuffled with seed {checked_seed}"
+        self._made_with = {"seed": draw.seed, "epoch": draw.epoch}
+        self._noted = f" shuffled with seed {draw.seed}"
 
 
 class RearrangedAccess(SampleAccess):

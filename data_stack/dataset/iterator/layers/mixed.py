@@ -18,6 +18,7 @@ from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator,
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import (
     check_draw,
+    check_n_drawn,
     hash_array,
     hash_of,
     high_product_array,
@@ -66,7 +67,8 @@ class MixedDatasetIterator(ViewOfSeveral):
         n_samples: int | None = None,
         epoch: int = 0,
     ) -> None:
-        checked_seed, checked_epoch, n_wanted, key = check_draw("mixed", seed, epoch, n_samples)
+        draw = check_draw("mixed", seed, epoch)
+        n_wanted = check_n_drawn("mixed", n_samples)
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
         numbers, parts = _exact_parts(proportions, len(lengths))
@@ -76,12 +78,12 @@ class MixedDatasetIterator(ViewOfSeveral):
                     f"iterator {place} is empty; leave it out, or set its proportion to 0"
                 )
         self._block_size = math.ceil(1 / min(part for part in parts if part))
-        super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, key))
+        super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, draw.key))
         self._made_with = {
             "proportions": numbers,
-            "seed": checked_seed,
+            "seed": draw.seed,
             "n_samples": n_wanted,
-            "epoch": checked_epoch,
+            "epoch": draw.epoch,
         }
 
     @property

@@ -84,7 +84,9 @@ class PackedDatasetIterator(LayerDatasetIterator):
         if end_token is not None:
             made_with["end_token"] = check_integer("end_token", end_token)
         if seed is not None:  # without a seed each epoch is the same
-            made_with["seed"], made_with["epoch"], _, _ = check_draw("packed", seed, epoch)
+            draw = check_draw("packed", seed, epoch)
+            made_with["seed"] = draw.seed
+            made_with["epoch"] = draw.epoch
         super().__init__(dataset_iterator)
         below = self._below()
         key = _find_column(dataset_iterator, below, column)
@@ -126,7 +128,7 @@ class _PackedAccess(SampleAccess):
     ) -> None:
         self._below, self._bounds_below, self._dtype = below, bounds, dtype
         self._length, self._column, seed = options["length"], options["column"], options.get("seed")
-        key = None if seed is None else check_draw("packed", seed, options["epoch"])[-1]
+        key = None if seed is None else check_draw("packed", seed, options["epoch"]).key
         self._order = None if key is None else KeyedPermutation(len(bounds) - 1, key)
         self._end = np.array([options["end_token"]] if "end_token" in options else [], dtype)
         self._n_tokens = int(bounds[-1])

@@ -16,6 +16,7 @@ from data_stack.dataset.positions import Formula, IndexArrayOfInts, Positions, c
 from data_stack.dataset.randomness import (
     Uint64Array,
     check_draw,
+    check_n_drawn,
     hash_array,
     hash_of,
     high_product_array,
@@ -60,7 +61,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
         n_drawn = check_integer(
             "the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize
         )
-        checked_seed, checked_epoch, _, key = check_draw("resampled", seed, epoch)
+        draw = check_draw("resampled", seed, epoch)
         n_below = len(as_iterator(dataset_iterator))
         checked_weights = None if weights is None else _check_weights(weights, n_below)
         if n_drawn and n_below == 0:
@@ -69,19 +70,19 @@ class ResampledDatasetIterator(DatasetIteratorView):
             raise ConfigError(
                 f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn"
             )
-        drawn = Formula(n_drawn, _draw, key, n_below)
+        drawn = Formula(n_drawn, _draw, draw.key, n_below)
         if n_drawn and checked_weights is not None:
             # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
             _, exponent = math.frexp(float(checked_weights.max()))
             drawn = Formula(
-                n_drawn, _draw_by_weight, key, np.cumsum(np.ldexp(checked_weights, -exponent))
+                n_drawn, _draw_by_weight, draw.key, np.cumsum(np.ldexp(checked_weights, -exponent))
             )
         super().__init__(dataset_iterator, drawn if n_drawn else range(0))
         self._made_with = {
             "n_samples": n_drawn,
-            "seed": checked_seed,
+            "seed": draw.seed,
             "weights": checked_weights,
-            "epoch": checked_epoch,
+            "epoch": draw.epoch,
         }
 
 
@@ -159,19 +160,20 @@ class BalancedDatasetIterator(DatasetIteratorView):
         key: ColumnKey = (
             str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
         )
-        checked_seed, checked_epoch, n_wanted, draw = check_draw("balanced", seed, epoch, n_samples)
+        draw = check_draw("balanced", seed, epoch)
+        n_wanted = check_n_drawn("balanced", n_samples)
         source = access_to(as_iterator(dataset_iterator))
         length = source.n_samples if n_wanted is None else n_wanted
         if length and not source.n_samples:
             raise ConfigError(f"{length} samples cannot be drawn from an empty iterator")
         super().__init__(
-            dataset_iterator, _balance(source, key, length, draw) if length else range(0)
+            dataset_iterator, _balance(source, key, length, draw.key) if length else range(0)
         )
         self._made_with = {
             "by": key,
-            "seed": checked_seed,
+            "seed": draw.seed,
             "n_samples": n_wanted,
-            "epoch": checked_epoch,
+            "epoch": draw.epoch,
         }
 
 
