@@ -23,45 +23,54 @@ class ByteCache(Generic[_Key, _Value]):
         n_bytes: the size of all values.
     """
 
+    #: The values, the least recently used first.
+    _values: OrderedDict[_Key, _Value]
+
     def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]) -> None:
-        self._max_bytes, self._size_of = max_bytes, size_of
-        self._values: OrderedDict[_Key, _Value] = OrderedDict()
-        self.n_bytes, self._lock = 0, fork_lock()
+        self.n_bytes = 0
+        self._max_bytes = max_bytes
+        self._size_of = size_of
+        self._values = OrderedDict()
+        self._lock = fork_lock()
 
     def __len__(self) -> int:
-        """The number of values."""
+        """Return the number of values."""
         return len(self._values)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a key has a value; this does not count as use."""
+        """Whether a key has a value; asking does not count as use."""
         return key in self._values
 
     def get(self, key: _Key) -> _Value | None:
-        """A value, which becomes the most recently used; None if the key is missing."""
+        """Return a value, which becomes the most recently used; None if the key is missing."""
         return self.get_many((key,)).get(key)
 
     def get_many(self, keys: Iterable[_Key]) -> dict[_Key, _Value]:
-        """The values of those keys that have one."""
-        found: dict[_Key, _Value] = {}
+        """Return the values of those keys that have one; they become the most recently used."""
+        values: dict[_Key, _Value] = {}
         with self._lock:
             for key in keys:
-                if (value := self._values.get(key)) is not None:
+                value = self._values.get(key)
+                if value is not None:
                     self._values.move_to_end(key)
-                    found[key] = value
-        return found
+                    values[key] = value
+        return values
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Add or replace a value; removes the least recently used ones."""
+        """Add or replace a value. The least recently used values go until the limit is kept."""
         with self._lock:
-            self.n_bytes += self._size_of(value)
-            if (old := self._values.pop(key, None)) is not None:
-                self.n_bytes -= self._size_of(old)
+            old_value = self._values.pop(key, None)
+            if old_value is not None:
+                self.n_bytes -= self._size_of(old_value)
             self._values[key] = value
+            self.n_bytes += self._size_of(value)
             while self.n_bytes > self._max_bytes and len(self._values) > 1:
-                self.n_bytes -= self._size_of(self._values.popitem(last=False)[1])
+                _, oldest_value = self._values.popitem(last=False)
+                self.n_bytes -= self._size_of(oldest_value)
 
     def drop(self, is_useless: Callable[[_Key], bool]) -> None:
-        """Remove the values of some keys."""
+        """Remove the values of the keys for which ``is_useless(key)`` is true."""
         with self._lock:
-            for key in list(filter(is_useless, self._values)):
+            useless_keys = [key for key in self._values if is_useless(key)]
+            for key in useless_keys:
                 self.n_bytes -= self._size_of(self._values.pop(key))

@@ -11,35 +11,34 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from data_stack.util.forks import call_in_forks
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_Task = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
+#: An idle thread ends after this time. New threads are expensive: allocators reserve memory for
+#: each.
+_IDLE_SECONDS: Final = 1.0
 
-_n_processes = 1
-_of_thread = threading.local()
+#: How often the exit of Python looks whether running tasks have ended.
+_EXIT_POLL_SECONDS: Final = 0.005
 
 
 def n_processors() -> int:
-    """The number of processors that this process may run on, at least 1."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of processors that this process may run on, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def n_threads() -> int:
-    """The number of threads that should compute in this process: its share of the processors.
+#: The number of worker processes that share the processors, including this one.
+_n_processes = 1
 
-    A process of ``multiprocessing``, such as a worker of torch's loader, has one.
-    """
-    multiprocessing = sys.modules.get(
-        "multiprocessing.process"
-    )  # which its processes have imported
-    if multiprocessing is not None and multiprocessing.parent_process() is not None:
-        return 1
-    return max(1, n_processors() // _n_processes)
+#: ``n_threads``: the number of threads that share the processors of this process.
+_thread_share = threading.local()
 
 
 def set_process_share(n_processes: int) -> None:
@@ -48,126 +47,180 @@ def set_process_share(n_processes: int) -> None:
     _n_processes = n_processes
 
 
-def n_threads_here() -> int:
-    """The number of threads that should compute for this one, including itself: its share of :func:`n_threads`."""
-    return max(1, n_threads() // getattr(_of_thread, "n_threads", 1))
-
-
 def set_thread_share(n_threads: int) -> None:
     """Set the number of threads that share the processors of this process, including this one."""
-    _of_thread.n_threads = n_threads
+    _thread_share.n_threads = n_threads
 
 
-#: An idle thread ends after this time. New threads are expensive: allocators reserve memory for each.
-_IDLE_SECONDS = 1.0
+def n_threads() -> int:
+    """Return how many threads should compute in this process: its share of the processors.
+
+    A process of ``multiprocessing``, such as a worker of torch's loader, has one.
+    """
+    # A process of multiprocessing has imported this module; importing it here costs time.
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        return 1
+    return max(1, n_processors() // _n_processes)
+
+
+def n_threads_here() -> int:
+    """Return how many threads should compute for this one, including itself.
+
+    This is the share that this thread has of :func:`n_threads`.
+    """
+    n_sharing = getattr(_thread_share, "n_threads", 1)
+    return max(1, n_threads() // n_sharing)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """A call that a thread of an executor is to make."""
+
+    future: Future[Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = self.function(*self.arguments)
+        except BaseException as error:  # noqa: BLE001  # result() of the future raises it
+            self.future.set_exception(error)
+            # The error's traceback refers to this frame, and the future to the error.
+            del self
+        else:
+            self.future.set_result(result)
 
 
 class Executor:
     """A pool of daemon threads, which start on demand and end when they are idle for a second.
 
-    A forked process begins without threads. At exit, Python drops queued tasks and waits for running ones, for a limited time.
+    A forked process begins without threads. At exit, Python drops queued tasks and waits for
+    running ones, for a limited time.
 
     Args:
         name: prefix of the names of the threads.
-        most_threads: maximum number of threads; None for one per task. A task of a bounded executor must not wait for another
-            of its tasks that may not have begun.
-        grace_seconds: how long the exit of Python waits. Otherwise threads in C++ code may crash it.
+        max_threads: returns the maximum number of threads; None for one thread per task. A task of
+            a bounded executor must not wait for another of its tasks that may not have begun.
+        grace_seconds: how long the exit of Python waits for running tasks. Threads that run C++
+            code while Python ends may crash it.
     """
 
+    #: Guards the attributes below; notified when a task comes.
+    _has_task: threading.Condition
+    #: Tasks that no thread has begun.
+    _tasks: deque[_Task]
+    _threads: set[threading.Thread]
+    #: Threads that wait for a task.
+    _n_idle: int
+    #: Threads started so far, for their names.
+    _n_started: int
+
     def __init__(
-        self, name: str, most_threads: Callable[[], int] | None, *, grace_seconds: float
+        self, name: str, max_threads: Callable[[], int] | None, *, grace_seconds: float
     ) -> None:
-        self._name, self._most_threads, self._grace_seconds = name, most_threads, grace_seconds
-        self._begin()
-        call_in_forks(self._begin)
+        self._name = name
+        self._max_threads = max_threads
+        self._grace_seconds = grace_seconds
+        self._reset()
+        call_in_forks(self._reset)
         _executors.add(self)
 
-    def _begin(self) -> None:
-        self._has_more = threading.Condition(threading.Lock())
-        self._tasks: deque[_Task] = deque()
-        self._threads: set[threading.Thread] = set()
-        self._n_idle = self._n_started = 0
+    def _reset(self) -> None:
+        self._has_task = threading.Condition(threading.Lock())
+        self._tasks = deque()
+        self._threads = set()
+        self._n_idle = 0
+        self._n_started = 0
 
     def submit(self, function: Callable[..., _Result], *arguments: Any) -> Future[_Result]:
-        """Call a function in a thread; ``cancel()`` of the future returns False once a thread has begun it.
+        """Call a function in a thread.
+
+        Returns:
+            The future of its result. ``cancel()`` returns False once a thread has begun the call.
 
         Raises:
             RuntimeError: no thread can be started, as when Python is exiting.
         """
         future: Future[_Result] = Future()
-        task: _Task = (future, function, arguments)
-        with self._has_more:
+        task = _Task(future, function, arguments)
+        with self._has_task:
             self._tasks.append(task)
-            is_full = self._most_threads is not None and len(self._threads) >= self._most_threads()
-            if is_full or self._n_idle >= len(self._tasks):
-                self._has_more.notify()
-                return future
-            self._n_started += 1
-            thread = threading.Thread(
-                target=self._serve, name=f"{self._name}-{self._n_started}", daemon=True
-            )
-            self._threads.add(thread)
-            try:
-                thread.start()
-            except BaseException:
-                self._threads.discard(thread)
-                self._tasks.remove(task)
-                raise
+            if self._needs_thread():
+                self._start_thread(task)
+            else:
+                self._has_task.notify()
         return future
+
+    def _needs_thread(self) -> bool:
+        has_idle_thread = self._n_idle >= len(self._tasks)
+        if has_idle_thread:
+            return False
+        return self._max_threads is None or len(self._threads) < self._max_threads()
+
+    def _start_thread(self, task: _Task) -> None:
+        self._n_started += 1
+        name = f"{self._name}-{self._n_started}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except BaseException:
+            self._threads.discard(thread)
+            self._tasks.remove(task)
+            raise
 
     def map(
         self, function: Callable[[_Item], _Result], items: Iterable[_Item], *, at_once: int
     ) -> Iterator[_Result]:
-        """``map(function, items)`` by threads, at most ``at_once`` items at a time.
+        """Yield ``function(item)`` for each item in order, computed by threads.
 
-        If the caller stops early, or after an error, it drops queued items and waits for running ones.
+        If the caller stops early, or after an error, queued items are dropped, and running ones
+        are waited for.
+
+        Args:
+            function: what threads call.
+            items: its arguments.
+            at_once: maximum number of items that are begun and not yet yielded.
         """
-        under_way: deque[Future[_Result]] = deque()
+        pending: deque[Future[_Result]] = deque()
         try:
             for item in items:
-                if len(under_way) == at_once:
-                    yield under_way.popleft().result()
-                under_way.append(self.submit(function, item))
-            while under_way:
-                yield under_way.popleft().result()
+                if len(pending) == at_once:
+                    yield pending.popleft().result()
+                pending.append(self.submit(function, item))
+            while pending:
+                yield pending.popleft().result()
         finally:
-            wait([future for future in under_way if not future.cancel()])
+            running = [future for future in pending if not future.cancel()]
+            wait(running)
 
     def finish(self) -> None:
         """Drop queued tasks, and wait for running ones, at most for the grace period."""
-        with self._has_more:
+        with self._has_task:
             while self._tasks:
-                self._tasks.popleft()[0].cancel()
+                task = self._tasks.popleft()
+                task.future.cancel()
         end = time.monotonic() + self._grace_seconds
         while self._n_idle < len(self._threads) and time.monotonic() < end:
-            time.sleep(0.005)
+            time.sleep(_EXIT_POLL_SECONDS)
 
     def _serve(self) -> None:
-        """Run tasks until none arrives for a while."""
+        """Run tasks until none comes for a while."""
         while True:
-            with self._has_more:
+            with self._has_task:
                 if not self._tasks:
                     self._n_idle += 1
-                    self._has_more.wait_for(lambda: self._tasks, _IDLE_SECONDS)
+                    self._has_task.wait_for(lambda: self._tasks, _IDLE_SECONDS)
                     self._n_idle -= 1
                 if not self._tasks:
                     self._threads.discard(threading.current_thread())
                     return
                 task = self._tasks.popleft()
-            _run(*task)
-            del task  # keep no reference while waiting
-
-
-def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = function(*arguments)
-    except BaseException as error:  # noqa: BLE001  # raised by result()
-        future.set_exception(error)
-        del future  # the error's traceback refers to this frame
-    else:
-        future.set_result(result)
+            task.run()
+            del task  # keep no reference to its result while waiting
 
 
 _executors: weakref.WeakSet[Executor] = weakref.WeakSet()

@@ -10,23 +10,29 @@ from data_stack.exception import ConfigError, EarlyEndError
 
 
 def has_parameter(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function has a parameter of this name; False for functions in C that have no signature."""
+    """Whether a function has a parameter of this name.
+
+    Functions in C that have no signature have none.
+    """
     try:
-        return name in inspect.signature(function).parameters
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return False
+    return name in signature.parameters
 
 
 def check_takes(function: Callable[..., Any], arguments: Sequence[str], advice: str) -> None:
-    """Check now that a function can be called with these positional arguments, not when it is called for the first sample.
+    """Check that a function can be called with these positional arguments.
+
+    The check comes when the function is passed, not when it is called for the first sample.
 
     Args:
         function: any; one without a signature, as some in C, passes.
         arguments: what it will receive, in words.
-        advice: what to do.
+        advice: what to do, for the error.
 
     Raises:
-        ConfigError: its parameters are others.
+        ConfigError: the function takes other arguments.
     """
     try:
         signature = inspect.signature(function)
@@ -35,18 +41,18 @@ def check_takes(function: Callable[..., Any], arguments: Sequence[str], advice: 
     try:
         signature.bind(*arguments)
     except TypeError as error:
-        name = getattr(function, "__qualname__", None) or repr(function)
+        plural = "" if len(arguments) == 1 else "s"
         raise ConfigError(
-            f"{name}{signature} receives {len(arguments)} argument{'s' * (len(arguments) != 1)}, {' and '.join(arguments)}: "
-            f"{error}. {advice}"
+            f"{_name_of(function)}{signature} receives {len(arguments)} argument{plural}, "
+            f"{' and '.join(arguments)}: {error}. {advice}"
         ) from None
 
 
 def call_for_each(function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
-    """What a function of the program returns for each value, as ``map`` yields it and as fast.
+    """Yield what a function of the program returns for each value, as fast as ``map``.
 
-    ``map`` itself would end where the function raises StopIteration, and whoever reads it would take that for the end of the
-    data.
+    ``map`` itself would end where the function raises StopIteration, and whoever reads it would
+    take that for the end of the data.
 
     Raises (while iterating):
         EarlyEndError: the function raised StopIteration.
@@ -59,26 +65,36 @@ def call_for_each(function: Callable[[Any], Any], values: Iterable[Any]) -> Iter
 
 
 def stopped_by(function: Any) -> EarlyEndError:
-    """The error in place of the StopIteration that a function, or a method of an object, of the program has raised."""
-    name = getattr(function, "__qualname__", None) or f"{function!r:.80}"
+    """Return the error that replaces a StopIteration of the program.
+
+    Args:
+        function: what raised it: a function, or an object with a method that did.
+    """
     return EarlyEndError(
-        f"{name} raised StopIteration, which a loop would take for the end of the data. "
-        f"It often comes from next() on an empty iterator: give next() a default, next(values, None)"
+        f"{_name_of(function)} raised StopIteration, which a loop would take for the end of the "
+        f"data. It often comes from next() on an empty iterator: give next() a default, "
+        f"next(values, None)"
     )
 
 
 def explain_tuple_index(error: TypeError, sample: Any) -> TypeError:
-    """The error of a function that looks for a name in a tuple sample, with what to write instead; else ``error`` itself."""
-    if not isinstance(sample, tuple) or not str(error).startswith("tuple indices must be"):
+    """Return a clearer error where a function looked for a column's name in a tuple sample.
+
+    Args:
+        error: what the function raised. It is returned as it is if it is another error.
+        sample: what the function was called with.
+    """
+    is_name_in_tuple = isinstance(sample, tuple) and str(error).startswith("tuple indices must be")
+    if not is_name_in_tuple:
         return error
     return TypeError(
-        f'{error}. The samples are tuples: name the column, as in column="label", with a function of its '
-        f'value; or use sample[1] in place of sample["label"]'
+        f'{error}. The samples are tuples: name the column, as in column="label", with a function '
+        f'of its value; or use sample[1] in place of sample["label"]'
     )
 
 
 def iterate_all(samples: Iterable[Any], n_samples: int) -> Iterator[Any]:
-    """The first ``n_samples`` of an iterable of the program.
+    """Yield the first ``n_samples`` of an iterable of the program.
 
     Raises (while iterating):
         EarlyEndError: there are fewer.
@@ -92,6 +108,13 @@ def iterate_all(samples: Iterable[Any], n_samples: int) -> Iterator[Any]:
         if n_yielded == n_samples:
             return
     raise EarlyEndError(
-        f"an object of {type(samples).__name__} yielded {n_yielded:,} samples, but its length is {n_samples:,}. "
-        f"Its iteration ends early, or its length is wrong"
+        f"an object of {type(samples).__name__} yielded {n_yielded:,} samples, but its length is "
+        f"{n_samples:,}. Its iteration ends early, or its length is wrong"
     )
+
+
+def _name_of(function: Any) -> str:
+    qualified_name = getattr(function, "__qualname__", None)
+    if qualified_name:
+        return str(qualified_name)
+    return f"{function!r:.80}"

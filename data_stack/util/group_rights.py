@@ -1,4 +1,4 @@
-"""Rights of a group: what is made in a folder with the setgid bit gets the rights that the folder gives its group.
+"""Rights of a group: what is made in a folder with the setgid bit gets the folder's group rights.
 
 So several users can write to one store, whatever their umask.
 """
@@ -8,24 +8,33 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from typing import Final
 
 from data_stack.util.interrupts import open_descriptor
+
+#: Rights of the group that a folder passes on to folders and to files in it.
+_GROUP_RIGHTS_OF_FOLDER: Final = 0o070
+_GROUP_RIGHTS_OF_FILE: Final = 0o060
 
 
 def share_with_group(handle: int, folder: int | str) -> None:
     """Give a new file or folder the rights of its folder's group, if the folder has the setgid bit.
 
     Args:
-        handle: its descriptor.
+        handle: descriptor of the new file or folder.
         folder: what it is in: a descriptor or a path.
     """
-    mode = os.stat(folder).st_mode
-    if mode & stat.S_ISGID:
-        own = os.fstat(handle).st_mode
-        with contextlib.suppress(
-            OSError
-        ):  # another user made it, or the file system has no such rights
-            os.fchmod(handle, stat.S_IMODE(own) | mode & (0o070 if stat.S_ISDIR(own) else 0o060))
+    folder_mode = os.stat(folder).st_mode
+    if not folder_mode & stat.S_ISGID:
+        return
+    own_mode = os.fstat(handle).st_mode
+    if stat.S_ISDIR(own_mode):
+        inherited_rights = folder_mode & _GROUP_RIGHTS_OF_FOLDER
+    else:
+        inherited_rights = folder_mode & _GROUP_RIGHTS_OF_FILE
+    # Another user may have made it, or the file system may have no such rights.
+    with contextlib.suppress(OSError):
+        os.fchmod(handle, stat.S_IMODE(own_mode) | inherited_rights)
 
 
 def make_folder(path: str, above: int | None = None) -> None:
@@ -39,28 +48,30 @@ def make_folder(path: str, above: int | None = None) -> None:
         OSError: it exists, or that was not possible.
     """
     os.mkdir(path, dir_fd=above)
+    folder_above = os.path.dirname(path) if above is None else above
     with open_descriptor(path, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above) as handle:
-        share_with_group(handle, os.path.dirname(path) if above is None else above)
+        share_with_group(handle, folder_above)
 
 
 def make_folders(path: str, *, durably: bool = False) -> None:
-    """Create a folder and its parents, those that are missing.
+    """Create a folder and those of its parents that are missing.
 
     Args:
         path: its path.
         durably: sync each folder above a new one.
     """
     path = os.path.abspath(path)
-    if not os.path.isdir(path):
-        above = os.path.dirname(path)
-        make_folders(above, durably=durably)
-        with contextlib.suppress(FileExistsError):
-            make_folder(path)
-        if durably:
-            sync_folder(above)
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    make_folders(above, durably=durably)
+    with contextlib.suppress(FileExistsError):
+        make_folder(path)
+    if durably:
+        sync_folder(above)
 
 
 def sync_folder(path: str) -> None:
-    """Flush the entries of a folder to disk, after files in it were created, renamed or removed."""
+    """Flush the entries of a folder to disk, after files in it were made, renamed or removed."""
     with open_descriptor(path, os.O_DIRECTORY) as handle:
         os.fsync(handle)

@@ -8,14 +8,24 @@ from typing import IO, Any
 
 
 def is_safe_path(basedir: str, path: str, follow_symlinks: bool = True) -> bool:
-    """Whether ``path`` is ``basedir`` or lies below it, after resolving symbolic links if ``follow_symlinks``."""
-    resolve = os.path.realpath if follow_symlinks else os.path.abspath
-    base = resolve(basedir)
-    return os.path.commonpath([base, resolve(path)]) == base
+    """Whether ``path`` is ``basedir`` or lies below it.
+
+    Args:
+        basedir: a folder.
+        path: a file or folder.
+        follow_symlinks: resolve symbolic links in both first.
+    """
+    if follow_symlinks:
+        resolved_base = os.path.realpath(basedir)
+        resolved_path = os.path.realpath(path)
+    else:
+        resolved_base = os.path.abspath(basedir)
+        resolved_path = os.path.abspath(path)
+    return os.path.commonpath([resolved_base, resolved_path]) == resolved_base
 
 
 def calculate_md5(byte_stream: IO[bytes] | Any, chunk_size: int = 1 << 20) -> str:
-    """MD5 (32 hex digits) of the rest of a binary stream."""
+    """Return the MD5 (32 hexadecimal digits) of what is left of a binary stream."""
     md5 = hashlib.md5(usedforsecurity=False)
     while chunk := byte_stream.read(chunk_size):
         md5.update(chunk)

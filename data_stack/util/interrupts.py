@@ -14,43 +14,58 @@ from typing import Any
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Let Ctrl-C take effect after the block, so that a descriptor or process made there gets its owner first.
+    """Let Ctrl-C take effect after the block.
 
+    A descriptor or process that is made in the block has its owner before the program stops.
     Handlers of other signals may raise in the block.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+    is_in_main_thread = threading.current_thread() is threading.main_thread()
+    if not callable(handler) or not is_in_main_thread:
         yield
         return
-    caught = list[Any]()
-    signal.signal(signal.SIGINT, lambda *facts: caught.append(facts))
+    received: list[Any] = []
+
+    def remember(*arguments: Any) -> None:
+        received.append(arguments)
+
+    signal.signal(signal.SIGINT, remember)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if caught:
-            handler(*caught[0])
+        if received:
+            handler(*received[0])
 
 
 @contextlib.contextmanager
 def open_descriptor(path: str, flags: int, *, dir_fd: int | None = None) -> Iterator[int]:
-    """The descriptor of a file or folder, which is closed after the block; it is not inherited by programs.
+    """Yield the descriptor of a file or folder, which is closed after the block.
+
+    Programs that are started meanwhile do not inherit it.
 
     Args:
         path: what to open, which exists.
         flags: as for ``os.open``.
         dir_fd: a descriptor of the folder in which ``path`` is.
     """
-    opened = list[int]()
+    handles: list[int] = []
     try:
-        # by C code alone, so that no interruption comes between opening and keeping
-        opened.extend(
-            map(functools.partial(os.open, dir_fd=dir_fd), [path], [flags | os.O_CLOEXEC])
-        )
-        yield opened[0]
+        _open_uninterrupted(handles, path, flags | os.O_CLOEXEC, dir_fd)
+        yield handles[0]
     finally:
-        for handle in opened:
+        for handle in handles:
             os.close(handle)
+
+
+def _open_uninterrupted(handles: list[int], path: str, flags: int, dir_fd: int | None) -> None:
+    """Append the descriptor of a file to ``handles``, by C code alone.
+
+    In ``handle = os.open(…)``, Ctrl-C may come between the call and the assignment. Then nobody
+    knows the descriptor, and it stays open.
+    """
+    open_in_folder = functools.partial(os.open, dir_fd=dir_fd)
+    handles.extend(map(open_in_folder, [path], [flags]))
 
 
 def is_from_signal_handler(error: BaseException) -> bool:
@@ -91,7 +106,10 @@ class suppress_own(contextlib.suppress):  # noqa: N801  # used as contextlib.sup
 
 
 def _code_of(handler: Any) -> types.CodeType | None:
-    """The code of a handler: a function, a method, a partial of one, or an object that is called."""
+    """Return the code of a handler, None if it has none in Python.
+
+    A handler is a function, a method, a partial of one, or an object that can be called.
+    """
     while isinstance(handler, functools.partial):
         handler = handler.func
     function = getattr(handler, "__func__", handler)
@@ -99,4 +117,6 @@ def _code_of(handler: Any) -> types.CodeType | None:
     if code is None:
         call = vars(type(handler)).get("__call__")
         code = getattr(call, "__code__", None)
-    return code if isinstance(code, types.CodeType) else None
+    if isinstance(code, types.CodeType):
+        return code
+    return None

@@ -1,4 +1,7 @@
-"""JSON documents that people read: non-ASCII letters as they are, and nothing that a terminal would interpret."""
+"""JSON documents that people read.
+
+Non-ASCII letters stay as they are, and nothing is in them that a terminal would interpret.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,18 @@ from typing import Any
 
 
 def json_text(document: Any) -> str:
-    """A document as indented JSON, which any file in UTF-8 can hold and any terminal can show.
+    """Return a document as indented JSON, which any file in UTF-8 can hold and any terminal show.
 
-    Control and bidirectional characters and lone surrogates, which texts of strangers may hold, are escaped as JSON does it:
-    the parsed document is the same.
+    Texts of strangers may hold control and bidirectional characters and lone surrogates. These are
+    escaped as JSON does it, so the parsed document is the same.
     """
     text = json.dumps(document, indent=2, ensure_ascii=False)
     if text.replace("\n", "").isprintable():
         return text
-    return "".join(
-        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
-        for character in text
-    )
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() or character == "\n":
+        return character
+    return json.dumps(character).strip('"')

@@ -7,7 +7,14 @@ import sys
 from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class _Origin(NamedTuple):
+    """Where a name of a package is defined."""
+
+    module: str
+    name: str
 
 
 def attach_stub(
@@ -17,28 +24,23 @@ def attach_stub(
     optional: Collection[str] = (),
     explain: Callable[[str], str] = lambda name: "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose stub imports all its names (PEP 562).
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package (PEP 562).
 
-    ::
+    Its stub imports all its names::
 
         __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
-    A type checker reads the stub itself. There, ``from package.module import name as name`` is a name of the package, and
-    ``from package import module as module`` one of its modules.
+    A type checker reads the stub itself. There, ``from package.module import name as name`` is a
+    name of the package, and ``from package import module as module`` one of its modules.
 
     Args:
         package: its ``__name__``.
         file: its ``__file__``.
-        optional: names that need an optional package. They and the modules are not in ``__all__``, so that a star import works
-            without such packages.
+        optional: names that need an optional package. They and the modules are not in ``__all__``,
+            so that a star import works without such packages.
         explain: returns what the error about an unknown name adds.
     """
-    origins: dict[str, tuple[str, str]] = {}
-    for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom):
-            origins.update(
-                {each.asname or each.name: (str(node.module), each.name) for each in node.names}
-            )
+    origins = _read_stub(Path(file).with_suffix(".pyi"))
 
     def import_name(name: str) -> Any:
         if name not in origins:
@@ -47,18 +49,34 @@ def attach_stub(
                 name=name,
                 obj=sys.modules[package],
             )
-        module, attribute = origins[name]
-        if module == package:
-            return import_module(f"{module}.{attribute}")  # the import binds the name
-        value = getattr(import_module(module), attribute)
-        # Also undoes that importing a submodule of the same name puts the module in its place.
+        origin = origins[name]
+        if origin.module == package:
+            # A module of the package: its import also binds the name.
+            return import_module(f"{package}.{origin.name}")
+        value = getattr(import_module(origin.module), origin.name)
+        # This also undoes that importing a submodule of the same name puts the module in its place.
         setattr(sys.modules[package], name, value)
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *origins})
+        names_so_far = vars(sys.modules[package])
+        return sorted(names_so_far.keys() | origins.keys())
 
-    public = [
-        name for name, (module, _) in origins.items() if module != package and name not in optional
-    ]
-    return import_name, list_names, sorted(public)
+    public_names = []
+    for name, origin in origins.items():
+        is_module = origin.module == package
+        if not is_module and name not in optional:
+            public_names.append(name)
+    return import_name, list_names, sorted(public_names)
+
+
+def _read_stub(path: Path) -> dict[str, _Origin]:
+    """Return where the names that a stub imports are defined, by the name in the stub."""
+    origins: dict[str, _Origin] = {}
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(statement, ast.ImportFrom):
+            continue
+        for alias in statement.names:
+            name_here = alias.asname or alias.name
+            origins[name_here] = _Origin(str(statement.module), alias.name)
+    return origins

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import struct
@@ -13,7 +12,7 @@ from data_stack.util.group_rights import make_folders, share_with_group
 
 
 def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
-    """Try to lock an open file without waiting; whether it worked.
+    """Try to lock an open file without waiting; return whether it worked.
 
     Args:
         handle: its descriptor, which holds the lock until it is closed everywhere, forks included.
@@ -29,9 +28,10 @@ def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
 
 
 def open_locked(path: str) -> IO[bytes] | None:
-    """Open and lock a file for this process alone without waiting; creates the file and its folders.
+    """Open and lock a file for this process alone, without waiting.
 
-    The holder may remove the file. A system without locks grants every lock.
+    The file and its folders are created if they are missing. The holder may remove the file. A
+    system without locks grants every lock.
 
     Returns:
         The file, which holds the lock until it is closed; None if another process holds it.
@@ -39,25 +39,33 @@ def open_locked(path: str) -> IO[bytes] | None:
     Raises:
         OSError: the file cannot be created.
     """
-    make_folders(os.path.dirname(path))
+    folder = os.path.dirname(path)
+    make_folders(folder)
     while True:
-        file = open(
-            path, "a+b", buffering=0
-        )  # not a descriptor, which an interruption could leave open and locked
-        share_with_group(file.fileno(), os.path.dirname(path))
+        # A file object: a bare descriptor could stay open, and locked, after an interruption.
+        file = open(path, "a+b", buffering=0)
+        share_with_group(file.fileno(), folder)
         if not try_lock(file.fileno()):
             file.close()
             return None
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                return file
-        file.close()  # its holder has just removed it
+        if _is_file_at(path, file):
+            return file
+        # Its last holder removed it before it was locked here: open the one that is there now.
+        file.close()
+
+
+def _is_file_at(path: str, file: IO[bytes]) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 class RangeLocks:
-    """Locks on ranges of a file, which threads and processes share; they end with :meth:`close`, or with the process.
+    """Locks on ranges of a file, which threads and processes share.
 
-    A fork does not inherit them. An operating system (other than Linux) or a file system without such locks grants each.
+    The locks end with :meth:`close`, or with the process. A fork does not inherit them. An
+    operating system other than Linux, or a file system without such locks, grants each.
 
     Args:
         path: the file, which is created if it is missing. Nothing is written to it.
@@ -66,13 +74,23 @@ class RangeLocks:
         OSError: it cannot be created.
     """
 
+    #: Descriptor of the file, -1 after :meth:`close`.
+    _handle: int
+
     def __init__(self, path: str) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._handle = os.open(path, flags, 0o600)
         call_in_forks(self.close)
 
     def try_lock(self, start: int, size: int) -> bool:
-        """Try to lock ``size`` bytes from ``start`` on, which need not exist, without waiting; whether it worked."""
-        # Of the open file: the older locks of a process end when any thread of it closes the file.
+        """Try to lock bytes without waiting; return whether it worked.
+
+        Args:
+            start: the first byte.
+            size: the number of bytes, which need not exist.
+        """
+        # A lock of the open file. The older locks, of a process, end when any thread of the
+        # process closes the file.
         request = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, size, 0)
         try:
             fcntl.fcntl(self._handle, fcntl.F_OFD_SETLK, request)
@@ -83,7 +101,8 @@ class RangeLocks:
         return True
 
     def close(self) -> None:
-        """Release all."""
-        handle, self._handle = self._handle, -1
+        """Release all locks."""
+        handle = self._handle
+        self._handle = -1
         if handle >= 0:
             os.close(handle)

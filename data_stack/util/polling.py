@@ -7,30 +7,38 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-#: The state of Python's own generator is the user's, and processes forked from one would all draw the same pauses.
+#: The state of Python's own generator is the user's, and processes that were forked from one
+#: process would all draw the same pauses from it.
 _RANDOM: Final = random.SystemRandom()
+
+#: Each pause is as many times as long as the one before.
+_GROWTH: Final = 1.5
 
 
 def jittered(seconds: float) -> float:
-    """Between half of that time and all of it."""
+    """Return a random duration between half of ``seconds`` and all of it."""
     return seconds * _RANDOM.uniform(0.5, 1.0)
 
 
-def polls(most_seconds: float, *, first: float, longest: float) -> Iterator[bool]:
-    """True at once, and again after each of the growing pauses, until the time is over::
+def polls(max_seconds: float, *, first: float, longest: float) -> Iterator[bool]:
+    """Yield True at once, and again after each of growing pauses, until the time is over::
 
         for _ in polls(10.0, first=0.01, longest=1.0):
             if is_ready():
                 break
 
     Args:
-        most_seconds: all pauses together.
+        max_seconds: limit of all pauses together.
         first: length of the first pause in seconds; the next one is 1.5 times as long, and so on.
-        longest: limit of a pause.
+        longest: limit of a pause in seconds.
     """
-    end = time.monotonic() + most_seconds
+    end = time.monotonic() + max_seconds
+    pause = first
     yield True
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(jittered(first), left))
-        first = min(first * 1.5, longest)
+    while True:
+        seconds_left = end - time.monotonic()
+        if seconds_left <= 0:
+            return
+        time.sleep(min(jittered(pause), seconds_left))
+        pause = min(pause * _GROWTH, longest)
         yield True

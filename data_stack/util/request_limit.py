@@ -1,7 +1,8 @@
-"""The memory limit of the values that one request decodes, for all formats, checked before decoding.
+"""The memory limit of the values that one request decodes, for all formats.
 
-Headers state how large the decoded contents are, and may be hostile: 13 kB of PNG can be 10 GB of pixels. Uncompressed contents,
-such as rows of an ``.npy`` file, are never larger than the file, and do not count.
+It is checked before decoding. Headers state how large the decoded contents are, and may be hostile:
+13 kB of PNG can be 10 GB of pixels. Uncompressed contents, such as rows of an ``.npy`` file, are
+never larger than the file, and do not count.
 """
 
 from __future__ import annotations
@@ -17,14 +18,24 @@ from typing import Any, Final
 from data_stack.exception import ConfigError, RequestLimitError
 
 MAX_REQUEST_BYTES: Final = "DATA_STACK_MAX_REQUEST_BYTES"
-"""The environment variable that sets the limit, in bytes; ``inf`` for none. It is read for each request, and worker processes
-inherit it. The default is a quarter of the memory of the machine or container, at least 1 GiB."""
+"""The environment variable that sets the limit, in bytes; ``inf`` for none.
 
-_FEWEST_BYTES: Final = 1 << 30
+It is read for each request, and worker processes inherit it. The default is a quarter of the memory
+of the machine or container, at least 1 GiB.
+"""
+
+#: The smallest default.
+_MIN_DEFAULT_BYTES: Final = 1 << 30
+
+#: The memory that is taken for the machine's where the system does not say.
+_ASSUMED_MEMORY_BYTES: Final = 8 << 30
+
+#: Where Linux says the memory limit of a container: control groups of version 2 and 1.
 _CONTAINER_LIMITS: Final = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
+#: Stands for "inf"; an int, so that comparisons are quick.
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -32,14 +43,15 @@ class Request:
     """What one request has decoded so far, in all of its threads.
 
     Attributes:
-        n_bytes: of the values.
-        limit_bytes: of all values.
+        n_bytes: size of the values decoded so far.
+        limit_bytes: limit of that size.
     """
 
     __slots__ = ("limit_bytes", "n_bytes")
 
     def __init__(self) -> None:
-        self.n_bytes, self.limit_bytes = 0, limit_bytes()
+        self.n_bytes = 0
+        self.limit_bytes = limit_bytes()
 
     def check(self, n_bytes: int, what: str) -> None:
         """Check that ``n_bytes`` more may be decoded.
@@ -56,7 +68,9 @@ class Request:
         self.n_bytes += n_bytes
 
     def add(self, value: Any) -> None:
-        """Count a decoded value. (Threads that count at once may lose a value, which does no harm.)
+        """Count a decoded value.
+
+        Threads that count at the same moment may lose a value, which does no harm.
 
         Raises:
             RequestLimitError: the request exceeds the limit with it.
@@ -70,9 +84,10 @@ class Request:
                 )
 
 
+#: The request that each thread decodes for.
 _current: Final[contextvars.ContextVar[Request | None]] = contextvars.ContextVar(
     "request", default=None
-)  # of each thread
+)
 
 
 @contextlib.contextmanager
@@ -87,7 +102,7 @@ def decoding_for(request: Request) -> Iterator[Request]:
 
 
 def current_request() -> Request:
-    """The request that this thread decodes for, or a new one."""
+    """Return the request that this thread decodes for, or a new one."""
     return _current.get() or Request()
 
 
@@ -105,7 +120,7 @@ def check_request(n_bytes: int, what: str) -> None:
 
 
 def limit_bytes() -> int:
-    """The limit of a request now.
+    """Return the limit of a request now.
 
     Raises:
         ConfigError: the environment variable is not a positive number.
@@ -121,21 +136,26 @@ def limit_bytes() -> int:
         limit = 0
     if limit < 1:
         raise ConfigError(
-            f"{MAX_REQUEST_BYTES} must be a positive number of bytes, or inf for no limit, got {text!r:.60}"
+            f"{MAX_REQUEST_BYTES} must be a positive number of bytes, or inf for no limit, "
+            f"got {text!r:.60}"
         )
     return limit
 
 
 @functools.cache
 def _default_bytes() -> int:
-    memory = (
-        os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if hasattr(os, "sysconf")
-        else 8 * _FEWEST_BYTES
-    )
-    for path in map(Path, _CONTAINER_LIMITS):
+    return max(_MIN_DEFAULT_BYTES, _memory_bytes() // 4)
+
+
+def _memory_bytes() -> int:
+    """Return the memory of the machine, or of the container if that has less."""
+    memory = _ASSUMED_MEMORY_BYTES
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in _CONTAINER_LIMITS:
         try:
-            memory = min(memory, int(path.read_text()))
+            container_memory = int(Path(path).read_text())
         except (OSError, ValueError):  # the file is missing, or says "max"
             continue
-    return max(_FEWEST_BYTES, memory // 4)
+        memory = min(memory, container_memory)
+    return memory

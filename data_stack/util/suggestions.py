@@ -5,19 +5,31 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from itertools import islice
+from typing import Final
 
-_MAX_CHARACTERS, _MAX_NAMES = 100, 10_000  # of hostile files
+#: Names of a stranger's file are compared up to this length, and up to this number.
+_MAX_CHARACTERS: Final = 100
+_MAX_NAMES: Final = 10_000
 
 
 def did_you_mean(wrong: object, known: Iterable[object]) -> str:
-    """``" (did you mean 'train'?)"``, or an empty string if no other known string is similar, regardless of case."""
-    if not isinstance(wrong, str):  # a hostile value may have no text
+    """Return ``" (did you mean 'train'?)"``, or an empty text if no other known name is similar.
+
+    Args:
+        wrong: the name that is unknown. Case does not matter. What is no text has no similar name.
+        known: the names that exist; those that are no text are passed over.
+    """
+    if not isinstance(wrong, str):
         return ""
-    strings = (
-        name
-        for name in islice(known, _MAX_NAMES)
-        if isinstance(name, str) and len(name) <= _MAX_CHARACTERS
-    )
-    names = {name.casefold(): name for name in strings}
-    near = difflib.get_close_matches(wrong[:_MAX_CHARACTERS].casefold(), names, n=1)
-    return f" (did you mean {names[near[0]]!r}?)" if near and names[near[0]] != wrong else ""
+    known_names: dict[str, str] = {}
+    for name in islice(known, _MAX_NAMES):
+        if isinstance(name, str) and len(name) <= _MAX_CHARACTERS:
+            known_names[name.casefold()] = name
+    folded = wrong[:_MAX_CHARACTERS].casefold()
+    similar = difflib.get_close_matches(folded, known_names, n=1)
+    if not similar:
+        return ""
+    suggestion = known_names[similar[0]]
+    if suggestion == wrong:
+        return ""
+    return f" (did you mean {suggestion!r}?)"

@@ -1,4 +1,4 @@
-"""Parses JSON and TOML from untrusted sources, with limits of size and depth."""
+"""Parses JSON and TOML from untrusted sources, with limits of size, depth and memory."""
 
 from __future__ import annotations
 
@@ -19,33 +19,49 @@ else:
     import tomli as tomllib
 
 _Value = TypeVar("_Value")
-#: More than any dataset needs (the manifest of 100,000 resources has 15 MB), and small enough to parse without harm.
+
+#: More than any dataset needs (the manifest of 100,000 resources has 15 MB), and small enough to
+#: parse without harm.
 MAX_BYTES: Final = 64 << 20
-#: The memory that the values of a document of :data:`MAX_BYTES` may take; the manifest of 400,000 resources takes half of it.
+
+#: The memory that the values of a document of :data:`MAX_BYTES` may take; the manifest of 400,000
+#: resources takes half of it.
 MAX_JSON_MEMORY: Final = 512 << 20
-#: Bytes that CPython takes for a value which a mark in JSON may begin: a small dict, a list, a number and its place in a list,
-#: half of a string's 56 bytes.
-_BYTES_OF_MARK: Final = {"{": 240, "[": 88, ",": 40, '"': 28}
+
 #: A level of plain data takes up to three brackets, and plain data have up to 100 levels.
 MAX_JSON_DEPTH: Final = 400
+
 #: Tables, arrays, and the parts of a dotted key, for which a parser takes quadratic time and memory.
 MAX_TOML_DEPTH: Final = 100
 
-_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
-_OPENING = 2  # the bit that tells "[" and "{" from "]" and "}"
+#: The largest size of a file that a field may state.
+_MAX_SIZE: Final = 2**63 - 1
+
+#: Bytes that CPython takes for a value that a mark in JSON may begin: a small dict, a list, a
+#: number and its place in a list, half of the 56 bytes of a string.
+_BYTES_OF_MARK: Final = {"{": 240, "[": 88, ",": 40, '"': 28}
+
+#: For ``bytes.translate``: all bytes but brackets and quotes.
+_ALL_BUT_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
+
+#: The bit that tells "[" and "{" from "]" and "}" in ASCII.
+_OPENING_BIT: Final = 2
 
 #: Whole strings, which may lack their end, and comments; marks; ends of lines.
-_TOML_TOKEN = re.compile(
+_TOML_TOKEN: Final = re.compile(
     r"""\"{3}(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*"?|'[^'\n]*'?"""
     r"""|\#[^\n]*|[\[\]{}.,=\n]""",
     re.DOTALL,
 )
 
 
+# JSON
+
+
 def parse_json(
     data: str | bytes | bytearray | memoryview, *, max_bytes: int | None = MAX_BYTES, **options: Any
 ) -> Any:
-    """A JSON document in UTF-8.
+    """Return the value of a JSON document in UTF-8.
 
     Args:
         data: the document.
@@ -53,21 +69,25 @@ def parse_json(
         options: as for ``json.loads``, such as ``object_pairs_hook``.
 
     Raises:
-        ValueError: it is not valid JSON, too large, nested more than 400 levels deep, or, with ``max_bytes``, would take too much
-            memory (:func:`check_json_memory`).
+        ValueError: it is not valid JSON, too large, nested more than 400 levels deep, or, with
+            ``max_bytes``, would take too much memory (:func:`check_json_memory`).
     """
     _check_size(len(data), max_bytes, "JSON")
     if max_bytes is not None:
         check_json_memory(data)
-    text = data if isinstance(data, str) else str(data, "utf-8").removeprefix("\ufeff")
+    if isinstance(data, str):
+        text = data
+    else:
+        text = str(data, "utf-8").removeprefix("\ufeff")
     _check_json_depth(text)
     return json.loads(text, **options)
 
 
 def json_parser(**options: Any) -> Callable[[str], Any]:
-    """A parser of many short documents, with the limit of depth of :func:`parse_json`, and none of size.
+    """Return a parser of many short documents.
 
-    (``json.loads`` with options makes a decoder for each document, which takes longer than to parse a short one.)
+    It has the limit of depth of :func:`parse_json`, and none of size. (``json.loads`` with options
+    makes a decoder for each document, which takes longer than to parse a short one.)
 
     Args:
         options: as for ``json.loads``.
@@ -81,57 +101,70 @@ def json_parser(**options: Any) -> Callable[[str], Any]:
     return parse
 
 
-def _check_json_depth(text: str) -> None:
-    if text.count("[") + text.count("{") > MAX_JSON_DEPTH and _json_depth(text) > MAX_JSON_DEPTH:
-        raise ValueError(f"JSON is nested more than {MAX_JSON_DEPTH} levels deep")
-
-
 def check_json_memory(data: str | bytes | bytearray | memoryview) -> None:
     """Check that the values of a JSON document would take less memory than :data:`MAX_JSON_MEMORY`.
 
-    64 MB of ``{},`` would become 2 GB. The marks in the text are counted, in strings too, and each is charged with what CPython
-    takes for the largest value that it may stand for, so the estimate is rather too high.
+    64 MB of ``{},`` would become 2 GB. The marks in the text are counted, in strings too. Each
+    counts as what CPython takes for the largest value that it may stand for, so the estimate is
+    rather too high.
 
     Raises:
         ValueError: the values would take more.
     """
-    # Even an object for each three characters stays below the limit.
-    if len(data) * _BYTES_OF_MARK["{"] // 3 <= MAX_JSON_MEMORY:
+    # The most values that a text can hold are objects of three characters each.
+    max_value_bytes = len(data) * _BYTES_OF_MARK["{"] // 3
+    if max_value_bytes <= MAX_JSON_MEMORY:
         return
-    n_bytes = 2 * len(data)  # of text; a character takes up to twice its bytes in UTF-8
-    for mark, size in _BYTES_OF_MARK.items():
-        if isinstance(data, str):
-            n_bytes += size * data.count(mark)
-        else:
-            n_bytes += size * bytes(data).count(mark.encode())
+    n_bytes = 2 * len(data)  # of texts: a character takes up to twice its bytes in UTF-8
+    for mark, value_bytes in _BYTES_OF_MARK.items():
+        n_bytes += value_bytes * _count_mark(data, mark)
     if n_bytes > MAX_JSON_MEMORY:
         raise ValueError(
-            f"JSON of {len(data):,} bytes holds so many values that they would take {n_bytes:,} bytes of memory; "
-            f"the limit is {MAX_JSON_MEMORY:,}"
+            f"JSON of {len(data):,} bytes holds so many values that they would take {n_bytes:,} "
+            f"bytes of memory; the limit is {MAX_JSON_MEMORY:,}"
         )
 
 
-def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """A TOML document.
-
-    Args:
-        data: the document.
-        max_bytes: the maximum size.
+def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's fields; an ``object_pairs_hook`` for ``json.loads``.
 
     Raises:
-        ValueError: it is not valid TOML, too large, or a value or key is nested more than 100 levels deep.
+        ValueError: a name occurs twice.
     """
-    _check_size(len(data), max_bytes, "TOML")
-    text = data.decode("utf-8")
-    depth = n_dots = 0
-    for token in _TOML_TOKEN.finditer(text):
-        mark = token[0][0]
-        depth += (mark in "[{") - (mark in "]}")
-        n_dots = n_dots + 1 if mark == "." else n_dots if mark in "'\"" else 0
-        if max(depth, n_dots + 1) > MAX_TOML_DEPTH:
-            raise ValueError(f"TOML is nested more than {MAX_TOML_DEPTH} levels deep")
-    parsed: dict[str, Any] = tomllib.loads(text)
-    return parsed
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a name occurs twice in an object")
+    return fields
+
+
+def _count_mark(data: str | bytes | bytearray | memoryview, mark: str) -> int:
+    if isinstance(data, str):
+        return data.count(mark)
+    return bytes(data).count(mark.encode())
+
+
+def _check_json_depth(text: str) -> None:
+    n_opening_brackets = text.count("[") + text.count("{")
+    if n_opening_brackets <= MAX_JSON_DEPTH:
+        return
+    if _json_depth(text) > MAX_JSON_DEPTH:
+        raise ValueError(f"JSON is nested more than {MAX_JSON_DEPTH} levels deep")
+
+
+def _json_depth(text: str) -> int:
+    """Return how many levels of brackets a text has, without parsing it.
+
+    Strings are taken out first, so that brackets in them do not count.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if b"\\" in data:
+        # Escaped quotes do not end a string.
+        data = re.sub(rb"\\.", b"", data, flags=re.DOTALL)
+    brackets_and_quotes = data.translate(None, _ALL_BUT_BRACKETS)
+    brackets = re.sub(rb'"[^"]*"', b"", brackets_and_quotes)
+    is_opening = np.frombuffer(brackets, np.uint8) & _OPENING_BIT  # 2 or 0
+    steps = is_opening.astype(np.int8) - 1  # 1 or -1
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
 
 
 def _check_size(n_bytes: int, max_bytes: int | None, kind: str) -> None:
@@ -139,25 +172,63 @@ def _check_size(n_bytes: int, max_bytes: int | None, kind: str) -> None:
         raise ValueError(f"{kind} of {n_bytes:,} bytes exceeds the limit of {max_bytes:,} bytes")
 
 
-def _json_depth(text: str) -> int:
-    data = text.encode("utf-8", "surrogatepass")
-    if b"\\" in data:
-        data = re.sub(rb"\\.", b"", data, flags=re.DOTALL)
-    brackets = re.sub(rb'"[^"]*"', b"", data.translate(None, _ALL_BUT_BRACKETS))
-    steps = (np.frombuffer(brackets, np.uint8) & _OPENING).astype(np.int8) - 1
-    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
+# TOML
 
 
-_MAX_SIZE = 2**63 - 1
+def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """Return the table of a TOML document.
+
+    Args:
+        data: the document, in UTF-8.
+        max_bytes: the maximum size.
+
+    Raises:
+        ValueError: it is not valid TOML, too large, or a value or key is nested more than 100
+            levels deep.
+    """
+    _check_size(len(data), max_bytes, "TOML")
+    text = data.decode("utf-8")
+    _check_toml_depth(text)
+    table: dict[str, Any] = tomllib.loads(text)
+    return table
+
+
+def _check_toml_depth(text: str) -> None:
+    depth = 0
+    n_dots = 0  # of the dotted key that is being read
+    for token in _TOML_TOKEN.finditer(text):
+        mark = token[0][0]
+        if mark in "[{":
+            depth += 1
+        elif mark in "]}":
+            depth -= 1
+        if mark == ".":
+            n_dots += 1
+        elif mark not in "'\"":  # a quoted text may be a part of a dotted key
+            n_dots = 0
+        n_key_parts = n_dots + 1
+        if max(depth, n_key_parts) > MAX_TOML_DEPTH:
+            raise ValueError(f"TOML is nested more than {MAX_TOML_DEPTH} levels deep")
+
+
+# JSON with a digest of itself
 
 
 def seal_json(fields: dict[str, Any]) -> bytes:
-    """``fields`` as indented JSON with a ``digest`` of all of them."""
-    return (json.dumps({**fields, "digest": _digest(fields)}, indent=1) + "\n").encode("ascii")
+    """Return ``fields`` as indented JSON with a field ``digest``, the SHA-256 of all others."""
+    sealed_fields = {**fields, "digest": _digest(fields)}
+    return (json.dumps(sealed_fields, indent=1) + "\n").encode("ascii")
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
 class JsonObject:
-    """A JSON object whose fields are read by name and type; :meth:`done` refuses fields that were not read.
+    """A JSON object whose fields are read by name and type.
+
+    Each method takes a field out of the object; :meth:`done` refuses fields that were not read.
 
     Args:
         fields: the parsed object; anything but a ``dict`` is refused.
@@ -167,12 +238,15 @@ class JsonObject:
         DatasetFileCorruptError: by every method, if a field is missing or of another type.
     """
 
+    #: The fields that were not read so far.
+    _fields: dict[str, Any]
+
     def __init__(self, fields: object, what: str) -> None:
         if not isinstance(fields, dict):
             raise DatasetFileCorruptError(
-                f"{what} is damaged: it has {type(fields).__name__} where an object belongs"
+                f"{what} is damaged: expected an object, got {type(fields).__name__}"
             )
-        self._fields: dict[str, Any] = dict(fields)
+        self._fields = dict(fields)
         self._what = what
 
     @classmethod
@@ -185,19 +259,20 @@ class JsonObject:
                 parse_constant=_refuse_constant,
             )
             sealed = cls(fields, what)
-            stated, actual = sealed.text("digest"), _digest(sealed._fields)
+            stated_digest = sealed.text("digest")
+            actual_digest = _digest(sealed._fields)
         except ValueError as error:
             raise DatasetFileCorruptError(
                 f"{what} is damaged: it is not valid JSON ({str(error)[:200]})"
             ) from error
-        if stated != actual:
+        if stated_digest != actual_digest:
             raise DatasetFileCorruptError(
                 f"{what} is damaged: its contents do not have the digest it states"
             )
         return sealed
 
     def value(self, name: str) -> Any:
-        """Any value, to be checked by the caller.
+        """Return any value, which the caller checks.
 
         Raises:
             DatasetFileCorruptError: the field is missing.
@@ -207,95 +282,101 @@ class JsonObject:
         return self._fields.pop(name)
 
     def optional(self, read: Callable[..., _Value], name: str, *arguments: int) -> _Value | None:
-        """What the method ``read`` gives for the field, or null."""
-        return self.value(name) if self._fields.get(name, 0) is None else read(name, *arguments)
+        """Return a field that may be null.
+
+        Args:
+            read: the method that reads it if it is not null.
+            name: the field, which must be there.
+            arguments: further arguments of ``read``.
+        """
+        if name in self._fields and self._fields[name] is None:
+            return self.value(name)  # type: ignore[no-any-return]  # it is None
+        return read(name, *arguments)
 
     def text(self, name: str) -> str:
-        """A string."""
+        """Return a string."""
         value = self.value(name)
-        return value if isinstance(value, str) else self._wrong(name, value, "a string")
+        if not isinstance(value, str):
+            self._refuse(name, value, "a string")
+        return value
 
     def flag(self, name: str) -> bool:
-        """A truth value."""
+        """Return a truth value."""
         value = self.value(name)
-        return value if isinstance(value, bool) else self._wrong(name, value, "true or false")
+        if not isinstance(value, bool):
+            self._refuse(name, value, "true or false")
+        return value
 
     def size(self, name: str) -> int:
-        """A number of bytes."""
+        """Return a number of bytes."""
         value = self.value(name)
-        return (
-            value
-            if type(value) is int and 0 <= value <= _MAX_SIZE
-            else self._wrong(name, value, "a number of bytes")
-        )
+        # bool is a subclass of int
+        if type(value) is not int or not 0 <= value <= _MAX_SIZE:
+            self._refuse(name, value, "a number of bytes")
+        return value
 
     def seconds(self, name: str) -> float:
-        """A duration."""
+        """Return a duration."""
         value = self.value(name)
-        return (
-            float(value)
-            if type(value) in (int, float) and value >= 0
-            else self._wrong(name, value, "a number of seconds")
-        )
+        if type(value) not in (int, float) or value < 0:
+            self._refuse(name, value, "a number of seconds")
+        return float(value)
 
     def hexadecimal(self, name: str, n_digits: int) -> str:
-        """A digest."""
+        """Return a digest of this length."""
         value = self.value(name)
-        if isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value):
-            return value
-        return self._wrong(name, value, f"{n_digits} hexadecimal digits")
+        if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value):
+            self._refuse(name, value, f"{n_digits} hexadecimal digits")
+        return value
 
     def objects(self, name: str) -> list[JsonObject]:
-        """A list of objects."""
+        """Return a list of objects."""
         value = self.value(name)
         if not isinstance(value, list):
-            self._wrong(name, value, "a list")
-        return [JsonObject(each, f"{name} of the {self._what}") for each in value]
+            self._refuse(name, value, "a list")
+        return [JsonObject(fields, f"{name} of the {self._what}") for fields in value]
 
     def known_format(self, *known: int | str, advice: str = "") -> Any:
-        """The field ``format``, which must be one of ``known``, the newest last; else the error ends with ``advice``."""
+        """Return the field ``format``.
+
+        Args:
+            known: the formats that are read, the newest last. Any other is refused.
+            advice: what the error says at its end.
+        """
         stated = self.value("format")
-        if not any(type(stated) is type(each) and stated == each for each in known):
-            raise DatasetFileCorruptError(
-                f"{self._what} {describe_format(stated, known[-1])}. {advice}".rstrip(". ")
-            )
+        # True equals 1, and is no format.
+        is_known = any(type(stated) is type(number) and stated == number for number in known)
+        if not is_known:
+            problem = f"{self._what} {describe_format(stated, known[-1])}. {advice}"
+            raise DatasetFileCorruptError(problem.rstrip(". "))
         return stated
 
     def done(self) -> None:
         """Refuse fields that were not read."""
-        if self._fields:
-            self._wrong(*next(iter(self._fields.items())), "no such field")
+        for name, value in self._fields.items():
+            self._refuse(name, value, "no such field")
 
-    def _wrong(self, name: str, value: object, expected: str) -> NoReturn:
-        shown = (
-            f"{value!r:.60}" if isinstance(value, (str, bool, type(None))) else type(value).__name__
-        )
+    def _refuse(self, name: str, value: object, expected: str) -> NoReturn:
+        if isinstance(value, (str, bool, type(None))):
+            shown = f"{value!r:.60}"
+        else:
+            shown = type(value).__name__
         raise DatasetFileCorruptError(
-            f"{self._what} is damaged: field {name[:60]!r} is {shown}, where {expected} belongs"
+            f"{self._what} is damaged: field {name[:60]!r} is {shown}, expected {expected}"
         )
 
 
 def describe_format(stated: object, known: int | str) -> str:
-    """What an error says of a stored format that is not ``known``, the newest one that this version reads."""
-    advice = "if a newer data_stack wrote it, update data_stack (docs/stability.md lists which version reads what)"
-    return f"has format {stated!r:.60}, and this version reads {known!r}; {advice}"
+    """Return what an error says of a stored format that this version cannot read.
 
-
-def _digest(fields: dict[str, Any]) -> str:
-    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
-
-
-def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An ``object_pairs_hook`` for ``json.loads``.
-
-    Raises:
-        ValueError: a name occurs twice.
+    Args:
+        stated: the format that the file states.
+        known: the newest one that this version reads.
     """
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("a name occurs twice in an object")
-    return fields
+    return (
+        f"has format {stated!r:.60}, and this version reads {known!r}; if a newer data_stack wrote "
+        f"it, update data_stack (docs/stability.md lists which version reads what)"
+    )
 
 
 def _refuse_constant(name: str) -> NoReturn:
