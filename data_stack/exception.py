@@ -3,26 +3,61 @@
 ::
 
     DataStackError
-    ├── DatasetNotFoundError (LookupError): AmbiguousDatasetError, RevisionNotFoundError
-    ├── CatalogueError: CatalogueAccessError (PermissionError), CatalogueSchemaError
-    │   └── CatalogueUnavailableError (ConnectionError): CatalogueBusyError
-    ├── DatasetFileCorruptError: ResourceChangedError
-    │   └── ChecksumMismatchError: DamagedBlockError
-    ├── ArchiveError: UnsafeArchiveError, ArchiveLimitError
-    ├── MalformedIdentifierError (ValueError): MaliciousFilePathError
-    ├── ResourceNotFoundError (LookupError): MissingFileError (FileNotFoundError)
-    ├── StorageError (OSError): ReadOnlyStorageError, StorageConflictError, StorageFullError, StorageUnavailableError
-    ├── RetrievalError: SeveralRetrievalErrors
-    │   └── CorruptSourceError (DatasetFileCorruptError): SeveralCorruptSourceErrors (SeveralRetrievalErrors)
-    ├── ConfigError (ValueError): LoaderStateError, RecipeError, UnknownSplitError (ResourceNotFoundError)
-    └── DatasetOutOfBoundsError (IndexError), LicenseDeniedError (PermissionError), EarlyEndError, LoadingError, TaskError,
-        WorkerError (RuntimeError), MissingDependencyError (ImportError), UnpicklableResourceError (TypeError),
-        UnsupportedStorageOperationError (NotImplementedError), and others that are nothing else
+    ├── ArchiveError
+    │   ├── ArchiveLimitError
+    │   └── UnsafeArchiveError
+    ├── CatalogueError
+    │   ├── CatalogueAccessError (PermissionError)
+    │   ├── CatalogueSchemaError
+    │   └── CatalogueUnavailableError (ConnectionError)
+    │       └── CatalogueBusyError
+    ├── ConfigError (ValueError)
+    │   ├── LoaderStateError
+    │   ├── RecipeError
+    │   └── UnknownSplitError (ResourceNotFoundError)
+    ├── DatasetFileCorruptError
+    │   ├── ChecksumMismatchError
+    │   │   └── DamagedBlockError
+    │   ├── CorruptSourceError (RetrievalError)
+    │   └── ResourceChangedError
+    ├── DatasetNotFoundError (LookupError)
+    │   ├── AmbiguousDatasetError
+    │   └── RevisionNotFoundError
+    ├── DatasetOutOfBoundsError (IndexError)
+    ├── EarlyEndError (RuntimeError)
+    ├── IncompleteCopyError
+    ├── LicenseDeniedError (PermissionError)
+    ├── LoadingError (RuntimeError)
+    ├── LockError
+    ├── MalformedIdentifierError (ValueError)
+    │   └── MaliciousFilePathError
+    ├── ManagedTableError
+    ├── MissingDependencyError (ImportError)
+    ├── ModelNotTrainedError
+    ├── PluginError
+    ├── PreparationError
+    ├── RequestLimitError
+    ├── ResourceNotFoundError (LookupError)
+    │   └── MissingFileError (FileNotFoundError)
+    ├── RetrievalError
+    │   ├── CorruptSourceError (DatasetFileCorruptError)
+    │   │   └── SeveralCorruptSourceErrors (SeveralRetrievalErrors)
+    │   └── SeveralRetrievalErrors
+    ├── StorageError (OSError)
+    │   ├── ReadOnlyStorageError
+    │   ├── StorageConflictError
+    │   ├── StorageFullError
+    │   └── StorageUnavailableError
+    ├── TaskError (RuntimeError)
+    ├── UnpicklableResourceError (TypeError)
+    ├── UnsupportedStorageOperationError (NotImplementedError)
+    └── WorkerError (RuntimeError)
+        └── WorkerDifferenceError
 
-One class is a warning: :class:`LeftOutWarning`.
+A class in parentheses is a further base. One class is a warning: :class:`LeftOutWarning`.
 
 Messages say what was wrong, where, and what to do next. The facts of an error are its positional
-``args`` and attributes, so an error raised in a worker process survives pickling.
+``args`` and attributes, so an error that is raised in a worker process survives pickling.
 """
 
 from __future__ import annotations
@@ -31,6 +66,9 @@ import warnings
 from collections.abc import Sequence
 from errno import ENOENT
 from typing import Any
+
+#: An error names at most so many resources that were not copied.
+_MAX_FAULTS_SHOWN = 20
 
 
 class DataStackError(Exception):
@@ -50,23 +88,23 @@ class AmbiguousDatasetError(DatasetNotFoundError):
 
 
 class RevisionNotFoundError(DatasetNotFoundError):
-    """A plugin or catalogue has a dataset, but not the version or part of it that was asked for, or not any more."""
+    """A plugin or catalogue has a dataset, but not the version or part that was asked for."""
 
 
 class CatalogueError(DataStackError):
-    """A catalogue did not answer as it documents, or lists a dataset that cannot be read from it."""
+    """A catalogue did not answer as it documents, or lists a dataset that it cannot deliver."""
 
 
 class CatalogueAccessError(CatalogueError, PermissionError):
-    """A catalogue keeps a dataset from this user: it is private, or its terms must be accepted first."""
+    """A catalogue refuses a dataset: it is private, or its terms must be accepted first."""
 
 
 class CatalogueSchemaError(CatalogueError):
-    """The files of a dataset in a catalogue have other columns than the catalogue says, or than each other."""
+    """The files of a dataset have other columns than its catalogue says, or than each other."""
 
 
 class CatalogueUnavailableError(CatalogueError, ConnectionError):
-    """A catalogue cannot be asked: there is no network, its server fails, or this process is offline."""
+    """A catalogue cannot be reached: no network, its server fails, or this process is offline."""
 
 
 class CatalogueBusyError(CatalogueUnavailableError):
@@ -80,8 +118,8 @@ class DatasetOutOfBoundsError(DataStackError, IndexError):
 class EarlyEndError(DataStackError, RuntimeError):
     """An iteration would have ended before its last sample.
 
-    A function of the program raised StopIteration, which every loop of Python takes for the end of the data (it is chained);
-    or an iterator yielded fewer samples than its length says.
+    A function of the program raised StopIteration, which every loop of Python takes for the end of
+    the data (it is chained); or an iterator yielded fewer samples than its length says.
     """
 
 
@@ -99,7 +137,8 @@ class ChecksumMismatchError(DatasetFileCorruptError):
     Attributes:
         identifier: the resource.
         source: where the bytes came from (a URL without credentials, a path, or the store).
-        expected, actual: digest or size, lower-case hex or a decimal number.
+        expected: the digest (lower-case hexadecimal digits) or the size that was promised.
+        actual: the digest or size of the bytes.
         algorithm: ``"sha256"``, ``"md5"`` or ``"size"``.
     """
 
@@ -107,26 +146,27 @@ class ChecksumMismatchError(DatasetFileCorruptError):
         self, identifier: str, source: str, expected: str, actual: str, algorithm: str = "sha256"
     ) -> None:
         super().__init__(identifier, source, expected, actual, algorithm)
-        self.identifier, self.source, self.expected, self.actual = (
-            identifier,
-            source,
-            expected,
-            actual,
-        )
+        self.identifier = identifier
+        self.source = source
+        self.expected = expected
+        self.actual = actual
         self.algorithm = algorithm
 
     def __str__(self) -> str:
         return (
             f"resource {self.identifier!r} from {self.source} has {self.algorithm} {self.actual}, "
-            f"expected {self.expected}. It is damaged, or another version: store it again from its source or a copy."
+            f"expected {self.expected}. It is damaged, or another version: store it again from its "
+            f"source or a copy."
         )
 
 
 class DamagedBlockError(ChecksumMismatchError):
-    """A block of a stored resource is not what was stored; nothing of it was handed out.
+    """A block of a stored resource is not what was stored; none of its bytes were returned.
 
     Attributes:
-        block, block_bytes: the damage lies at byte ``block * block_bytes`` or behind.
+        block: number of the block, from 0 on.
+        block_bytes: size of a block. The damage lies at byte ``block * block_bytes`` or later in
+            that block.
     """
 
     def __init__(
@@ -141,14 +181,16 @@ class DamagedBlockError(ChecksumMismatchError):
     ) -> None:
         super().__init__(identifier, source, expected, actual, algorithm)
         self.args = (identifier, source, block, block_bytes, expected, actual, algorithm)
-        self.block, self.block_bytes = block, block_bytes
+        self.block = block
+        self.block_bytes = block_bytes
 
     def __str__(self) -> str:
         start = self.block * self.block_bytes
         return (
-            f"block {self.block} of resource {self.identifier!r} (from byte {start} on) in {self.source} is damaged: "
-            f"{self.algorithm} {self.actual}, expected {self.expected}. `data-stack verify` shows what else is damaged. Make it "
-            f"again by `data-stack prepare NAME --again`, or take it from an intact store by `data-stack copy --deep`."
+            f"block {self.block} of resource {self.identifier!r} (from byte {start} on) in "
+            f"{self.source} is damaged: {self.algorithm} {self.actual}, expected {self.expected}. "
+            f"`data-stack verify` shows what else is damaged. Make it again by `data-stack prepare "
+            f"NAME --again`, or take it from an intact store by `data-stack copy --deep`."
         )
 
 
@@ -157,12 +199,15 @@ class ResourceChangedError(DatasetFileCorruptError):
 
     def __init__(self, identifier: str, expected: str, actual: str) -> None:
         super().__init__(identifier, expected, actual)
-        self.identifier, self.expected, self.actual = identifier, expected, actual
+        self.identifier = identifier
+        self.expected = expected
+        self.actual = actual
 
     def __str__(self) -> str:
         return (
-            f"resource {self.identifier!r} was replaced while it was in use (it had {self.expected}, now {self.actual}); "
-            f"mixing both would give wrong samples. Load the dataset again."
+            f"resource {self.identifier!r} was replaced while it was in use (it had "
+            f"{self.expected}, now {self.actual}); mixing both would give wrong samples. Load the "
+            f"dataset again."
         )
 
 
@@ -187,28 +232,43 @@ class MaliciousFilePathError(MalformedIdentifierError):
 
 
 class ResourceNotFoundError(DataStackError, LookupError):
-    """Nothing is stored under ``identifier`` (or a whole message, as in the original) in ``location``, if that is known."""
+    """Nothing is stored under an identifier.
+
+    Attributes:
+        identifier: what was asked for; the whole message if ``location`` is None, as in the
+            original.
+        location: the store, if it is known.
+    """
 
     def __init__(self, identifier: str = "", location: str | None = None) -> None:
         super().__init__(identifier, location)
-        self.identifier, self.location = identifier, location
+        self.identifier = identifier
+        self.location = location
 
     def __str__(self) -> str:
         if self.location is None:
             return self.identifier
         return (
-            f"no resource {self.identifier!r} in {self.location}. "
-            f"`data-stack prepare NAME` puts a dataset's resources there; list_resources() shows what is stored."
+            f"no resource {self.identifier!r} in {self.location}. `data-stack prepare NAME` puts a "
+            f"dataset's resources there; list_resources() shows what is stored."
         )
 
 
 class MissingFileError(ResourceNotFoundError, FileNotFoundError):
-    """There is no file at ``path``, which is absolute: nothing at all, or a folder, as ``reason`` says."""
+    """There is no file at a path.
+
+    Attributes:
+        path: the absolute path; also ``filename``, as of every OSError.
+        reason: whether nothing is there, or a folder.
+    """
 
     def __init__(self, path: str, reason: str = "there is no such file or folder") -> None:
         super().__init__(path)
         self.args = (path, reason)
-        self.path, self.reason, self.errno, self.filename = path, reason, ENOENT, path
+        self.path = path
+        self.reason = reason
+        self.errno = ENOENT
+        self.filename = path
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MissingFileError, self.args
@@ -218,11 +278,17 @@ class MissingFileError(ResourceNotFoundError, FileNotFoundError):
 
 
 class StorageError(DataStackError, OSError):
-    """A store could not read or write; the resource is as it was before. ``errno`` is that of the operating system, or None."""
+    """A store could not read or write; the resource is as it was before.
+
+    Attributes:
+        message: what happened, where, and what to do.
+        errno: the number of the operating system's error, or None.
+    """
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(message, errno)
-        self.message, self.errno = message, errno
+        self.message = message
+        self.errno = errno
 
     def __str__(self) -> str:
         return self.message
@@ -233,11 +299,14 @@ class StorageFullError(StorageError):
 
 
 class StorageUnavailableError(StorageError):
-    """A store's server did not answer in time, broke the connection off, or refused us; trying again later may help."""
+    """A store's server did not answer in time, broke the connection off, or refused the request.
+
+    Trying again later may help.
+    """
 
 
 class StorageConflictError(StorageError):
-    """Another writer has replaced the resource that the writer expected to replace. Nothing was published."""
+    """Another writer replaced the resource first. Nothing was published."""
 
 
 class ReadOnlyStorageError(StorageError):
@@ -245,7 +314,7 @@ class ReadOnlyStorageError(StorageError):
 
 
 class UnsupportedStorageOperationError(DataStackError, NotImplementedError):
-    """A connector implements the three required methods only, and this one cannot be built on them."""
+    """A connector has only the three required methods, and this one cannot be built on them."""
 
 
 class RetrievalError(DataStackError):
@@ -253,7 +322,8 @@ class RetrievalError(DataStackError):
 
     Attributes:
         identifier: the resource that is missing.
-        attempts: one ``(source, what it said)`` for each source tried, in order; no credentials in either.
+        attempts: one ``(source, problem)`` for each source that was tried, in order; no credentials
+            are in either.
         expected: the promised digest, e.g. ``"sha256 ab12…"``; None if none was promised.
     """
 
@@ -261,32 +331,43 @@ class RetrievalError(DataStackError):
         self, identifier: str, attempts: Sequence[tuple[str, str]] = (), expected: str | None = None
     ) -> None:
         super().__init__(identifier, tuple(attempts), expected)
-        self.identifier, self.attempts, self.expected = identifier, tuple(attempts), expected
+        self.identifier = identifier
+        self.attempts = tuple(attempts)
+        self.expected = expected
 
     def __str__(self) -> str:
-        lines = [
-            f"could not retrieve resource {self.identifier!r}"
-            + (f" (expected {self.expected})" if self.expected else "")
-        ]
-        lines += [f"  {source}: {said}" for source, said in self.attempts] or [
-            "  it names no source"
-        ]
-        lines += [
-            "What to do: check the network and retry (what was retrieved is kept), or fetch the file by other means and run",
-            f"  data-stack import-file {self.identifier} PATH",
-        ]
+        headline = f"could not retrieve resource {self.identifier!r}"
+        if self.expected:
+            headline += f" (expected {self.expected})"
+        lines = [headline]
+        for source, problem in self.attempts:
+            lines.append(f"  {source}: {problem}")
+        if not self.attempts:
+            lines.append("  it names no source")
+        lines.append(
+            "What to do: check the network and retry (what was retrieved is kept), or fetch the "
+            "file by other means and run"
+        )
+        lines.append(f"  data-stack import-file {self.identifier} PATH")
         return "\n".join(lines)
 
 
 class CorruptSourceError(RetrievalError, DatasetFileCorruptError):
-    """No source delivered a resource, and at least one delivered wrong bytes. Nothing of them was stored."""
+    """No source delivered a resource; at least one delivered wrong bytes, which were not stored."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\nIf the source was republished, update the checksum in the dataset's definition."
+        return (
+            f"{super().__str__()}\n"
+            f"If the source was republished, update the checksum in the dataset's definition."
+        )
 
 
 class SeveralRetrievalErrors(RetrievalError):
-    """More than one resource could not be retrieved, as ``errors`` say; the other attributes are those of the first of these."""
+    """More than one resource could not be retrieved.
+
+    Attributes:
+        errors: one for each resource. The other attributes are those of the first of them.
+    """
 
     def __init__(self, errors: Sequence[RetrievalError]) -> None:
         first = errors[0]
@@ -295,13 +376,12 @@ class SeveralRetrievalErrors(RetrievalError):
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        return f"{len(self.errors)} resources could not be retrieved:\n" + "\n".join(
-            map(str, self.errors)
-        )
+        texts = "\n".join(str(error) for error in self.errors)
+        return f"{len(self.errors)} resources could not be retrieved:\n{texts}"
 
 
 class SeveralCorruptSourceErrors(SeveralRetrievalErrors, CorruptSourceError):
-    """More than one resource could not be retrieved, and for each of them a source delivered wrong bytes."""
+    """Several resources could not be retrieved, each because a source delivered wrong bytes."""
 
 
 class ConfigError(DataStackError, ValueError):
@@ -313,7 +393,10 @@ class LicenseDeniedError(DataStackError, PermissionError):
 
 
 class ManagedTableError(DataStackError):
-    """A folder is a table of Delta Lake, Iceberg or Hudi, whose log says which of its files count; the message names a reader."""
+    """A folder is a table of Delta Lake, Iceberg or Hudi, whose log says which of its files count.
+
+    The message names a reader of such tables.
+    """
 
 
 class LockError(DataStackError):
@@ -321,88 +404,118 @@ class LockError(DataStackError):
 
 
 class RecipeError(ConfigError):
-    """A recipe cannot be followed: it is damaged, of another version, or names what is not there or not allowed.
+    """A recipe cannot be followed.
+
+    It is damaged, of another version, or names what is missing or not allowed.
 
     Attributes:
         reason: what is wrong, and what to do.
-        node: number of the node in the recipe, if it is one node.
-        layer: what that node is to become, if it is a layer of data_stack.
+        node: number of the node in the recipe, if the problem is in one node.
+        layer: the layer of data_stack that the node describes, if it describes one.
     """
 
     def __init__(self, reason: str, node: int | None = None, layer: str | None = None) -> None:
         super().__init__(reason, node, layer)
-        self.reason, self.node, self.layer = reason, node, layer
+        self.reason = reason
+        self.node = node
+        self.layer = layer
 
     def __str__(self) -> str:
         if self.node is None:
             return self.reason
-        return f"node {self.node} of the recipe{f' ({self.layer})' if self.layer else ''}: {self.reason}"
+        layer = f" ({self.layer})" if self.layer else ""
+        return f"node {self.node} of the recipe{layer}: {self.reason}"
 
 
 class LoaderStateError(ConfigError):
-    """A loader cannot go on from a state: it is of another dataset or order, or no state at all. Nothing has changed."""
+    """A loader cannot resume from a state, which is of another dataset or order, or no state.
+
+    The loader is as it was before.
+    """
 
 
 class UnknownSplitError(ConfigError, ResourceNotFoundError):
-    """A dataset has no split of that name. (The original raised ResourceNotFoundError; catching that still works.)"""
+    """A dataset has no split of that name.
+
+    The original DataStack raised ResourceNotFoundError; catching that still works.
+    """
 
 
 class PreparationError(DataStackError):
-    """A dataset could not be prepared; its cause is chained, and the message says what is kept for the next attempt."""
+    """A dataset could not be prepared.
+
+    The cause is chained, and the message says what is kept for the next attempt.
+    """
 
 
 class RequestLimitError(DataStackError):
-    """Decoding ``what`` would take ``n_bytes`` or more; one request may take ``limit_bytes``. Nothing was decoded for it."""
+    """Decoding a value would exceed the limit of a request. The value was not decoded.
+
+    Attributes:
+        what: names the value.
+        n_bytes: what the request would take, at least.
+        limit_bytes: what a request may take.
+    """
 
     def __init__(self, what: str, n_bytes: int, limit_bytes: int) -> None:
         super().__init__(what, n_bytes, limit_bytes)
-        self.what, self.n_bytes, self.limit_bytes = what, n_bytes, limit_bytes
+        self.what = what
+        self.n_bytes = n_bytes
+        self.limit_bytes = limit_bytes
 
     def at(self, place: str) -> RequestLimitError:
-        """The same, that says where."""
+        """Return the same error, with the place of the value in its message."""
         return RequestLimitError(f"{place}: {self.what}", self.n_bytes, self.limit_bytes)
 
     def __str__(self) -> str:
         return (
-            f"{self.what}: {self.n_bytes:,} bytes or more would be decoded for one request, which may take {self.limit_bytes:,}. "
-            f"Ask for fewer samples at once; or, if you trust the data, raise DATA_STACK_MAX_REQUEST_BYTES in the environment"
+            f"{self.what}: {self.n_bytes:,} bytes or more would be decoded for one request, which "
+            f"may take {self.limit_bytes:,}. Ask for fewer samples at once; or, if you trust the "
+            f"data, raise DATA_STACK_MAX_REQUEST_BYTES in the environment"
         )
 
 
 class TaskError(DataStackError, RuntimeError):
-    """A task of an engine has failed too often; ``__cause__`` is what was raised last, if that could be sent from where it ran.
+    """A task of an engine has failed too often.
+
+    ``__cause__`` is what was raised last, if that could be sent from where the task ran.
 
     Attributes:
         task: its name, e.g. ``'shard {"file": "raw/part-0.csv"}'``.
-        problem, traceback_text: how the last of ``n_attempts`` ended, and where.
+        n_attempts: how often it was tried.
+        problem: how the last attempt ended.
+        traceback_text: where the last attempt failed, in the worker.
     """
 
     def __init__(self, task: str, n_attempts: int, problem: str, traceback_text: str = "") -> None:
         super().__init__(task, n_attempts, problem, traceback_text)
-        self.task, self.n_attempts, self.problem, self.traceback_text = (
-            task,
-            n_attempts,
-            problem,
-            traceback_text,
-        )
+        self.task = task
+        self.n_attempts = n_attempts
+        self.problem = problem
+        self.traceback_text = traceback_text
 
     def __str__(self) -> str:
         text = (
             f"{self.task} failed in each of {self.n_attempts} attempts; the last one {self.problem}"
         )
-        return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
+        return _with_worker_traceback(text, self.traceback_text)
 
 
 class LoadingError(DataStackError, RuntimeError):
-    """A loader could not make a batch; ``__cause__`` is what was raised, in the worker where there is one.
+    """A loader could not make a batch.
+
+    ``__cause__`` is what was raised, in the worker where there is one.
 
     Attributes:
         problem: what failed, e.g. ``"sample 17 could not be read"``.
         cause: type and message of what was raised.
-        epoch, step: of the batch, counted from where the iteration entered the epoch.
+        epoch: of the batch, counted from where the iteration entered the epoch.
+        step: of the batch in that epoch, counted likewise.
         index: of the sample in the loader's iterator; None if no single sample is to blame.
-        worker: where it was made, e.g. ``"worker process 1 (pid 4242)"``; None in the consumer's thread.
-        traceback_text: the traceback in the worker's process; empty if the chained error has its own.
+        worker: where the batch was made, e.g. ``"worker process 1 (pid 4242)"``; None in the thread
+            of the program.
+        traceback_text: the traceback in the worker's process; empty if the chained error has its
+            own.
     """
 
     def __init__(
@@ -416,22 +529,32 @@ class LoadingError(DataStackError, RuntimeError):
         worker: str | None = None,
         traceback_text: str = "",
     ) -> None:
-        text = cause if isinstance(cause, str) else describe_error(cause)
-        super().__init__(problem, text)
-        self.problem, self.cause = problem, text
-        self.epoch, self.step, self.index = epoch, step, index
-        self.worker, self.traceback_text = worker, traceback_text
+        cause_text = cause if isinstance(cause, str) else describe_error(cause)
+        super().__init__(problem, cause_text)
+        self.problem = problem
+        self.cause = cause_text
+        self.epoch = epoch
+        self.step = step
+        self.index = index
+        self.worker = worker
+        self.traceback_text = traceback_text
 
     def __str__(self) -> str:
-        where = f"step {self.step} of epoch {self.epoch}" + (
-            f", {self.worker}" if self.worker else ""
-        )
-        text = f"{self.problem}: {self.cause} ({where})"
-        return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
+        place = f"step {self.step} of epoch {self.epoch}"
+        if self.worker:
+            place += f", {self.worker}"
+        text = f"{self.problem}: {self.cause} ({place})"
+        return _with_worker_traceback(text, self.traceback_text)
+
+
+def _with_worker_traceback(text: str, traceback_text: str) -> str:
+    if not traceback_text:
+        return text
+    return f"{text}\n\nIn the worker:\n{traceback_text}"
 
 
 def describe_error(error: BaseException) -> str:
-    """Type and message of an error of foreign code."""
+    """Return the type and message of an error that foreign code raised."""
     try:
         message = str(error)
     except Exception:  # noqa: BLE001  # the __str__ of a user's exception may raise anything
@@ -440,26 +563,38 @@ def describe_error(error: BaseException) -> str:
 
 
 class WorkerError(DataStackError, RuntimeError):
-    """A ``worker`` of a loader died or stopped. All workers have ended; the loader can be iterated over again."""
+    """A worker of a loader died or stopped.
+
+    All workers have ended; the loader can be iterated over again.
+
+    Attributes:
+        worker: which one, e.g. ``"worker process 1 (pid 4242)"``.
+        problem: what happened to it.
+    """
 
     def __init__(self, worker: str, problem: str) -> None:
         super().__init__(worker, problem)
-        self.worker, self.problem = worker, problem
+        self.worker = worker
+        self.problem = problem
 
     def __str__(self) -> str:
         return f"{self.worker} {self.problem}"
 
 
 class WorkerDifferenceError(WorkerError):
-    """A ``worker`` process of a loader makes other batches than the program itself.
+    """A worker process of a loader makes other batches than the program itself.
 
-    It does not have what the program sets at run time, such as a value in a module. All workers
-    have ended.
+    The process does not have what the program sets at run time, such as a value in a module. All
+    workers have ended.
     """
 
 
 class IncompleteCopyError(DataStackError):
-    """Resources were not copied, as ``report.faults`` say: they are damaged or missing at the source, or changed meanwhile."""
+    """Some resources were not copied: they are damaged or missing at the source, or changed.
+
+    Attributes:
+        report: the report of the copy; its ``faults`` name the resources.
+    """
 
     def __init__(self, report: Any) -> None:
         super().__init__(report)
@@ -468,42 +603,60 @@ class IncompleteCopyError(DataStackError):
     def __str__(self) -> str:
         faults = self.report.faults
         lines = [
-            f"{len(faults)} resources were not copied from {self.report.source} to {self.report.target}:"
+            f"{len(faults)} resources were not copied from {self.report.source} to "
+            f"{self.report.target}:"
         ]
-        lines += [f"  {fault.identifier}: {fault.problem}" for fault in faults[:20]]
-        lines += [f"  … and {len(faults) - 20} more"] if len(faults) > 20 else []
+        for fault in faults[:_MAX_FAULTS_SHOWN]:
+            lines.append(f"  {fault.identifier}: {fault.problem}")
+        n_hidden = len(faults) - _MAX_FAULTS_SHOWN
+        if n_hidden > 0:
+            lines.append(f"  … and {n_hidden} more")
         lines.append(
-            "All else is copied. Mend these at the source (prepare the dataset again there), then copy again."
+            "All else is copied. Repair these at the source (prepare the dataset again there), "
+            "then copy again."
         )
         return "\n".join(lines)
 
 
 class PluginError(DataStackError):
-    """A plugin could not be loaded or does not keep the contract; other plugins are not affected."""
+    """A plugin could not be loaded, or breaks its contract; other plugins are not affected."""
 
 
 def install_command(extra: str) -> str:
-    """How to install the packages of an extra; each of data_stack's own plugins has an extra of its name."""
+    """Return the command that installs an extra; each first-party plugin has one of its name."""
     return f'pip install "lazy-data-stack[{extra}]"'
 
 
 class MissingDependencyError(DataStackError, ImportError):
-    """The optional ``package`` is not installed, which ``needed_by`` needs and the ``extra`` of data_stack brings."""
+    """An optional package is not installed.
+
+    Attributes:
+        needed_by: what needs it.
+        package: its name.
+        extra: the extra of data_stack that brings it.
+    """
 
     def __init__(self, needed_by: str, package: str, extra: str) -> None:
         super().__init__(needed_by, package, extra)
-        self.needed_by, self.package, self.extra = needed_by, package, extra
+        self.needed_by = needed_by
+        self.package = package
+        self.extra = extra
 
     def __str__(self) -> str:
         return f"{self.needed_by} needs {self.package}: {install_command(self.extra)}"
 
 
 class UnpicklableResourceError(DataStackError, TypeError):
-    """A resource around a private buffer cannot be sent to another process. Store it first: stored resources pickle."""
+    """A resource around a private buffer cannot be sent to another process.
+
+    Store it first: stored resources can be pickled.
+    """
 
 
 class LeftOutWarning(UserWarning):
-    """Files or columns of a place are not read; the message names the first few, their number and the rule.
+    """Files or columns of a place are not read.
+
+    The message names the first few, their number and the rule.
 
     ``warnings.simplefilter("error", LeftOutWarning)`` makes it an error.
     """

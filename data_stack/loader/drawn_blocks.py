@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import KeyedPermutation, hash_array, hash_of, permute_array
-from data_stack.util.stretches import Stretches
+from data_stack.util.intervals import Intervals
 
 #: The order of a window is written out, in 4 bytes a sample, up to this number of samples.
 _MAX_WRITTEN = 1 << 20
@@ -39,7 +39,7 @@ class DrawnBlocks:
         blocks: npt.NDArray[Any] = np.arange(len(lengths))
         if blocks_seed is not None:
             blocks = KeyedPermutation(len(lengths), blocks_seed).take(blocks)
-        self._blocks = Stretches(lengths[blocks])  # in the order of the epoch
+        self._blocks = Intervals(lengths[blocks])  # in the order of the epoch
         # position p of the epoch is sample p + shift of the iterator, by the shift of its block
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
         self._window = min(window, max(1, len(lengths)))
@@ -49,14 +49,14 @@ class DrawnBlocks:
             )
             - 1
         )
-        self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
+        self._windows = Intervals(np.diff(self._blocks.ends[last_blocks], prepend=0))
         self._key, self._n_ahead = samples_seed, n_ahead
         self._last: tuple[int, IndexArrayOfInts] | None = None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
         mixed = positions
         if self._key is not None and len(positions):  # permute them within their windows
-            first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
+            first, last = self._windows.find(np.array([positions.min(), positions.max()])).tolist()
             if first == last:  # as a rule
                 start, size = (
                     int(self._windows.starts[first]),
@@ -68,13 +68,13 @@ class DrawnBlocks:
                     positions - start
                 )
             else:
-                windows = self._windows.of(positions)
+                windows = self._windows.find(positions)
                 starts = self._windows.starts[windows]
                 sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
                 mixed = starts + permute_array(
                     sizes, hash_array(self._key, windows), positions - starts
                 ).view(np.int64)
-        indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
+        indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.find(mixed)]
         return indices
 
     def _samples_of(self, window: int) -> IndexArrayOfInts:

@@ -21,7 +21,7 @@ from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.selecting import Predicate, PredicateError
 from data_stack.io.work import Workers
 from data_stack.util.executor import n_threads
-from data_stack.util.stretches import Stretches
+from data_stack.util.intervals import Intervals
 
 _Integers = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
@@ -41,7 +41,7 @@ class Selection:
     ) -> None:
         self.groups, self.rows, self.lengths = groups, rows, lengths
         self.n_rows = int(lengths.sum())
-        self._blocks = Stretches(lengths)
+        self._blocks = Intervals(lengths)
         # a list is five times as fast to look up one position
         self._end_list: list[int] = self._blocks.ends.tolist()
         self._group_list: list[int] = groups.tolist()
@@ -61,11 +61,11 @@ class Selection:
 
     def groups_of(self, positions: npt.NDArray[Any]) -> list[int]:
         """The row groups of samples, those of the first samples first."""
-        return list(dict.fromkeys(self.groups[self._blocks.of(positions)].tolist()))
+        return list(dict.fromkeys(self.groups[self._blocks.find(positions)].tolist()))
 
     def locate_all(self, positions: npt.NDArray[Any]) -> list[tuple[int, _Integers, Places]]:
         """For each row group of samples, ascending: its number, the positions of the samples in it, and their places."""
-        blocks = self._blocks.of(positions)
+        blocks = self._blocks.find(positions)
         rows = positions - self._blocks.starts[blocks]
         few = (
             blocks.astype(np.uint16) if len(self._blocks) <= 1 << 16 else blocks
@@ -81,7 +81,7 @@ class Selection:
 
         None for one row group, or if they have more than ``most_for_one`` rows for each of the samples.
         """
-        blocks = self._blocks.of(positions)
+        blocks = self._blocks.find(positions)
         touched = np.flatnonzero(np.bincount(blocks))
         lengths = self.lengths[touched]
         if len(touched) == 1 or lengths.sum() > most_for_one * len(positions):

@@ -142,7 +142,7 @@ class ColumnWriter:
         records: list[bytes] = []
         try:
             for value in values:
-                records.append(self.encode(value))  # noqa: PERF401  # how many there are is asked for
+                records.append(self.encode(value))  # how many there are is asked for
         except Exception as error:  # noqa: BLE001  # as above
             self.refuse(error, number + len(records))
         return Part.of(records, self.codec)

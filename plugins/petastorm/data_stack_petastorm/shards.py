@@ -16,7 +16,7 @@ from data_stack.dataset.randomness import KeyedPermutation, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.loader import Order
 from data_stack.loader.plan import Plan, Uneven
-from data_stack.util.stretches import Stretches
+from data_stack.util.intervals import Intervals
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _Dealt:
         epoch: int,
     ) -> None:
         self.epoch = epoch
-        self._blocks, self._order_of = Stretches(lengths[blocks]), order_of
+        self._blocks, self._order_of = Intervals(lengths[blocks]), order_of
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
         n_samples, self._batch_size = int(lengths.sum()), sharding.batch_size
         self._n_in_steps, in_last_step = sharding.lengths(n_samples)
@@ -148,10 +148,10 @@ class _Dealt:
             self._n_in_steps * sharding.n_shards,
             sharding.n_shards,
         )
-        self._last_step = Stretches(
+        self._last_step = Intervals(
             np.append(in_last_step, n_samples - self._n_in_all_steps - in_last_step.sum())
         )
-        self._shards = Stretches(
+        self._shards = Intervals(
             np.append(
                 self._n_in_steps + in_last_step, self._last_step.ends[-1] - in_last_step.sum()
             )
@@ -165,7 +165,7 @@ class _Dealt:
         places = places + turns * self._batch_size
         late = positions - self._n_in_all_steps
         if (is_late := late >= 0).any():
-            of_late = self._last_step.of(np.maximum(late, 0))
+            of_late = self._last_step.find(np.maximum(late, 0))
             shards = np.where(is_late, of_late, shards)
             in_steps = np.where(of_late < self._n_shards, self._n_in_steps, 0)
             places = np.where(is_late, in_steps + late - self._last_step.starts[of_late], places)
@@ -189,7 +189,7 @@ class _Dealt:
 
     def _of_dataset(self, shard: int, places: IndexArrayOfInts) -> IndexArrayOfInts:
         positions = places + self._shards.starts[shard]
-        samples: IndexArrayOfInts = positions + self._shifts[self._blocks.of(positions)]
+        samples: IndexArrayOfInts = positions + self._shifts[self._blocks.find(positions)]
         return samples
 
     def _make_order(self, shard: int) -> Order:
