@@ -25,7 +25,8 @@ from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.recipes.recipe import code_digest, fingerprint, instability_reason
+from data_stack.dataset.recipes.fingerprint import fingerprint
+from data_stack.dataset.recipes.stability import code_digest, instability_reason
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.writer import RecordWriter

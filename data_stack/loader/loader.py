@@ -16,7 +16,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.dataset.iterator.described import LOADER_ARGUMENTS
 from data_stack.dataset.positions import check_integer
-from data_stack.dataset.recipes.recipe import fingerprint
+from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion

@@ -23,7 +23,7 @@ from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import DatasetIteratorView
 from data_stack.dataset.positions import check_integer
-from data_stack.dataset.recipes.recipe import fingerprint
+from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.dataset.recipes.recipe_values import probe
 from data_stack.exception import ConfigError
 from data_stack.loader.jobs import Job

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from data_stack.codecs.plain_data import canonical_json
-from data_stack.dataset.recipes.recipe import PLACE, TABLE_FILE
+from data_stack.dataset.recipes.nodes import PLACE, TABLE_FILE
 from data_stack.util.untrusted_text import parse_json
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from data_stack.dataset.recipes.recipe import note_place
+from data_stack.dataset.recipes.nodes import note_place
 from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
 from data_stack.formats.place_accounts import (
     account_beside,

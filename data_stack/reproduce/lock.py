@@ -17,7 +17,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.positions import take
-from data_stack.dataset.recipes.recipe import DATASET, list_origins
+from data_stack.dataset.recipes.nodes import DATASET, list_origins
 from data_stack.exception import ConfigError, LockError, PreparationError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.folder import LocalFolder

@@ -16,17 +16,14 @@ from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, layers
 from data_stack.dataset.iterator.layer import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
-from data_stack.dataset.recipes.functions import NAMED
-from data_stack.dataset.recipes.recipe import (
-    DATASET,
-    PLACE,
-    RECIPE_VERSION,
-    describe_layer,
+from data_stack.dataset.recipes.fingerprint import (
+    describe_with_content,
     fingerprint,
-    node_digests,
-    recipe,
     samples_content,
 )
+from data_stack.dataset.recipes.functions import NAMED
+from data_stack.dataset.recipes.nodes import DATASET, PLACE, describe_node
+from data_stack.dataset.recipes.recipe import RECIPE_VERSION, node_digests, recipe
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -419,7 +416,7 @@ def _load(
                 f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them",
             )
         loaded = dataset.load(split, **origin["config"])
-        found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
+        found = describe_node(loaded).arguments.get("resources") or {}
         then = found if resources is None else resources
         differing = sorted(key for key in {**then, **found} if then.get(key) != found.get(key))
     except _ENVIRONMENT:
@@ -489,7 +486,7 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
     try:
         made = layer._rebuilt(below, arguments)
         meta = made.dataset_meta if isinstance(made, InformedDatasetIteratorIF) else None
-        description = describe_layer(made)
+        description = describe_with_content(made)
     except _ENVIRONMENT:
         raise
     except Exception as error:  # noqa: BLE001  # constructors may raise anything
@@ -500,8 +497,8 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
         _refuse(
             node, f"it has no arguments {_list(unknown)}; it has {_list(description.arguments)}"
         )
-    if len(description.of) != len(below) or any(
-        one is not other for one, other in zip(description.of, below, strict=True)
+    if len(description.below) != len(below) or any(
+        one is not other for one, other in zip(description.below, below, strict=True)
     ):
         _refuse(node, f"it cannot be stacked on {len(below)} iterators")
     return made

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import InformedDatasetIterator, walk_stack
-from data_stack.dataset.recipes.recipe import list_origins
+from data_stack.dataset.recipes.nodes import list_origins
 from data_stack.show.markup import (
     Block,
     Document,

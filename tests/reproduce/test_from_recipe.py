@@ -24,7 +24,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
-from data_stack.dataset.recipes.recipe import instability_reason
+from data_stack.dataset.recipes.stability import instability_reason
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.factories.declarative import DatasetCard, Resources
 from data_stack.io.storage_connectors import InMemoryStorageConnector

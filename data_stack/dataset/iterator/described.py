@@ -192,7 +192,7 @@ class DescribedIterator:
 
     def fingerprint(self: Any) -> str:
         """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""
-        from data_stack.dataset.recipes.recipe import fingerprint
+        from data_stack.dataset.recipes.fingerprint import fingerprint
 
         return fingerprint(self)
 

@@ -22,7 +22,7 @@ from data_stack.dataset.iterator.layer import (
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import Positions, as_index_array, check_integer, compose, narrow
 from data_stack.dataset.randomness import derive_seed
-from data_stack.dataset.recipes.recipe import fingerprint
+from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.dataset.splits.splitting import (
     Shares,

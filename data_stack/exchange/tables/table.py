@@ -23,7 +23,7 @@ from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.recipes.recipe import TABLE_FILE
+from data_stack.dataset.recipes.nodes import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.columns import (

@@ -29,7 +29,7 @@ from PIL import Image
 import data_stack
 from data_stack import InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.recipes.recipe import instability_reason
+from data_stack.dataset.recipes.stability import instability_reason
 from data_stack.exception import ConfigError
 
 UTC = datetime.timezone.utc

@@ -30,7 +30,7 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.meta import MetaFactory
 from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.recipes.functions import named_function
-from data_stack.dataset.recipes.recipe import code_digest
+from data_stack.dataset.recipes.stability import code_digest
 from data_stack.exception import ConfigError
 
 META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train")

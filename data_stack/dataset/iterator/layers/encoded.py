@@ -29,7 +29,7 @@ from data_stack.dataset.iterator.contract import (
 from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.recipes.recipe import fingerprint
+from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 from data_stack.util.functions import stopped_by
 from data_stack.values.stacked_values import objects, stack_values
