@@ -76,10 +76,8 @@ def unseal_json(path: str) -> dict[str, Any]:
 def digests_of_blocks(data: Any, block_bytes: int = BLOCK_BYTES) -> bytes:
     """The digests of all blocks of ``data``, one after the other."""
     view = memoryview(data).cast("B")
-    return b"".join(
-        block_digest(view[start : start + block_bytes])
-        for start in range(0, len(view), block_bytes)
-    )
+    starts = range(0, len(view), block_bytes)
+    return b"".join([block_digest(view[start : start + block_bytes]) for start in starts])
 
 
 def digest_of_block(digests: bytes, block: int) -> bytes:
