@@ -18,8 +18,6 @@ from data_stack.exchange.arrays import from_numpy as from_numpy
 from data_stack.exchange.arrays import from_torch as from_torch
 from data_stack.exchange.arrays import to_tensorflow as to_tensorflow
 from data_stack.exchange.tables.arrow import from_arrow as from_arrow
-from data_stack.exchange.tables.arrow import from_csv as from_csv
-from data_stack.exchange.tables.arrow import from_jsonl as from_jsonl
 from data_stack.exchange.tables.arrow import to_arrow as to_arrow
 from data_stack.exchange.tables.huggingface import from_huggingface as from_huggingface
 from data_stack.exchange.tables.huggingface import to_huggingface as to_huggingface
@@ -38,6 +36,8 @@ from data_stack.factories.declarative import DatasetCard as DatasetCard
 from data_stack.factories.declarative import DatasetFactory as DatasetFactory
 from data_stack.factories.declarative import PreparedResources as PreparedResources
 from data_stack.factories.declarative import Resources as Resources
+from data_stack.formats.text_tables.reading import from_csv as from_csv
+from data_stack.formats.text_tables.reading import from_jsonl as from_jsonl
 from data_stack.io.resource_definition import ResourceDefinition as ResourceDefinition
 from data_stack.io.resources import ResourceFactory as ResourceFactory
 from data_stack.io.resources import StreamedResource as StreamedResource

@@ -9,14 +9,12 @@ import numpy as np
 
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
-    InformedDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.contract import ColumnKey, as_iterator
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
-from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.util.suggestions import did_you_mean
+from data_stack.formats.image_folder import ImageFolderIterator, with_labels
+from data_stack.formats.targets import with_target
 
 
 def from_numpy(
@@ -108,60 +106,6 @@ def from_folder(
     return with_labels(
         ImageFolderIterator(folder, on_error=on_error, class_names=class_names), target
     )
-
-
-def with_labels(iterator: ImageFolderIterator, target: str | None = None) -> DatasetIteratorIF:
-    """The images of a folder with a meta that says which column is the target: the label, if there are classes.
-
-    Raises:
-        ConfigError: the target does not exist.
-    """
-    target = "label" if target is None and iterator.class_names else target
-    return with_target(
-        iterator,
-        "folder",
-        iterator.fields,
-        target,
-        iterator.class_names if target == "label" else (),
-        "image",
-    )
-
-
-def with_target(
-    iterator: DatasetIteratorIF,
-    source: str,
-    columns: Sequence[Any],
-    target: Any,
-    class_names: Any = None,
-    sample: Any = None,
-) -> DatasetIteratorIF:
-    """The iterator with a meta that says which column is the target.
-
-    Args:
-        iterator: tuple or dict samples.
-        source: name of the samples.
-        columns: positions or names of their columns.
-        target: the column of the target; None for no target and no meta.
-        class_names: names of the target's classes.
-        sample: the column of the sample itself; None for the other column, if there is only one.
-
-    Raises:
-        ConfigError: the column ``target`` does not exist.
-    """
-    if target is None:
-        return iterator
-    if target not in columns:
-        near = did_you_mean(target, [name for name in columns if isinstance(name, str)])
-        raise ConfigError(
-            f"target {target!r:.80} is not a column{near}; the columns are {', '.join(map(repr, columns))}"
-        )
-    others = [column for column in columns if column != target]
-    position = sample or (others[0] if len(others) == 1 else "sample")  # not the name of a column
-    layout, names = IteratorMeta(position, target, "tag"), tuple(class_names or ()) or None
-    meta = DatasetMeta(
-        layout, source, source, target_kind="label" if names else None, class_names=names
-    )
-    return InformedDatasetIterator(iterator, meta)
 
 
 def _check_array(array: Any) -> Any:

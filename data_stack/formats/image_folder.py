@@ -28,7 +28,13 @@ from data_stack.codecs.codec import (
     type_of_bytes,
     types_by_extension,
 )
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    ColumnKey,
+    DatasetIteratorIF,
+    Sample,
+    SampleAccess,
+)
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
@@ -41,6 +47,7 @@ from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.csv import Table
 from data_stack.formats.split_names import warn_of_splits
+from data_stack.formats.targets import with_target
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_hidden
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.integrity import contents_of_resources
@@ -719,6 +726,23 @@ def _class_folder(sample: Mapping[str, Any], position: int) -> str:
             f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder"
         )
     return name
+
+
+def with_labels(iterator: ImageFolderIterator, target: str | None = None) -> DatasetIteratorIF:
+    """The images of a folder with a meta that says which column is the target: the label, if there are classes.
+
+    Raises:
+        ConfigError: the target does not exist.
+    """
+    target = "label" if target is None and iterator.class_names else target
+    return with_target(
+        iterator,
+        "folder",
+        iterator.fields,
+        target,
+        iterator.class_names if target == "label" else (),
+        "image",
+    )
 
 
 @register_format

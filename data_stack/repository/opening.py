@@ -156,7 +156,8 @@ class _Opened:
 
     def with_target(self, target: str | None) -> DatasetIteratorIF:
         """The samples with a meta that says which column is the target; raises ConfigError if it does not exist."""
-        from data_stack.exchange.arrays import with_labels, with_target
+        from data_stack.formats.image_folder import with_labels
+        from data_stack.formats.targets import with_target
 
         if isinstance(self.samples, ImageFolderIterator):
             return with_labels(self.samples, target)
@@ -207,8 +208,8 @@ def _open_as(place: Location, kind: str, options: Mapping[str, Any], wanted: _Wa
 def _open_table(
     place: Location, kind: str, options: Mapping[str, Any], wanted: _Wanted = _ALL
 ) -> _Opened:
-    from data_stack.exchange.tables.arrow import from_csv, from_jsonl
     from data_stack.formats.text_tables.column_errors import UnknownColumnError
+    from data_stack.formats.text_tables.reading import from_csv, from_jsonl
 
     read: Any = from_jsonl
     given = dict(options)
@@ -267,7 +268,7 @@ def _open_tables(
     wanted: _Wanted,
 ) -> dict[str, list[_Opened]]:
     """The tables of all splits, whose columns have the same types; a table that is no split has its own."""
-    from data_stack.exchange.tables.agreement import read_alike
+    from data_stack.formats.text_tables.agreement import read_alike
 
     alike = [
         (split, part) for split, files in datasets.items() for part in files.parts if files.is_split

@@ -75,7 +75,7 @@ def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     for module in pkgutil.iter_modules(layers.__path__, f"{layers.__name__}."):
         importlib.import_module(module.name)
     with contextlib.suppress(MissingDependencyError):
-        import data_stack.exchange.tables.arrow  # noqa: F401  # it registers its layer
+        import data_stack.formats.text_tables.reading  # noqa: F401  # it registers its layer
     return LAYERS
 
 

@@ -13,15 +13,9 @@ from data_stack.codecs.fitting import fits_shape
 from data_stack.codecs.images import decode_image, pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.table import (
-    ArrowColumn,
-    NamedColumns,
-    Origin,
-    TableIterator,
-    cells_of,
-    unshifted,
-)
+from data_stack.exchange.tables.table import NamedColumns, cells_of
+from data_stack.formats.arrow_tables import ArrowColumn, Origin, TableIterator, unshifted
+from data_stack.formats.targets import with_target
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import Column
 

@@ -10,20 +10,19 @@ import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.table import (
+from data_stack.exchange.tables.table import NamedColumns, cells_of
+from data_stack.formats.arrow_tables import (
     JSON_TEXT,
     ArrowColumn,
     IndexLevel,
-    NamedColumns,
     Origin,
     PlainColumn,
     TableIterator,
-    cells_of,
     check_names,
 )
 from data_stack.formats.parquet.codecs import CellError
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
+from data_stack.formats.targets import with_target
 from data_stack.util.program_lines import warn_program
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import Column

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.exchange.tables.arrow import iterator_of_table, to_arrow
+from data_stack.exchange.tables.arrow import to_arrow
+from data_stack.formats.arrow_tables import iterator_of_table
 
 try:
     import polars as pl

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.exchange.tables.arrow import from_csv, from_jsonl
 from data_stack.formats.parquet import ParquetDataset
+from data_stack.formats.text_tables.reading import from_csv, from_jsonl
 from data_stack.io.archives import open_archive
 from data_stack.io.archives.archive import read_within_limit
 from data_stack.io.archives.streams import compression_of, open_decompressed

@@ -11,7 +11,7 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
-from data_stack.exchange.tables.table import JSON_TEXT
+from data_stack.formats.arrow_tables import JSON_TEXT
 from data_stack.formats.text_tables.column_errors import UnknownTypedColumnError
 from data_stack.formats.text_tables.json_table import JSON, CellType, join_types
 

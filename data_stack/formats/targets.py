@@ -1,0 +1,48 @@
+"""Says which column of some samples is the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
+
+
+def with_target(
+    iterator: DatasetIteratorIF,
+    source: str,
+    columns: Sequence[Any],
+    target: Any,
+    class_names: Any = None,
+    sample: Any = None,
+) -> DatasetIteratorIF:
+    """The iterator with a meta that says which column is the target.
+
+    Args:
+        iterator: tuple or dict samples.
+        source: name of the samples.
+        columns: positions or names of their columns.
+        target: the column of the target; None for no target and no meta.
+        class_names: names of the target's classes.
+        sample: the column of the sample itself; None for the other column, if there is only one.
+
+    Raises:
+        ConfigError: the column ``target`` does not exist.
+    """
+    if target is None:
+        return iterator
+    if target not in columns:
+        near = did_you_mean(target, [name for name in columns if isinstance(name, str)])
+        raise ConfigError(
+            f"target {target!r:.80} is not a column{near}; the columns are {', '.join(map(repr, columns))}"
+        )
+    others = [column for column in columns if column != target]
+    position = sample or (others[0] if len(others) == 1 else "sample")  # not the name of a column
+    layout, names = IteratorMeta(position, target, "tag"), tuple(class_names or ()) or None
+    meta = DatasetMeta(
+        layout, source, source, target_kind="label" if names else None, class_names=names
+    )
+    return InformedDatasetIterator(iterator, meta)
