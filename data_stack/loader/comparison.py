@@ -16,7 +16,7 @@ import numpy as np
 
 from data_stack.exception import LoadingError
 from data_stack.loader.jobs import BatchMaker, Job
-from data_stack.processes.child_process import dump, load
+from data_stack.processes.pickling import dump, load
 from data_stack.processes.seeding import loaded_torch
 
 #: Stands for the column of a batch that is one array.

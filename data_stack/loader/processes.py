@@ -28,18 +28,10 @@ from data_stack.loader.comparison import (
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.plan import group_shard
 from data_stack.loader.workers import PrefetchingWorkers
-from data_stack.processes.child_process import (
-    Channel,
-    ChildProcess,
-    Parcel,
-    dump,
-    dump_error,
-    end_all,
-    imported_modules,
-    load,
-    loaded_modules,
-)
+from data_stack.processes.channel import Channel, Payload
+from data_stack.processes.child_process import ChildProcess, end_all, loaded_modules
 from data_stack.processes.fork_server import hold, is_readable
+from data_stack.processes.pickling import dump, dump_error, imported_modules, load
 from data_stack.processes.program_settings import ProgramSettings
 from data_stack.processes.seeding import draw_entropy, seed_generators
 from data_stack.util.executor import set_process_share
@@ -423,7 +415,7 @@ class _Worker(ChildProcess):
             raise WorkerError(self.name, f"{self.describe_end()}{place}. {_AGAIN}")
 
 
-def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
+def _pack(maker: BatchMaker, max_bytes: float) -> Payload:
     """What workers need to make batches.
 
     Raises:
@@ -431,7 +423,7 @@ def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
         OSError: memory is exhausted, or the arrays are larger than ``max_bytes``.
     """
     try:
-        return Parcel((maker, list(sys.argv)), max_bytes)
+        return Payload((maker, list(sys.argv)), max_bytes)
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled
@@ -538,7 +530,7 @@ class _Program:
         try:
             made = self._maker.make(job)
             problem = "a batch cannot be sent from a worker process to the consumer; use worker_kind='threads'"
-            parcel = Parcel(made)
+            payload = Payload(made)
         except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
             cause, failure = error.__cause__ or error, error
             if not isinstance(failure, LoadingError):
@@ -546,8 +538,8 @@ class _Program:
             failure.traceback_text = _traceback_of(cause)
             self.channel.send(("error", number, failure, dump_error(cause)))
         else:
-            with contextlib.closing(parcel):
-                self.channel.send(("batch", number), parcel)
+            with contextlib.closing(payload):
+                self.channel.send(("batch", number), payload)
 
 
 def _traceback_of(error: BaseException) -> str:
