@@ -26,7 +26,7 @@ from data_stack.loader.conversion import (
     refuse_missing,
 )
 from data_stack.loader.plan import Plan
-from data_stack.loader.plan import shard_of_process as shard_of_process
+from data_stack.loader.ranks import shard_of_process as shard_of_process
 from data_stack.values.stacking import stack_samples
 
 try:

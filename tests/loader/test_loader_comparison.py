@@ -21,7 +21,8 @@ from sizes import sized
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import LoadingError, WorkerDifferenceError
 from data_stack.loader import Loader
-from data_stack.loader.comparison import find_difference, plain_values
+from data_stack.loader.comparison import find_difference
+from data_stack.loader.workers.module_values import plain_values
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* takes long:RuntimeWarning"  # on a busy machine

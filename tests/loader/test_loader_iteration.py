@@ -138,7 +138,7 @@ def test_ctrl_c_while_a_batch_is_made_loses_none_and_shows_no_frames_of_ours() -
 
     assert [entry.name for entry in raised.traceback[1:4]] == [
         "numbers_given",
-        "_batches",
+        "_deliver",
         "transform",
     ]
     pressed.clear()

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.exception import DatasetOutOfBoundsError
 from data_stack.loader import BlockShuffled, InOrder, Loader, Order, Shuffled
 from data_stack.loader.plan import Uneven
-from data_stack.loader.workers import WorkerKind
+from data_stack.loader.workers.base import WorkerKind
 from data_stack.values.stacking import stack_samples
 
 KINDS: list[WorkerKind] = ["inline", "threads"]

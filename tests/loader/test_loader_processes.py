@@ -22,8 +22,9 @@ from worker_subjects import Mixed, Numbers, Told, strange
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError, WorkerError
-from data_stack.loader import Loader, processes
-from data_stack.loader.workers import ThreadWorkers
+from data_stack.loader import Loader
+from data_stack.loader.workers.processes import ProcessWorkers
+from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.testing.iterators import assert_same
 
 pytestmark = [
@@ -124,7 +125,7 @@ SCRIPT = """
 import collections
 from data_stack.exception import LoadingError
 from data_stack.loader import Loader
-from data_stack.loader import processes
+from data_stack.loader.workers import processes
 
 print("the script runs")
 Pair = collections.namedtuple("Pair", "number square")
@@ -305,7 +306,7 @@ def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "workers"), [("processes", processes.ProcessWorkers), ("threads", ThreadWorkers)]
+    ("kind", "workers"), [("processes", ProcessWorkers), ("threads", ThreadWorkers)]
 )
 def test_a_slow_worker_is_a_warning(
     kind: str, workers: Any, monkeypatch: pytest.MonkeyPatch

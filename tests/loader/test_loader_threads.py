@@ -18,7 +18,8 @@ from process_harness import run_python, until
 from data_stack.dataset.iterator import DatasetIteratorIF, InMemoryDatasetIterator, SampleAccess
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
-from data_stack.loader.workers import ThreadWorkers
+from data_stack.loader.workers.base import WorkerOptions
+from data_stack.loader.workers.threads import ThreadWorkers
 
 
 def numbers(n: int, read: Callable[[int], Any] = lambda number: None) -> DatasetIteratorIF:
@@ -99,14 +100,14 @@ def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_thre
 def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
     n_workers: int, prefetch: int, mebibytes: list[int], expected: list[int]
 ) -> None:
-    ahead = ThreadWorkers(None, n_workers, prefetch=prefetch, timeout_seconds=None)  # type: ignore[arg-type]
-    found = [ahead.capacity]
+    workers = ThreadWorkers(None, WorkerOptions(n_workers, prefetch))  # type: ignore[arg-type]
+    capacities = [workers.capacity]
 
     for size in mebibytes:
-        ahead._observe_size(size << 20)
-        found.append(ahead.capacity)
+        workers.observe_size(size << 20)
+        capacities.append(workers.capacity)
 
-    assert found == [n_workers * prefetch, *expected]
+    assert capacities == [n_workers * prefetch, *expected]
 
 
 class _CountedAccess(BlocksAccess):
