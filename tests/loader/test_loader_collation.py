@@ -108,7 +108,7 @@ def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
     assert padded([[], []], Padded(multiple_of=4))[0].shape == (2, 0)
 
 
-def test_pictures_are_padded_in_both_extents() -> None:
+def test_pictures_are_padded_in_both_dimensions() -> None:
     pictures = [np.full((2, 3, 3), 1, np.uint8), np.full((4, 1, 3), 2, np.uint8)]
 
     batch, shapes = padded(pictures, Padded(255, multiple_of=(1, 4), lengths=2))
@@ -165,8 +165,8 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(
         ([{"a": "x"}], Padded({"a": 0}), "column 'a' has no arrays"),
         ([{"a": 1}], Padded({"b": 0}), "no column 'b'"),
         ([{"a": [1], "a_lengths": 3}], Padded(), "a column 'a_lengths'"),
-        ([[1, 2]], Padded(to=(None, 3)), "to is for 2 extents"),
-        ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first extent: .*at place 1 \(2, 4\)"),
+        ([[1, 2]], Padded(to=(None, 3)), "to is for 2 dimensions"),
+        ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first dimension: .*at place 1 \(2, 4\)"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_collated_is_named(
