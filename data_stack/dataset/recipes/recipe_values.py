@@ -17,8 +17,9 @@ from data_stack.dataset.recipes.array_values import (
     array_value_of,
     write_out_positions,
 )
-from data_stack.dataset.recipes.functions import describe_unnamed, shorten, write_function
+from data_stack.dataset.recipes.function_names import shorten, write_function
 from data_stack.dataset.recipes.identity import array_class, dtype_identity, identity_of
+from data_stack.dataset.recipes.unnamed_values import describe_unnamed
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
 
