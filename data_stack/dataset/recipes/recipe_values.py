@@ -19,6 +19,7 @@ from data_stack.dataset.recipes.array_values import (
 )
 from data_stack.dataset.recipes.function_names import shorten, write_function
 from data_stack.dataset.recipes.identity import array_class, dtype_identity, identity_of
+from data_stack.dataset.recipes.library_identity import portable_class_name
 from data_stack.dataset.recipes.unnamed_values import describe_unnamed
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
@@ -376,13 +377,8 @@ def other_values(value: Any) -> list[Any]:
 
 
 def class_name(value: Any) -> str:
-    """Return the class of a value with its module.
-
-    A class of the program has the same name in worker processes, where Python renames its module.
-    """
-    value_class = type(value)
-    name = f"{value_class.__module__}.{value_class.__qualname__}"
-    return name.replace("__mp_main__.", "__main__.")
+    """Return the class of a value with its module, the same in all processes of a program."""
+    return portable_class_name(type(value))
 
 
 def _has_methods(value: Any, names: tuple[str, ...]) -> bool:
