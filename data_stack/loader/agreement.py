@@ -10,7 +10,7 @@ from typing import Any
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.layer import DatasetIteratorView
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.dataset.recipes.recipe_values import probe
 from data_stack.exception import ConfigError

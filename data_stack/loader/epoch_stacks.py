@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.layer import at_epoch, has_random_layers, list_draws
+from data_stack.dataset.iterator.epochs import at_epoch, has_random_layers, list_draws
 from data_stack.util.forks import fork_lock
 
 #: At the end of an epoch, batches of two epochs are made at the same time.
@@ -37,7 +37,7 @@ class EpochStacks:
         """Return the stack of an epoch.
 
         Raises:
-            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.iterator.layer.at_epoch`.
+            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.iterator.epochs.at_epoch`.
         """
         if not self.differ:
             return self.iterator

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import derive_seed
-from data_stack.dataset.recipes.recipe_values import array_digest
+from data_stack.dataset.recipes.array_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader.orders.drawn_blocks import DrawnBlocks
 from data_stack.loader.orders.order import Order, block_lengths
