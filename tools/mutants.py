@@ -80,7 +80,7 @@ _OF_SESSION = [
     f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"
 ]
 _OF_SESSION += [
-    f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"
+    f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_the_shard_or_an_error"
 ]
 _OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.

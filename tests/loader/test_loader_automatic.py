@@ -68,9 +68,7 @@ def sleep(sample: Any) -> Any:
         (Computing(16_000, 5000), "processes"),
     ],
 )
-def test_a_loader_that_waits_takes_threads_and_one_that_computes_tries_processes(
-    source: Any, kind: str
-) -> None:
+def test_waiting_leads_to_threads_and_computing_to_processes(source: Any, kind: str) -> None:
     def tries() -> bool:
         with loader(source, epochs=None) as subject:
             return any(
@@ -154,7 +152,7 @@ def test_arrays_that_are_too_large_are_not_sent_to_processes() -> None:
         workers.start()
 
 
-def test_processes_that_do_not_work_are_given_up_with_a_warning_and_no_batch_is_lost(
+def test_failing_processes_are_given_up_without_losing_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     choosing(monkeypatch, "threads", "processes")

@@ -233,7 +233,7 @@ def test_workers_that_stay_get_later_values_as_well(settings: Any) -> None:
     assert (first[0], second[0]) == (2.0, 3.0)
 
 
-def test_what_cannot_be_handed_over_is_an_error_of_the_column(settings: Any) -> None:
+def test_unsendable_values_are_an_error_naming_the_column(settings: Any) -> None:
     settings.kept = [object()]
     stack = numbers().map(settings.is_kept, column=0)
 

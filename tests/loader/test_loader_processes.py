@@ -171,7 +171,7 @@ def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["processes", "threads"])
-def test_an_exception_names_the_sample_and_the_worker_and_has_its_traceback(kind: str) -> None:
+def test_an_exception_names_sample_and_worker_with_its_traceback(kind: str) -> None:
     class Broken(Numbers):
         def __getitem__(self, index: int) -> int:
             return 1 // (index - 37)
@@ -256,9 +256,7 @@ class Unpicklable:
         return batch
 
 
-def test_what_cannot_be_unpickled_in_a_worker_and_what_cannot_be_pickled_there_is_reported() -> (
-    None
-):
+def test_what_cannot_be_pickled_on_either_side_is_reported() -> None:
     with pytest.raises(
         WorkerError,
         match=r"(?s)could not unpickle .* ValueError: .*no number.*In the worker:\nTraceback",
@@ -382,7 +380,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     assert script.returncode == 0
 
 
-def test_a_fork_leaves_the_workers_to_their_owner_and_has_its_own() -> None:
+def test_a_fork_has_workers_of_its_own() -> None:
     images = np.random.default_rng(0).integers(0, 255, (640, 3000), dtype=np.uint8)
     with loader(SequenceDatasetIterator([images]), workers=1) as forked:
         batches = iter(forked)
