@@ -223,10 +223,11 @@ class BatchMaker:
     # ------------------------------------------------------------------ errors
 
     def _raise_alarm(self, error: Exception) -> None:
-        """Raise an error that a signal handler of the program raised while a batch was made.
+        """Raise an error again if a signal handler of the program raised it.
 
-        Such an error, of SIGALRM for example, is the program's: no sample is to blame. In a worker
-        process only functions of the user set alarms, so that their samples are to blame.
+        A handler, of SIGALRM for example, runs wherever the main thread is, also while it makes a
+        batch: no sample is to blame. In a worker process only functions of the user set alarms, so
+        that their samples are to blame.
         """
         if not self.is_in_worker_process and is_from_signal_handler(error):
             raise error

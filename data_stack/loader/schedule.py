@@ -57,6 +57,7 @@ class Schedule:
         n_steps_of_request = 1  # the first batch is not delayed by others
         while epoch < self.end_epoch:
             plan = self.plan_of(epoch)
+            samples_per_step = plan.samples_per_step
             n_steps = plan.n_steps(position)
             if n_steps == 0 and position == 0 and self.end_epoch == NEVER:
                 raise _empty_epoch_error(plan, epoch)
@@ -77,6 +78,13 @@ class Schedule:
                         to_prefetch, prefetched_until = self.order.upcoming(
                             part.start, plan.n_samples, self.seed, epoch
                         )
+
+                    # After the last step of all ranks, the next epoch begins.
+                    place_after = (epoch, position + (step + 1) * samples_per_step)
+                    is_last = step + 1 == n_steps
+                    if is_last and plan.position_after(step, position) == plan.n_samples:
+                        place_after = (epoch + 1, 0)
+
                     stop = start + len(part)
                     yield Job(
                         epoch,
@@ -84,7 +92,7 @@ class Schedule:
                         part.start,
                         indices[start:stop],
                         self.seed,
-                        _place_after_step(plan, epoch, position, step, n_steps),
+                        place_after,
                         to_prefetch,
                     )
                     start = stop
@@ -109,24 +117,6 @@ class Schedule:
                 f"{indices.dtype} for {len(positions)} positions; return one integer per position"
             )
         return indices
-
-
-def _place_after_step(
-    plan: Plan, epoch: int, position: int, step: int, n_steps: int
-) -> tuple[int, int]:
-    """Return the epoch and position after a step of all ranks.
-
-    Args:
-        plan: the plan of the epoch.
-        epoch: the epoch.
-        position: where in the epoch the steps are counted from.
-        step: the number of the step.
-        n_steps: the number of steps of this rank from the position on.
-    """
-    is_last = step + 1 == n_steps
-    if is_last and plan.position_after(step, position) == plan.n_samples:
-        return epoch + 1, 0
-    return epoch, position + (step + 1) * plan.samples_per_step
 
 
 def _empty_epoch_error(plan: Plan, epoch: int) -> ConfigError:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from data_stack.loader.conversion import Pairs
 from data_stack.loader.job import Job
@@ -36,16 +36,8 @@ class _Iteration:
     has_begun: bool = False
 
 
-class _Mark(NamedTuple):
-    """What accompanies a batch through its conversion.
-
-    Attributes:
-        job: the job of the batch.
-        n_bytes: the size of its arrays before the conversion.
-    """
-
-    job: Job
-    n_bytes: int
+#: What accompanies a batch through its conversion: its job, and the size of its arrays in bytes.
+_Mark = tuple[Job, int]
 
 
 class Session:
@@ -196,17 +188,17 @@ class Session:
             while True:
                 asked_at = time.perf_counter()
                 pair = next(pairs, None)
-                recorder.add_waiting(time.perf_counter() - asked_at)
+                waiting_seconds = time.perf_counter() - asked_at
                 if pair is None:
                     # Ranks that have fewer steps than others continue with the same epoch.
                     self.progress.receive(end_epoch, 0, end_epoch)
                     break
-                batch, mark = pair
+                batch, (job, n_bytes) = pair
                 del pair
-                recorder.add_delivered(len(mark.job.indices), mark.n_bytes)
+                recorder.add_delivered(len(job.indices), n_bytes, waiting_seconds)
 
                 # The place advances last, so that an interruption loses no batch.
-                epoch, position = mark.job.place_after
+                epoch, position = job.place_after
                 self.progress.receive(epoch, position, end_epoch)
                 yield batch
                 del batch  # free the batch before the next one is made
@@ -241,7 +233,7 @@ class Session:
 
             made = workers.next()
             recorder.add_made(made, workers, time.perf_counter() - asked_at)
-            pair = (made.batch, _Mark(submitted.popleft(), made.n_bytes))
+            pair = (made.batch, (submitted.popleft(), made.n_bytes))
             del made
             yield pair
             del pair  # free the batch before the next one is made

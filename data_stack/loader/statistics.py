@@ -110,13 +110,16 @@ class StatisticsRecorder:
         statistics.transform_seconds += made.transform_seconds
         self._making_seconds += making_seconds
 
-    def add_waiting(self, seconds: float) -> None:
-        """Add the time that the consumer waited for a batch, which includes its conversion."""
-        self._statistics.waiting_seconds += seconds
+    def add_delivered(self, n_samples: int, n_bytes: int, waiting_seconds: float) -> None:
+        """Add a batch that the consumer receives now.
 
-    def add_delivered(self, n_samples: int, n_bytes: int) -> None:
-        """Add a batch that the consumer receives now."""
+        Args:
+            n_samples: the number of its samples.
+            n_bytes: the size of its arrays before the conversion.
+            waiting_seconds: how long the consumer waited for the batch and its conversion.
+        """
         statistics = self._statistics
+        statistics.waiting_seconds += waiting_seconds
         statistics.n_batches += 1
         statistics.n_samples += n_samples
         statistics.n_bytes += n_bytes

@@ -92,7 +92,7 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
         return kind
 
     monkeypatch.setattr(automatic, "choose_kind", choose_next)
-    monkeypatch.setattr(measuring, "suffices", lambda n_rounds, elapsed_seconds: n_rounds >= 4)
+    monkeypatch.setattr(measuring, "is_enough", lambda n_rounds, elapsed_seconds: n_rounds >= 4)
 
 
 @pytest.mark.parametrize("way", [("inline",), ("threads",), ("threads", "inline")])

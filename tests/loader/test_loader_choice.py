@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_stack.loader.workers.choice import choose_kind
-from data_stack.loader.workers.measuring import Measurement, Probe, suffices
+from data_stack.loader.workers.measuring import Measurement, Probe, is_enough
 
 
 def choose(milliseconds: dict[str, tuple[float, float]], **changes: Any) -> str:
@@ -97,7 +97,7 @@ def test_an_iteration_at_its_end_tries_nothing() -> None:
 def test_a_measurement_takes_many_rounds_or_long_ones(
     n_rounds: int, elapsed_seconds: float, expected: bool
 ) -> None:
-    assert suffices(n_rounds, elapsed_seconds) is expected
+    assert is_enough(n_rounds, elapsed_seconds) is expected
 
 
 def test_a_probe_leaves_the_first_round_out() -> None:

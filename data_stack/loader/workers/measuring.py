@@ -35,7 +35,7 @@ class Measurement:
         return self.waiting_seconds + self.step_seconds
 
 
-def suffices(n_rounds: int, elapsed_seconds: float) -> bool:
+def is_enough(n_rounds: int, elapsed_seconds: float) -> bool:
     """Return whether a measurement suffices: many quick batches, or a few slow ones.
 
     Args:
@@ -115,7 +115,7 @@ class Probe:
         if self._n_measured == 0:
             return False
         n_rounds = self._n_measured // self._n_batches_of_round
-        return suffices(n_rounds, self._elapsed_seconds)
+        return is_enough(n_rounds, self._elapsed_seconds)
 
     def measurement(self) -> Measurement:
         """Return the measurement. At least one batch must have been measured."""

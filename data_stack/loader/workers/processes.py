@@ -177,16 +177,17 @@ class ProcessWorkers(PrefetchingWorkers):
         self._undelivered.popleft()
         answer = self._answers.pop(number)
 
-        # Return the batch, unless the workers begin again with it.
+        made = None
+        if answer.unpickle is not None:
+            made = self._unpickle(answer.worker, answer.unpickle, job)
+
+        # Return the batch, unless the workers make it again.
         is_checked = number == self._first_batch_check.job_number
-        if answer.unpickle is None:
-            if is_checked and self._begins_again(answer.worker, job, None):
-                return self.next()
-            self._raise_failure(answer.worker, answer.message)
-        made = self._unpickle(answer.worker, answer.unpickle, job)
-        self.observe_size(made.n_bytes)
         if is_checked and self._begins_again(answer.worker, job, made):
             return self.next()
+        if made is None:
+            self._raise_failure(answer.worker, answer.message)
+        self.observe_size(made.n_bytes)
         return made
 
     def cancel(self) -> None:
@@ -215,12 +216,13 @@ class ProcessWorkers(PrefetchingWorkers):
         Raises:
             WorkerError: a worker has failed or ended.
         """
-        if number not in self._answers:
-            for worker in self._workers:
-                worker.check(self._answers)
-            has_come = number in self._answers
-            self._receive_messages(0 if has_come else seconds)
-            self._hand_jobs_out()
+        if number in self._answers:
+            return True
+        for worker in self._workers:
+            worker.check(self._answers)  # reads what a worker has sent before its end
+        has_come = number in self._answers
+        self._receive_messages(0 if has_come else seconds)
+        self._hand_jobs_out()
         return number in self._answers
 
     def _worker_of(self, number: int) -> _Worker:
@@ -253,7 +255,7 @@ class ProcessWorkers(PrefetchingWorkers):
                 number, job = self._waiting.popleft()
                 worker.jobs[number] = job
                 self._begin_epoch(worker, job.epoch)
-                # This process has no use for blocks, and workers do not see those of all jobs.
+                # A worker does only some of the jobs, so it would prefetch blocks for the others.
                 worker.channel.send(MakeBatch(number, job._replace(to_prefetch=None)))
         except BaseException:  # an interruption may have cut a message off
             self.close()
@@ -275,6 +277,7 @@ class ProcessWorkers(PrefetchingWorkers):
         )
 
     def _raise_failure(self, worker: _Worker, message: BatchFailed) -> NoReturn:
+        """Drop all jobs, and raise the error of a batch that a worker could not make."""
         self.cancel()
         error = message.error
         error.worker = worker.name
@@ -283,6 +286,11 @@ class ProcessWorkers(PrefetchingWorkers):
         raise error from load(message.pickled_cause)
 
     def _unpickle(self, worker: _Worker, unpickle: Callable[[], Any], job: Job) -> MadeBatch:
+        """Return the batch that a worker has sent.
+
+        Raises:
+            LoadingError: an object in it cannot be unpickled.
+        """
         try:
             made: MadeBatch = unpickle()
         except Exception as error:  # an object cannot be unpickled
@@ -294,6 +302,7 @@ class ProcessWorkers(PrefetchingWorkers):
         return made
 
     def _drop_jobs(self) -> None:
+        """Forget all jobs, and let the workers forget them."""
         self._undelivered.clear()
         self._waiting.clear()
         self._answers.clear()
