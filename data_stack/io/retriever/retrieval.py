@@ -86,7 +86,7 @@ def retrieve(
         progress: show a bar on stderr; None: on a terminal and in a notebook.
         max_parallel: transfers at a time.
         timeout_seconds: longest silence of a source; None: as ``DATA_STACK_WEB_TIMEOUT`` says, or 30. Less than
-            ``limits.least_bytes_per_second`` counts as silence.
+            ``limits.min_bytes_per_second`` counts as silence.
         limits: sizes and retries.
         fetchers: functions by scheme, ``""`` for paths; None: the built-in and registered ones.
         verify_stored: read stored resources too, and retrieve damaged ones again.
