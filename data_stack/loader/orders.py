@@ -11,9 +11,11 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.hashing import hash_of
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
+from data_stack.dataset.permutation import KeyedPermutation
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import KeyedPermutation, derive_seed, hash_of
+from data_stack.dataset.randomness import derive_seed
 from data_stack.dataset.recipes.array_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader.drawn_blocks import DrawnBlocks
