@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.util.functions import iterate_all, stopped_by
+from data_stack.util.program_lines import warn_deprecated
 from data_stack.values.copies import copy_objects as copy_objects
 from data_stack.values.copies import copy_value as copy_value
 from data_stack.values.stacked_values import stack_values
@@ -137,12 +138,22 @@ class SampleAccess(ABC):
         samples = self.iterate(0, self.n_samples) if positions is None else self.samples(positions)
         return stack_columns(samples, keys, self)
 
-    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         """The values of a column one after the other, each decoded when it is asked for, so that a map has one of them in memory.
 
         None where they are not decoded one by one.
         """
         return None
+
+    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        """Call :meth:`iterate_column`, which is its new name."""
+        warn_deprecated(
+            "SampleAccess.each()",
+            instead="SampleAccess.iterate_column()",
+            since="0.3",
+            removed_in="1.0",
+        )
+        return self.iterate_column(key, positions)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None
@@ -251,8 +262,8 @@ class OneToOneAccess(SampleAccess):
     fixed_columns = property(lambda self: self._keeps_values and self.below.fixed_columns)
     releases_gil = property(lambda self: self._keeps_values and self.below.releases_gil)
 
-    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        return self.below.each(key, positions) if self._keeps_values else None
+    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        return self.below.iterate_column(key, positions) if self._keeps_values else None
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()
@@ -266,7 +277,7 @@ class OneToOneAccess(SampleAccess):
         return self.below.locate(position)
 
 
-class KeepingAccess(OneToOneAccess):
+class CacheAccess(OneToOneAccess):
     """Access to the samples below, which are kept once they were read: without samples, the columns are those below."""
 
     def empty_batch(self) -> Batch:
@@ -276,7 +287,7 @@ class KeepingAccess(OneToOneAccess):
         return self.below.declare_columns()
 
 
-def parts_of(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
+def split_positions(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
     """Positions in parts of at most ``n_at_once``; at least one part."""
     return (
         positions[start : start + n_at_once]

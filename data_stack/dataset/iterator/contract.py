@@ -34,9 +34,11 @@ from data_stack.values.stacking import Column as Column
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    from typing_extensions import (
-        TypeVar,
-    )  # a default, without which each annotation would need a type
+
+    # typing_extensions' has a default, without which each annotation would need a type
+    from typing_extensions import TypeVar
+
+    from data_stack.dataset.randomness import Draw
 
     SampleT = TypeVar("SampleT", covariant=True, default=Any)
     IteratorT = TypeVar("IteratorT", covariant=True, default=Any)
@@ -89,7 +91,7 @@ class DatasetIteratorIF(
     _public_methods: ClassVar[Mapping[str, frozenset[str] | None]]
     """See :func:`~data_stack.dataset.iterator.access.public_methods`, for each method that calls it."""
 
-    _noted: str = ""
+    _repr_details: str = ""
     """What a representation says besides the number of samples."""
 
     _sample_access: SampleAccess | None = None
@@ -127,7 +129,7 @@ class DatasetIteratorIF(
             n_samples = f"{len(self):,} samples"
         except Exception:  # noqa: BLE001  # a broken iterator still has a repr
             n_samples = "unknown length"
-        return f"<{type(self).__name__}: {n_samples}{self._noted}>"
+        return f"<{type(self).__name__}: {n_samples}{self._repr_details}>"
 
     def __str__(self) -> str:
         # A class with a repr of its own prints as before.
@@ -209,25 +211,27 @@ class DatasetIteratorIF(
     _made_with: Mapping[str, Any] = MappingProxyType({})
     """The constructor's arguments that decide the samples: plain values, arrays, functions, encoders; no iterators."""
 
-    _takes_list: ClassVar[bool] = False
-    """Whether the constructor takes a list of iterators."""
+    _draw: Draw | None = None
+    """What decides the random numbers of this layer; None where nothing is random."""
 
     def _arguments(self) -> dict[str, Any]:
         """What a recipe has of this layer besides the iterators below."""
         return dict(self._made_with)
 
-    def _stack_on(self) -> list[DatasetIteratorIF]:
+    def _iterators_below(self) -> list[DatasetIteratorIF]:
         """The iterators that this layer was made with."""
         return self.underlying_iterators
 
     @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
         """Make this layer on ``underlying`` with arguments from :meth:`_arguments`."""
-        return cls(*([underlying] if cls._takes_list else underlying), **arguments)
+        return cls(*underlying, **arguments)
 
-    def _redrawn(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+    def _redraw(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         """Make this layer for another epoch; what it found when it was made may stay if ``underlying`` is what it was made on."""
-        return self._rebuilt(underlying, arguments)
+        return self._from_arguments(underlying, arguments)
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMetaIF:
         """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""

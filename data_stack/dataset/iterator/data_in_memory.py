@@ -44,7 +44,9 @@ def digest_of_data_in_memory(iterator: DatasetIteratorIF) -> int:
 
 
 def _below(iterator: Any) -> list[Any]:
-    return list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    return (
+        list(iterator._iterators_below() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    )
 
 
 def _digest(value: Any, depth: int) -> int:

@@ -543,7 +543,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> Any:
         """A layer on this iterator (and ``others``)."""
-        return layer._rebuilt([self, *others], arguments)
+        return layer._from_arguments([self, *others], arguments)
 
     def _with_common_classes(self, others: Sequence[Any], classes: ClassesOfZip) -> list[Any]:
         """This iterator and ``others``, with labels that mean the same classes if ``classes`` says so."""
@@ -563,7 +563,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """The same samples, with what is known of them."""
         from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
 
-        return InformedDatasetIterator._rebuilt([self], {"dataset_meta": meta})
+        return InformedDatasetIterator._from_arguments([self], {"dataset_meta": meta})
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""

@@ -236,7 +236,7 @@ def _is_source(iterator: Any, layer: str | None) -> bool:
 def _iterators_below(iterator: Any) -> list[Any]:
     if not isinstance(iterator, DatasetIteratorIF):
         return []
-    return list(iterator._stack_on() or ())
+    return list(iterator._iterators_below() or ())
 
 
 def _layer_arguments(iterator: Any, layer: str | None) -> Mapping[str, Any]:
@@ -283,7 +283,7 @@ def fingerprint_left_behind(iterator: Any) -> str | None:
 
 def has_source_in_memory(iterator: Any) -> bool:
     """Return whether samples in memory still refer to the iterator that they were read from."""
-    return isinstance(iterator, InMemoryDatasetIterator) and bool(iterator._stack_on())
+    return isinstance(iterator, InMemoryDatasetIterator) and bool(iterator._iterators_below())
 
 
 def arguments_without_samples(node: Node) -> Mapping[str, Any]:

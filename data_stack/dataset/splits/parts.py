@@ -451,7 +451,9 @@ class SavedSplits:
             )
             if tag is None or not isinstance(view, InformedDatasetIterator):
                 return view
-            return InformedDatasetIterator(view._stack_on()[0], add_tag(view.dataset_meta, tag))
+            return InformedDatasetIterator(
+                view._iterators_below()[0], add_tag(view.dataset_meta, tag)
+            )
 
         def make_fold(content: Any) -> Fold:
             return Fold(make_part(content[1]["part"]), make_part(content[2]["part"]), content[0])
@@ -526,7 +528,7 @@ def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
     below = part
     while below is not dataset:
         if isinstance(below, InformedDatasetIterator):
-            below = below._stack_on()[0]
+            below = below._iterators_below()[0]
         # a client's subclass of a view may change samples
         elif isinstance(below, DatasetIteratorView) and isinstance(
             access_to(below), (RearrangedAccess, NamedAccess)

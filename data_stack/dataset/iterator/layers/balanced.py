@@ -69,6 +69,7 @@ class BalancedDatasetIterator(DatasetIteratorView):
         super().__init__(
             dataset_iterator, _balance(source, key, length, draw.key) if length else range(0)
         )
+        self._draw = draw
         self._made_with = {
             "by": key,
             "seed": draw.seed,

@@ -358,12 +358,12 @@ class _ColumnsAccess(OneToOneAccess):
             return [value_of(batch, key) for key in keys]
         return self.below.columns(plan.find_below(keys), positions)
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         plan = self._find_plan()
         return (
             None
             if plan is None or key not in plan.here.keys
-            else self.below.each(plan.find_below([key])[0], positions)
+            else self.below.iterate_column(plan.find_below([key])[0], positions)
         )
 
     def runs(

@@ -49,7 +49,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
     ) -> None:
         self._origin = None if origin is None else dict(origin)
         self._dataset_iterator, self._dataset_meta = dataset_iterator, dataset_meta
-        self._noted = getattr(dataset_iterator, "_noted", "")
+        self._repr_details = getattr(dataset_iterator, "_repr_details", "")
         own_access(self)  # now: what has no samples is refused here
 
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
@@ -69,7 +69,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
     def _arguments(self) -> dict[str, Any]:
         return {"dataset_meta": self._dataset_meta, "origin": self._origin}
 
-    def _stack_on(self) -> list[DatasetIteratorIF]:
+    def _iterators_below(self) -> list[DatasetIteratorIF]:
         return [self._dataset_iterator]
 
     @property

@@ -80,6 +80,7 @@ class MixedDatasetIterator(ViewOfSeveral):
                 )
         self._block_size = math.ceil(1 / min(part for part in parts if part))
         super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, draw.key))
+        self._draw = draw
         self._made_with = {
             "proportions": numbers,
             "seed": draw.seed,

@@ -73,6 +73,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
                 n_drawn, _draw_by_weight, draw.key, np.cumsum(np.ldexp(checked_weights, -exponent))
             )
         super().__init__(dataset_iterator, drawn if n_drawn else range(0))
+        self._draw = draw
         self._made_with = {
             "n_samples": n_drawn,
             "seed": draw.seed,

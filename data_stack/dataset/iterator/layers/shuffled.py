@@ -30,5 +30,6 @@ class ShuffledDatasetIterator(DatasetIteratorView):
         super().__init__(
             dataset_iterator, KeyedPermutation(len(as_iterator(dataset_iterator)), draw.key)
         )
+        self._draw = draw
         self._made_with = {"seed": draw.seed, "epoch": draw.epoch}
-        self._noted = f" shuffled with seed {draw.seed}"
+        self._repr_details = f" shuffled with seed {draw.seed}"

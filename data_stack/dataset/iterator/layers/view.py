@@ -130,8 +130,8 @@ class RearrangedAccess(SampleAccess):
         wanted = as_index_array(self._positions) if positions is None else self._take(positions)
         return self._source.columns(keys, wanted)
 
-    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        return self._source.each(key, self._take(positions))
+    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        return self._source.iterate_column(key, self._take(positions))
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         read = self._read

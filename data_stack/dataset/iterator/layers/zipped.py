@@ -47,8 +47,6 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
             column of the same key, or some return dicts and others do not.
     """
 
-    _takes_list = True
-
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         self._stacked_on = list(iterators)
         if not self._stacked_on:
@@ -58,6 +56,12 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         if len(set(lengths)) > 1:
             raise ConfigError(f"iterators must have one length to be zipped, got {lengths}")
         self._n_samples = lengths[0]
+
+    @classmethod
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
+        return cls(underlying, **arguments)
 
     def make_access(self) -> SampleAccess:
         return _ZippedAccess(
