@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF
+from data_stack.dataset.iterator.adapted import AdaptedIterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.stack import walk_stack
 
 #: Values that never change, and whose hash tells them apart.

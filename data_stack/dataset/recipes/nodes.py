@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    AdaptedIterator,
-    DatasetIteratorIF,
-    InformedDatasetIteratorIF,
-    as_iterator,
-)
+from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.stack import walk_stack
 from data_stack.dataset.recipes.library_identity import column_of_numbers

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator, NamedAccess
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView, RearrangedAccess
@@ -280,7 +282,9 @@ class SplitPartIterator(DatasetIteratorView):
                 raise ConfigError(f"there is no part {part!r}{near}; the parts are {names}")
             positions = positions_of[part]
         super().__init__(dataset_iterator, positions)
-        self._gives_list = False  # indices are an array, also where positions are kept as a range
+        self._has_list_of_indices = (
+            False  # indices are an array, also where positions are kept as a range
+        )
         self._made_with = {"part": part, **self._division}
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
@@ -323,7 +327,9 @@ class FoldPartIterator(DatasetIteratorView):
                 (fold_of_samples(dataset_iterator, checked) == fold) == (side == "test")
             )
         super().__init__(dataset_iterator, positions)
-        self._gives_list = False  # indices are an array, also where positions are kept as a range
+        self._has_list_of_indices = (
+            False  # indices are an array, also where positions are kept as a range
+        )
         self._made_with = {"fold": fold, "side": side, **checked}
 
 
@@ -533,7 +539,7 @@ def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
         elif isinstance(below, DatasetIteratorView) and isinstance(
             access_to(below), (RearrangedAccess, NamedAccess)
         ):
-            positions, below = compose(positions, below._given), below._dataset_iterator
+            positions, below = compose(positions, below._positions), below._dataset_iterator
             if dataset is None:
                 break
         else:

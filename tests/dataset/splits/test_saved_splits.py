@@ -16,7 +16,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.contract import Fold
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.splits.parts import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory

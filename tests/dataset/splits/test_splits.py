@@ -26,7 +26,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.contract import Fold
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator

@@ -15,12 +15,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.class_lists import check_class_lists
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to, stack_columns
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
@@ -153,7 +149,7 @@ class CombinedAccess(SampleAccess):
         among 1,000 parts would take as long as reading the sample.
         """
         self._part_entries = [
-            (part.sample, start, start + length)
+            (part.make_sample_reader(), start, start + length)
             for (part, length), start in zip(self.parts, self._starts, strict=False)
         ]
         n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_PARTS)

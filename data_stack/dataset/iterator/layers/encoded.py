@@ -22,15 +22,9 @@ from data_stack.dataset.iterator.access import (
     access_to,
     split_positions,
 )
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_keys

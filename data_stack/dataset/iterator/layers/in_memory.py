@@ -208,6 +208,12 @@ class _ColumnsAccess(SampleAccess):
             return dict(zip(self._batch, values, strict=True))
         return tuple(values) if isinstance(self._batch, tuple) else values[0]
 
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        if not isinstance(self._batch, tuple):
+            return self.sample
+        reads = self._reads
+        return lambda position: tuple([read(position) for read in reads])
+
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return self._declared
 

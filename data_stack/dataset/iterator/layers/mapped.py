@@ -235,14 +235,16 @@ class _MapAccess(OneToOneAccess):
         self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None
     ) -> None:
         super().__init__(below)
-        self._function, self._mixed_seed = function, mixed_seed
+        self._read_below = below.make_sample_reader()
+        self._function = function
+        self._mixed_seed = mixed_seed
 
     @property
     def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
         return self.below.stacks_samples
 
     def sample(self, position: int) -> Sample:
-        sample = self.below.sample(position)
+        sample = self._read_below(position)
         try:
             if self._mixed_seed is None:
                 return self._function(sample)
@@ -364,6 +366,7 @@ class _ColumnMapAccess(EncodedAccess):
         mixed_seed: int | None,
     ) -> None:
         super().__init__(below, {key: function})
+        self._read_below = below.make_sample_reader()
         self._key, self._function, self._batched, self._mixed_seed = (
             key,
             function,
@@ -377,7 +380,7 @@ class _ColumnMapAccess(EncodedAccess):
         return (
             super().sample(position)
             if self._batched
-            else self._map(self.below.sample(position), position)
+            else self._map(self._read_below(position), position)
         )
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
