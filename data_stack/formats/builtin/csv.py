@@ -28,7 +28,7 @@ class CSVFormat(TextTableFormat):
         {"dtypes", "delimiter", "encoding", "missing", "header", "names", "quoting", "filters"}
     )
     has_untyped_values = True
-    types = frozenset({"utf8", "i64", "u64", "int", "array", "npy", "json"})
+    types = frozenset({"utf8", "i64", "u64", "int", "array", "npy", "json", "tree"})
 
     def options_of_name(self, file_name: str) -> dict[str, Any]:
         if ".tsv" in file_name.lower():

@@ -25,7 +25,7 @@ class JsonLinesFormat(TextTableFormat):
     suffixes = {".jsonl": "application/jsonlines", ".ndjson": "application/x-ndjson"}
     options = frozenset({"dtypes", "filters"})
     has_untyped_values = False
-    types = frozenset({"utf8", "i64", "u64", "int", "array", "json"})
+    types = frozenset({"utf8", "i64", "u64", "int", "array", "json", "tree"})
 
     def reader(self) -> Callable[..., DatasetIteratorIF]:
         from data_stack.formats.text_tables.reading import from_jsonl
