@@ -39,8 +39,8 @@ from data_stack.exception import (
     ResourceNotFoundError,
 )
 from data_stack.formats.class_folders import ClassFolders, find_class_folders
-from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.csv import Table
+from data_stack.formats.fields_access import FieldsAccess
 from data_stack.formats.split_names import warn_of_splits
 from data_stack.formats.targets import with_target
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_hidden
