@@ -101,10 +101,12 @@ class ArrayReader(ColumnReader):
         return value
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
+        rows: npt.NDArray[Any]
         if indices is None:
-            return self._array.copy()
-        chosen: npt.NDArray[Any] = self._array[indices]
-        return chosen
+            rows = self._array.copy()
+        else:
+            rows = self._array[indices]
+        return rows
 
     def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any] | None:
         if self._array.dtype.hasobject:
