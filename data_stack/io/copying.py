@@ -27,7 +27,7 @@ from data_stack.io.job_threads import JobThreads
 from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
 from data_stack.io.storage_connectors.file import FileStorageConnector
-from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.storage_connectors.storable import COPY_BYTES
 from data_stack.util.logger import logger
 
 Outcome = Literal["copied", "present"]

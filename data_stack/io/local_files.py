@@ -13,8 +13,8 @@ from data_stack.exception import (
     MissingFileError,
 )
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.file_source import OpenedFile
-from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
+from data_stack.io.storage_connectors.file.opened_file import OpenedFile
+from data_stack.io.storage_connectors.unfinished import TEMPORARY as TEMPORARY
 from data_stack.io.storage_errors import storage_error, storage_errors
 
 _MAX_OPEN_FILES = 4096

@@ -21,7 +21,7 @@ from data_stack.io.archives.zip import ZipArchive
 from data_stack.io.location import as_resource
 from data_stack.io.parsing import name_of
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.writer import can_seek
+from data_stack.io.storage_connectors.storable import can_seek
 
 
 def open_archive(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from data_stack.io.folder.folder import Folder
-from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
+from data_stack.io.storage_connectors.unfinished import TEMPORARY as TEMPORARY
 
 
 class ListedFolder(Folder):

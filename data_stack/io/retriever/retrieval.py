@@ -36,7 +36,8 @@ from data_stack.io.retriever.transfer import Transfer as Transfer
 from data_stack.io.retriever.transfer import looks_like_page
 from data_stack.io.stand_ins import advice_for, stand_in
 from data_stack.io.storage_connectors.connector import StorageConnector, info_of
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
+from data_stack.io.storage_connectors.storable import binary_chunks
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web.limits import Limits as Limits
 from data_stack.io.web.limits import web_timeout
 from data_stack.util.logger import logger

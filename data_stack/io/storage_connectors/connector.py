@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -24,8 +24,9 @@ from data_stack.io.resources import (
     StreamedTextResource,
     SupportedStreamedResourceTypes,
 )
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, local_writer
-from data_stack.util.lock_file import open_locked
+from data_stack.io.storage_connectors.lease import Lease
+from data_stack.io.storage_connectors.storable import binary_chunks
+from data_stack.io.storage_connectors.writer import ResourceWriter, local_writer
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 DAY_SECONDS = 86_400.0
@@ -343,38 +344,3 @@ def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., An
         )
 
     return open_resource
-
-
-class Lease:
-    """A lease that is always free."""
-
-    def acquire(self) -> bool:
-        """Take the lease if it is free, without waiting; return whether it is held now."""
-        return True
-
-
-class FileLease(Lease):
-    """A file lock, which the operating system releases when its process ends; the file is removed with the lease."""
-
-    def __init__(self, path: str) -> None:
-        self._path, self._pid = path, os.getpid()
-        self._file: IO[bytes] | None = None
-
-    def acquire(self) -> bool:
-        if self._file is None:
-            try:
-                self._file = open_locked(self._path)
-            except OSError:
-                return True  # a read-only folder needs no lease
-        return self._file is not None
-
-    def close(self) -> None:
-        """Release the lease."""
-        file, self._file = self._file, None
-        if file is not None:
-            if (
-                os.getpid() == self._pid
-            ):  # else it is the copy of a fork, and the parent holds the lease
-                with contextlib.suppress(OSError):
-                    os.unlink(self._path)
-            file.close()

@@ -13,7 +13,7 @@ import time
 from typing import Final, Protocol
 
 from data_stack.exception import DataStackError
-from data_stack.io.storage_connectors.connector import Lease
+from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.forks import call_in_forks
 

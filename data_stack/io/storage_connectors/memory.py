@@ -17,7 +17,8 @@ from data_stack.io.resources import (
     SupportedStreamedResourceTypes,
 )
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
+from data_stack.io.storage_connectors.storable import binary_chunks
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 
 class InMemoryStorageConnector(StorageConnector):

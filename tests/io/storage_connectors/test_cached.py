@@ -30,12 +30,12 @@ from data_stack.exception import (
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.storage_connectors.cache_blocks import CachedResource, _CachedBlocks
-from data_stack.io.storage_connectors.cache_folder import Content
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.cached.folder import Content
+from data_stack.io.storage_connectors.cached.resource import CachedResource, _CachedBlocks
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.testing.storage import assert_same_bytes, content
 
 SMALL = hashlib.shake_128(b"small").digest(10_001)

@@ -15,7 +15,7 @@ from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, dig
 from data_stack.io.lazy_source import LazySource
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, blocks_of, runs_of
-from data_stack.io.storage_connectors.cache_folder import (
+from data_stack.io.storage_connectors.cached.folder import (
     MAX_BLOCK_BYTES,
     WHOLE_BYTES,
     CacheFolder,

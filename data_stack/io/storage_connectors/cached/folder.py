@@ -40,17 +40,14 @@ from data_stack.io.integrity import (
     digests_of_blocks,
 )
 from data_stack.io.storage_connectors.blocks import runs_of
-from data_stack.io.storage_connectors.checked_file import PAGE_BYTES, CheckedFile
+from data_stack.io.storage_connectors.cached.checked_file import PAGE_BYTES, CheckedFile
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
-from data_stack.io.storage_connectors.file_source import (
-    DigestNotes,
-    FileVersion,
-    OpenedFile,
-    replace_file,
-)
+from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, FileVersion
+from data_stack.io.storage_connectors.file.opened_file import OpenedFile
+from data_stack.io.storage_connectors.file.publishing import replace_file
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.owners import this_machine
-from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.storage_connectors.storable import COPY_BYTES
 from data_stack.io.storage_errors import storage_error
 from data_stack.util.interrupts import open_descriptor
 from data_stack.util.lock_file import RangeLocks
