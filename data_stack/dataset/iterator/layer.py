@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import (
     DeclaredColumn,
+    DistinctValues,
     OneToOneAccess,
     SampleAccess,
     access_to,
@@ -215,6 +216,12 @@ class RearrangedAccess(SampleAccess):
 
     def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         return self._source.each(key, self._take(positions))
+
+    def distinct_values(
+        self, key: int | str, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        wanted = as_index_array(self._positions) if positions is None else self._take(positions)
+        return self._source.distinct_values(key, wanted)
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         read = self._read
@@ -434,6 +441,11 @@ class NamedAccess(OneToOneAccess):
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
     ) -> list[Column]:
         return self.below.columns([self._key_of(key) for key in keys], positions)
+
+    def distinct_values(
+        self, key: int | str, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        return self.below.distinct_values(self._key_of(key), positions)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None

@@ -110,6 +110,9 @@ def _find(
         try:
             if batched:
                 stays = _mask(predicate, [block] if column is None else block, start, length)
+            elif len(keys) == 1:
+                for value in list_values(block[0]):
+                    stays.append(bool(predicate(value)))
             else:
                 arguments = (
                     zip(block) if column is None else zip(*map(list_values, block), strict=True)
@@ -186,6 +189,9 @@ def _first_of_atoms(
     if len(keys) != 1:
         return None
     source = access_to(as_iterator(dataset_iterator))
+    distinct = source.distinct_values(keys[0])
+    if distinct is not None:
+        return distinct.first
     first: dict[Any, int] = {}
     for start, column in in_blocks(
         source.n_samples, lambda positions: source.columns(keys, positions)[0]
@@ -210,6 +216,9 @@ def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Colu
     """``iterator.unique``."""
     stacked = as_iterator(iterator)
     key = stacked._class_column(column)
+    distinct = access_to(stacked).distinct_values(key)
+    if distinct is not None:
+        return distinct.values
     return stacked._stack_layer(DeduplicatedDatasetIterator, by=key).read_column(key)
 
 
