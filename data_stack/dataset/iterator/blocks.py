@@ -74,8 +74,9 @@ def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None
     is_array_of_objects = isinstance(value, np.ndarray) and value.dtype == object
     if max_objects is not None and is_array_of_objects and value.size > max_objects:
         step = math.ceil(value.size / max_objects)
-        measured = value.ravel()[::step]
-        return estimate_bytes(measured, depth) * value.size // measured.size
+        measured: npt.NDArray[Any] = value.ravel()[::step]
+        n_all: int = value.size
+        return estimate_bytes(measured, depth) * n_all // measured.size
     try:
         n_bytes = getattr(value, "nbytes", None)  # arrays, numpy scalars, tensors, memoryviews
     except Exception:  # noqa: BLE001  # sparse tensors raise, and any other class may
