@@ -88,7 +88,7 @@ HEAVY = {
     "pyspark": set[str](),
     "ray": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
-    "requests": {"data_stack.io.web_sessions"},
+    "requests": {"data_stack.io.web.sessions"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.pillow_images"},
     "starlette": {"data_stack.browse.server"},
@@ -104,7 +104,7 @@ HEAVY = {
     },
     "uvicorn": {"data_stack.browse.server"},
     "yaml": {"data_stack.show.reporting"},
-    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.streams"},
+    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
 }
 
 #: Packages that an installation may lack.

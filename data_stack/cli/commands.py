@@ -82,7 +82,7 @@ def info(settings: Settings, name: str) -> None:
     """
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.factories.definition import DatasetDefinition
-    from data_stack.io.url import shorten
+    from data_stack.io.redaction import shorten
 
     place = common.find_place(settings, name, {})
     if place is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
-from data_stack.dataset.iterator.layer import DatasetIteratorView
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.splits.parts import check_n_folds
 from data_stack.dataset.splits.splitting import check_ratios, warn_of_empty_parts
 from data_stack.exception import ConfigError

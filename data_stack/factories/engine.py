@@ -15,7 +15,7 @@ from data_stack.factories.code_digest import find_changed_module, module_digests
 from data_stack.factories.manifest import Journal, Step
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.work import with_bar
+from data_stack.io.progress import with_bar
 from data_stack.processes.engine import PreparationEngine as PreparationEngine
 from data_stack.util.suggestions import did_you_mean
 

@@ -28,9 +28,10 @@ from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.remote import RemoteAccess
-from data_stack.io.integrity import contents_of_resources
+from data_stack.io.content import contents_of_resources
+from data_stack.io.local_files import map_file, most_open_files
 from data_stack.io.location import is_path
-from data_stack.io.positional import PositionalFile, map_file, most_open_files
+from data_stack.io.positional import PositionalFile
 from data_stack.io.versions import LocalVersion, local_version_of
 from data_stack.util.forks import fork_lock
 from data_stack.values.stacked_values import python_values, stack_values

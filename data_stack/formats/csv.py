@@ -25,7 +25,8 @@ from data_stack.formats.csv_quotes import (
     header_warning,
     swallowed_warning,
 )
-from data_stack.io.positional import PositionalFile, lend_or_open, name_of, reading
+from data_stack.io.parsing import lend_or_open, name_of, reading
+from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedTextResource
 from data_stack.io.stand_ins import check_no_stand_in
 from data_stack.util.program_lines import warn_program

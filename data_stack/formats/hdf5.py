@@ -25,14 +25,8 @@ from data_stack.formats.columns import (
     of_files_only,
 )
 from data_stack.io.account import LeftOut, PlaceAccount
-from data_stack.io.positional import (
-    MAX_EXPANSION,
-    PositionalFile,
-    check_apart,
-    check_expansion,
-    name_of,
-    reading,
-)
+from data_stack.io.parsing import MAX_EXPANSION, check_apart, check_expansion, name_of, reading
+from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import (
     Request,

@@ -49,13 +49,13 @@ from data_stack.formats.csv import Table
 from data_stack.formats.split_names import warn_of_splits
 from data_stack.formats.targets import with_target
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_hidden
+from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location
+from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.versions import SeenVersions, version_of
-from data_stack.io.work import with_bar
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.program_lines import warn_program

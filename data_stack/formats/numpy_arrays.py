@@ -22,7 +22,8 @@ from data_stack.formats.columns import (
     StoredRowsColumn,
     of_files_only,
 )
-from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
+from data_stack.io.parsing import MAX_EXPANSION, check_expansion, reading
+from data_stack.io.positional import PositionalFile
 from data_stack.util.request_limit import check_request
 
 __all__ = [

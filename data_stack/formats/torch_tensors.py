@@ -23,7 +23,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDe
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.numpy_arrays import WriteOnly
 from data_stack.io.account import LeftOut
-from data_stack.io.positional import PositionalFile, check_apart, reading
+from data_stack.io.parsing import check_apart, reading
+from data_stack.io.positional import PositionalFile
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
 try:

@@ -40,10 +40,11 @@ from data_stack.exception import (
 from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
-from data_stack.io.archives.streams import ArchiveLimits, window
+from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
+from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
-from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location, is_path, location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.versions import SeenVersions

@@ -23,10 +23,11 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.integrity import Digest, Fault
+from data_stack.io.job_threads import JobThreads
+from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
-from data_stack.io.work import Workers, byte_bar
 from data_stack.util.logger import logger
 
 Outcome = Literal["copied", "present"]
@@ -80,7 +81,7 @@ class CopyReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CopyItem:
     """A resource to copy.
 
     Attributes:
@@ -95,7 +96,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class CopyGroup:
     """Resources that belong together, such as a dataset.
 
     Attributes:
@@ -107,13 +108,13 @@ class Parcel:
     """
 
     name: str
-    resources: tuple[Wanted, ...]
+    resources: tuple[CopyItem, ...]
     seal: tuple[str, bytes] | None = None
     mark: tuple[str, bytes] = ("", b"")
 
 
-def copy_parcels(
-    source: StorageConnector, target: StorageConnector, parcels: Sequence[Parcel], **how: Any
+def copy_groups(
+    source: StorageConnector, target: StorageConnector, parcels: Sequence[CopyGroup], **how: Any
 ) -> CopyReport:
     """Copy parcels; resources that the target has already are skipped unread.
 
@@ -170,14 +171,14 @@ class _Copy:
     done: list[Copied] = field(default_factory=list)
     complete: list[str] = field(default_factory=list)
     #: The resources of this parcel that the target lacks.
-    lacking: list[Wanted] = field(default_factory=list)
+    lacking: list[CopyItem] = field(default_factory=list)
     n_bytes: int = 0
     all_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
-    workers: Workers[Wanted] = field(init=False)
+    workers: JobThreads[CopyItem] = field(init=False)
     found: list[Fault] = field(init=False)
 
-    def run(self, parcels: Sequence[Parcel]) -> CopyReport:
+    def run(self, parcels: Sequence[CopyGroup]) -> CopyReport:
         """Copy all parcels."""
         if self.n_threads < 1:
             raise ConfigError(f"a copy needs at least 1 thread, got {self.n_threads}")
@@ -203,7 +204,7 @@ class _Copy:
             self.dry_run,
         )
 
-    def _bring(self, parcel: Parcel, look: Callable[[], None]) -> None:
+    def _bring(self, parcel: CopyGroup, look: Callable[[], None]) -> None:
         """Copy the missing resources of a parcel, then its seal if all succeeded."""
         n_faults, self.lacking = len(self.found), []
         self._in_threads(parcel.resources, self._compare, look)
@@ -227,11 +228,14 @@ class _Copy:
                 self.complete.append(parcel.name)
 
     def _in_threads(
-        self, resources: Sequence[Wanted], work: Callable[[Wanted], None], look: Callable[[], None]
+        self,
+        resources: Sequence[CopyItem],
+        work: Callable[[CopyItem], None],
+        look: Callable[[], None],
     ) -> None:
         """Call ``work`` for resources, and collect faults."""
 
-        def attempt(wanted: Wanted) -> None:
+        def attempt(wanted: CopyItem) -> None:
             try:
                 work(wanted)
             except (
@@ -243,17 +247,17 @@ class _Copy:
                 self.found.append(Fault(wanted.identifier, str(error)))
 
         if resources:
-            self.workers = Workers(resources, attempt, self.n_threads)
+            self.workers = JobThreads(resources, attempt, self.n_threads)
             self.workers.run(look)
 
     # ------------------------------------------------------------------ in the threads
 
-    def _compare(self, wanted: Wanted) -> None:
+    def _compare(self, wanted: CopyItem) -> None:
         """Find out whether the target has a resource."""
         with _of_source():
             info = self.source.stat(wanted.identifier)
         _check_same(wanted, self.source, info)
-        wanted = Wanted(wanted.identifier, info.size, wanted.sha256 or info.sha256)
+        wanted = CopyItem(wanted.identifier, info.size, wanted.sha256 or info.sha256)
         if self._is_there(wanted):
             self.done.append(Copied(wanted.identifier, info.size, "present"))
         else:
@@ -261,7 +265,7 @@ class _Copy:
                 self.lacking.append(wanted)
                 self.all_bytes += info.size
 
-    def _is_there(self, wanted: Wanted) -> bool:
+    def _is_there(self, wanted: CopyItem) -> bool:
         """Whether the target has a resource; reads it only for a deep copy, or where a store knows no digest."""
         sha256 = wanted.sha256
         try:
@@ -278,15 +282,15 @@ class _Copy:
             return False
         return True
 
-    def _send(self, wanted: Wanted) -> None:
+    def _send(self, wanted: CopyItem) -> None:
         """Copy a resource, and verify it."""
         digest = Digest()
         self.target.set_resource(wanted.identifier, self._passing(wanted, digest))
-        sent = Wanted(wanted.identifier, digest.size, digest.sha256)
+        sent = CopyItem(wanted.identifier, digest.size, digest.sha256)
         _check_same(sent, self.target, self.target.stat(wanted.identifier))
         self.done.append(Copied(wanted.identifier, digest.size, "copied"))
 
-    def _passing(self, wanted: Wanted, digest: Digest) -> Iterator[bytes]:
+    def _passing(self, wanted: CopyItem, digest: Digest) -> Iterator[bytes]:
         """The bytes of a resource of the source; raises at the end if their digest is wrong.
 
         A target publishes a resource once it has read all of it, so it publishes no damaged one.
@@ -326,7 +330,7 @@ class _Copy:
             return
         if not is_there:
             self.target.set_resource(identifier, data)
-            sent = Wanted(identifier, len(data), hashlib.sha256(data).hexdigest())
+            sent = CopyItem(identifier, len(data), hashlib.sha256(data).hexdigest())
             _check_same(sent, self.target, self.target.stat(identifier))
         # Also the mark of an earlier copy that was killed between its last two writes.
         if self._holds(*mark):
@@ -348,7 +352,7 @@ class _Copy:
             return False
 
 
-def _check_same(wanted: Wanted, store: StorageConnector, found: ResourceInfo | Digest) -> None:
+def _check_same(wanted: CopyItem, store: StorageConnector, found: ResourceInfo | Digest) -> None:
     """Compare known sizes and digests."""
     for algorithm in ("size", "sha256"):
         expected, actual = getattr(wanted, algorithm), getattr(found, algorithm)

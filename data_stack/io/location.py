@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from data_stack.exception import (
     ConfigError,
@@ -15,55 +15,13 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageError,
 )
-from data_stack.io.byte_source import ByteSource, LazySource
 from data_stack.io.folder import Folder, ListedFolder, LocalFolder, folder_of
+from data_stack.io.lent_resource import OneResource
 from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import scheme_of, split_url
-
-
-class OneResource:
-    """A store of one resource of the caller, under its identifier. Reading from it neither moves nor closes the resource."""
-
-    def __init__(self, resource: StreamedResource) -> None:
-        self._resource = resource
-
-    def get_resource(self, name: str) -> StreamedResource:
-        """Open the resource."""
-        if not self.has_resource(name):
-            raise ResourceNotFoundError(
-                f"found only {self._resource.identifier!r}, not {name!r:.80}"
-            )
-        source = _LentBytes(lambda: cast(ByteSource, self._resource))  # it has the methods of one
-        lent = LentResource.from_source(name, source, self, self._resource.chunk_size)
-        lent.lender = self._resource
-        return lent
-
-    def has_resource(self, name: str) -> bool:
-        """Whether the resource has this name."""
-        return name == self._resource.identifier
-
-    def list_resources(self, prefix: str) -> list[str]:
-        """Its name, if it begins with ``prefix``."""
-        return [name for name in (self._resource.identifier,) if name.startswith(prefix)]
-
-
-class LentResource(StreamedResource):
-    """A resource of the caller with its own position. It pickles as that resource, which stays open when this one is closed."""
-
-    lender: StreamedResource
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.lender.__reduce__()
-
-
-class _LentBytes(LazySource):
-    """The bytes of a resource that the caller closes."""
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 from data_stack.exception import ResourceChangedError, UnpicklableResourceError
 from data_stack.io.byte_source import ByteSource as ByteSource
-from data_stack.io.byte_source import PositionalRaw
+from data_stack.io.positional_stream import SourceStream
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,7 +74,7 @@ class StreamedResource(io.BufferedIOBase):
         chunk_size: int = 1 << 20,
     ) -> Self:
         """A sealed resource over ``source``; for storage connectors, which pass themselves for reopening."""
-        resource = cls(identifier, io.BufferedReader(PositionalRaw(source)), chunk_size)
+        resource = cls(identifier, io.BufferedReader(SourceStream(source)), chunk_size)
         resource._source, resource._connector = source, connector
         return resource
 
@@ -321,7 +321,7 @@ class StreamedResource(io.BufferedIOBase):
             position = self._buffer.tell()
             # Detached, so that dropping it neither closes the source nor waits for a lock of the parent's threads.
             self._buffer.detach().is_owner = False
-            self._buffer = io.BufferedReader(PositionalRaw(self._source, position))
+            self._buffer = io.BufferedReader(SourceStream(self._source, position))
             self._lock, self._pid = threading.Lock(), os.getpid()
         self._reopen_in_fork()
         if self.closed:

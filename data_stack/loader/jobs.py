@@ -14,7 +14,7 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to, copy_value, detach
-from data_stack.dataset.iterator.layer import at_epoch, has_random_layers, list_draws
+from data_stack.dataset.iterator.epochs import at_epoch, has_random_layers, list_draws
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import LoadingError
@@ -101,7 +101,7 @@ class EpochStacks:
         """The stack of an epoch.
 
         Raises:
-            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.iterator.layer.at_epoch`.
+            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.iterator.epochs.at_epoch`.
         """
         return self._draw(epoch) if self.differ else self.iterator
 

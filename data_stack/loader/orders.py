@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import KeyedPermutation, derive_seed, hash_of
-from data_stack.dataset.recipes.recipe_values import array_digest
+from data_stack.dataset.recipes.array_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader.drawn_blocks import DrawnBlocks
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.layer import DatasetIteratorView
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.dataset.recipes.recipe_values import probe

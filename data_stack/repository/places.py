@@ -19,10 +19,10 @@ from data_stack.formats.place_splits import find_places
 from data_stack.formats.place_splits import format_of_name as format_of_name
 from data_stack.formats.place_splits import stem_of_name as stem_of_name
 from data_stack.io.location import Location, location_of, location_of_url
+from data_stack.io.progress import progress_as
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.url import scheme_of
 from data_stack.io.web import is_web
-from data_stack.io.work import progress_as
 from data_stack.repository.default_storage import as_storage_connector, storage_connector_from_url
 from data_stack.repository.opening import open_as as open_as
 from data_stack.repository.opening import open_splits

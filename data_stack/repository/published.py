@@ -29,7 +29,7 @@ from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, Sto
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.url import split_cache
 from data_stack.io.url import StorageURL
-from data_stack.io.web_api import WebFiles
+from data_stack.io.web.files import WebFiles
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject
 
 DESCRIPTION: Final = "data_stack.json"

@@ -18,7 +18,7 @@ from data_stack.exception import (
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.io.work import progress_as
+from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.licenses import check_license
 from data_stack.repository.places import DatasetDescription, Place

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from data_stack.dataset.iterator.contract import as_iterator
-from data_stack.dataset.iterator.layer import DatasetIteratorView, InformedDatasetIterator
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import UnknownSplitError
 from data_stack.util.program_lines import warn_program

@@ -21,7 +21,7 @@ from data_stack.dataset.recipes.nodes import DATASET, list_origins
 from data_stack.exception import ConfigError, LockError, PreparationError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.folder import LocalFolder
-from data_stack.io.work import progress_as
+from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.places import Place

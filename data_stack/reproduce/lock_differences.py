@@ -27,8 +27,8 @@ from data_stack.factories.code_digest import code_digest
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.manifest import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.url import shorten
-from data_stack.io.work import with_bar
+from data_stack.io.progress import with_bar
+from data_stack.io.redaction import shorten
 from data_stack.repository.catalogues import advise_install
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json

@@ -14,7 +14,7 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import Readiness, StoredDataset
-from data_stack.io.retriever.fetchers import PlannedSource, ask_sources
+from data_stack.io.retriever.planned_source import PlannedSource, ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there

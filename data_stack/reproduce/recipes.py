@@ -21,7 +21,7 @@ from data_stack.dataset.recipes.fingerprint import (
     fingerprint,
     samples_content,
 )
-from data_stack.dataset.recipes.functions import NAMED
+from data_stack.dataset.recipes.function_names import NAMED
 from data_stack.dataset.recipes.nodes import DATASET, PLACE, describe_node
 from data_stack.dataset.recipes.recipe import RECIPE_VERSION, node_digests, recipe
 from data_stack.exception import (

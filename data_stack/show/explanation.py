@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.layer import InformedDatasetIterator, walk_stack
+from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.stack import walk_stack
 from data_stack.dataset.recipes.nodes import list_origins
 from data_stack.show.markup import (
     Block,

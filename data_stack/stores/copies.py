@@ -9,7 +9,7 @@ from data_stack.exception import DatasetNotFoundError, PreparationError
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
 from data_stack.io.account import is_hidden
-from data_stack.io.copying import CopyReport, Parcel, Wanted, check_apart, copy_parcels
+from data_stack.io.copying import CopyGroup, CopyItem, CopyReport, check_apart, copy_groups
 from data_stack.io.integrity import Fault
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
@@ -66,7 +66,7 @@ def copy_datasets(
     source, target = as_storage_connector(source), as_storage_connector(target)
     check_apart(source, target)
     check_there(source)
-    parcels, skipped, faults = list[Parcel](), list[Fault](), list[Fault]()
+    parcels, skipped, faults = list[CopyGroup](), list[Fault](), list[Fault]()
     for name in [None] if names is None else dict.fromkeys(map(stored_name, names)):
         chosen = _choose(source, name)
         parcels, skipped, faults = parcels + chosen[0], skipped + chosen[1], faults + chosen[2]
@@ -76,17 +76,17 @@ def copy_datasets(
         "dry_run": dry_run,
         "progress": progress,
     }
-    return copy_parcels(source, target, parcels, skipped=skipped, faults=faults, **how)
+    return copy_groups(source, target, parcels, skipped=skipped, faults=faults, **how)
 
 
 def _choose(
     source: StorageConnector, name: str | None
-) -> tuple[list[Parcel], list[Fault], list[Fault]]:
+) -> tuple[list[CopyGroup], list[Fault], list[Fault]]:
     """What to copy of a dataset, or of the whole store; versions that are unfinished; and manifests that are damaged."""
     stored = take_inventory(source, [] if name is None else [name])
     if name is not None and not stored.versions and not stored.loose:
         raise DatasetNotFoundError(describe_absence(source, name))
-    parcels, skipped, faults = list[Parcel](), list[Fault](), list[Fault]()
+    parcels, skipped, faults = list[CopyGroup](), list[Fault](), list[Fault]()
     skipped += [Fault(key, NO_IDENTIFIER) for key in stored.others if not is_hidden(key)]
     for version in stored.versions.values():
         if version.manifest is not None:
@@ -110,15 +110,15 @@ def _choose(
             f"{problem}. Prepare it there first (data-stack prepare {name}), or copy the whole store"
         )
     if stored.loose:
-        parcels.append(Parcel("", tuple(map(Wanted, stored.loose))))
+        parcels.append(CopyGroup("", tuple(map(CopyItem, stored.loose))))
     return parcels, skipped, faults
 
 
-def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest) -> Parcel:
+def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest) -> CopyGroup:
     """A prepared dataset: the resources of its manifest, its sources if they were kept, and all else below its folder."""
     folder = version.folder
     wanted = [
-        Wanted(each.identifier, each.size, each.sha256)
+        CopyItem(each.identifier, each.size, each.sha256)
         for each in version.resources(source).values()
         # Resources that the manifest does not list may be unfinished work of another process.
         if each.identifier != f"{folder}/{MANIFEST}"
@@ -126,7 +126,7 @@ def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest
     ]
     # While the mark is there, the target's resources do not count as a complete dataset, nor are they adopted as one.
     mark = Journal(fingerprint(manifest.name, manifest.version, manifest.factory, manifest.sources))
-    return Parcel(
+    return CopyGroup(
         folder,
         tuple(wanted),
         (f"{folder}/{MANIFEST}", version.data or b""),

@@ -15,8 +15,8 @@ from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest
 from data_stack.io.account import account_of
 from data_stack.io.identifiers import check_identifier, is_identifier
+from data_stack.io.job_threads import JobThreads
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
-from data_stack.io.work import Workers
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json
@@ -305,7 +305,7 @@ def disk_usage(
         ):  # `data-stack verify` reports these
             infos[identifier] = connector.stat(identifier)
 
-    Workers(expected, ask, n_threads).run()
+    JobThreads(expected, ask, n_threads).run()
     rows: dict[str, DatasetUsage] = {}
     for identifier, info in sorted(infos.items()):
         folder = inventory.folder_of(identifier)

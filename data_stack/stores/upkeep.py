@@ -20,9 +20,10 @@ from data_stack.exception import (
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal
 from data_stack.io.integrity import Fault
+from data_stack.io.job_threads import JobThreads
+from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
-from data_stack.io.work import Workers, byte_bar
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.stores.inventory import (
     ExpectedResource,
@@ -282,7 +283,7 @@ def verify_storage(
 
     with byte_bar("verifying", progress) as draw:
         all_bytes = sum(each.size or 0 for each in expected.values())
-        workers = Workers(expected.values(), check, n_threads)
+        workers = JobThreads(expected.values(), check, n_threads)
         workers.run(lambda: draw(sum(info.size for info in list(infos)), all_bytes))
     return StorageVerification(
         storage=repr(connector),

@@ -28,8 +28,9 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.web import Exchange, WebError, follow, use_session
-from data_stack.io.web_answers import ByteRange
-from data_stack.io.web_api import WebFiles, ask_json, check_shape
+from data_stack.io.web.files import WebFiles
+from data_stack.io.web.json_api import ask_json, check_shape
+from data_stack.io.web.ranges import ByteRange
 
 BODY = random.Random(3).randbytes(300_000)
 
@@ -89,7 +90,7 @@ def test_a_pause_that_is_too_long_is_not_waited(
     with pytest.raises(StorageUnavailableError, match=f"answers {status}"):
         WebFiles(server.origin).read("a", 0, 9)
     with pytest.raises(CatalogueBusyError if status == 429 else CatalogueUnavailableError):
-        ask_json(url, "it for that", {})
+        ask_json(url, {}, server="it", subject="that")
 
     assert len(server.requests) == 2
 
@@ -348,10 +349,10 @@ def test_an_answer_of_too_many_values_is_refused(server: ScriptedServer, value: 
     n_values = (16 << 20) // (len(value) + 1)
     body = b"[" + b",".join([value] * n_values) + b"]"
     with pytest.raises(CatalogueError, match=r"values that they would take .* bytes of memory"):
-        ask_json(server.serve("/a", body), "it for that", {})
+        ask_json(server.serve("/a", body), {}, server="it", subject="that")
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff\xfe", b"", b"9" * 10_000])
 def test_what_is_no_json_is_an_error_of_ours(server: ScriptedServer, body: bytes) -> None:
     with pytest.raises(CatalogueError, match="it is not JSON"):
-        ask_json(server.serve("/a", body), "it for that", {})
+        ask_json(server.serve("/a", body), {}, server="it", subject="that")

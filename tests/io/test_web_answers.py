@@ -27,8 +27,9 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.web import Exchange, WebError, use_session
-from data_stack.io.web_answers import ByteRange, FileVersion
-from data_stack.io.web_api import WebFiles, ask_json
+from data_stack.io.web.files import WebFiles
+from data_stack.io.web.json_api import ask_json
+from data_stack.io.web.ranges import ByteRange, FileVersion
 
 BODY = random.Random(5).randbytes(3000)
 ONCE = Limits(n_retries=0)
@@ -78,7 +79,7 @@ def test_another_transfer_coding_is_refused(
     with pytest.raises(RetrievalError, match="transfer coding"):
         retrieved(url)
     with pytest.raises(CatalogueError, match="transfer coding"):
-        ask_json(url, "it for that", {})
+        ask_json(url, {}, server="it", subject="that")
     with pytest.raises(StorageError, match="transfer coding"):
         WebFiles(server.origin).read("a", 0, 5)
 
@@ -377,7 +378,7 @@ def test_an_encoded_answer_is_refused_by_its_name(server: ScriptedServer, encodi
     with pytest.raises(RetrievalError, match="answers encoded as") as caught:
         retrieved(url)
     with pytest.raises(CatalogueError, match="answers encoded as"):
-        ask_json(url, "it for that", {})
+        ask_json(url, {}, server="it", subject="that")
 
     assert "\x1b" not in str(caught.value)
 
@@ -461,7 +462,7 @@ def test_a_login_that_is_refused_shows_the_refusal() -> None:
         session = requests.Session()
         session.auth = HTTPDigestAuth("me", "wrong")
         use_session(server.origin, session)
-        answer = ask_json(server.origin + "/a", "it for that", {})
+        answer = ask_json(server.origin + "/a", {}, server="it", subject="that")
 
     assert (answer.status, answer.value) == (401, {"why": "no"})
 

@@ -13,7 +13,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF
-from data_stack.dataset.iterator.layer import walk_stack
+from data_stack.dataset.iterator.stack import walk_stack
 
 #: Values that never change, and whose hash tells them apart.
 _FIXED: Final = frozenset((int, float, complex, bool, str, bytes, type(None)))

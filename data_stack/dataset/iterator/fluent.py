@@ -64,7 +64,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         None draws a seed, which :meth:`explain` shows. Processes that share the samples must pass the same seed.
         """
-        from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
+        from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 
         return self._stack_layer(
             ShuffledDatasetIterator,
@@ -74,7 +74,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def repeat(self, times: int) -> _Same:
         """All samples ``times`` times, one pass after the other."""
-        from data_stack.dataset.iterator.layers.resampled import RepeatedDatasetIterator
+        from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
 
         return self._stack_layer(RepeatedDatasetIterator, times=times)
 
@@ -107,7 +107,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             stop: ``"longest"`` until all are exhausted, ``"shortest"`` until the first one is.
             classes: as for :meth:`combine`.
         """
-        from data_stack.dataset.iterator.layers.combined import InterleavedDatasetIterator
+        from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
 
         first, *more = self._with_common_classes(others, classes)
         return first._stack_layer(InterleavedDatasetIterator, *more, stop=stop)
@@ -171,7 +171,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             n_samples: how many; None for as many as this iterator has.
             epoch: see :meth:`at_epoch`.
         """
-        from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator
+        from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 
         return self._stack_layer(
             BalancedDatasetIterator,
@@ -211,7 +211,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
-        from data_stack.dataset.iterator.layers.filtered import DeduplicatedDatasetIterator
+        from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator
 
         return self._stack_layer(DeduplicatedDatasetIterator, by=by)
 
@@ -535,7 +535,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def at_epoch(self: Any, epoch: int) -> _Same:
         """The same stack with its random layers (shuffles, mixes, resampled, random maps and so on) drawn for another epoch."""
-        from data_stack.dataset.iterator.layer import at_epoch
+        from data_stack.dataset.iterator.epochs import at_epoch
 
         return at_epoch(self, epoch)  # type: ignore[return-value]
 
@@ -555,13 +555,13 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _view(self, indices: Any) -> Any:
         """The samples at ``indices``."""
-        from data_stack.dataset.iterator.layer import DatasetIteratorView
+        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 
         return self._stack_layer(DatasetIteratorView, indices=indices)
 
     def _with_meta(self, meta: DatasetMetaIF) -> Any:
         """The same samples, with what is known of them."""
-        from data_stack.dataset.iterator.layer import InformedDatasetIterator
+        from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
 
         return InformedDatasetIterator._rebuilt([self], {"dataset_meta": meta})
 

@@ -15,9 +15,9 @@ from data_stack.dataset.iterator.contract import (
     InformedDatasetIteratorIF,
     as_iterator,
 )
-from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
-from data_stack.dataset.recipes.identity import column_of_numbers
+from data_stack.dataset.iterator.stack import walk_stack
+from data_stack.dataset.recipes.library_identity import column_of_numbers
 from data_stack.dataset.recipes.recipe_values import class_name, probe
 
 DATASET = "dataset"

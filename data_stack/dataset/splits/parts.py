@@ -12,13 +12,9 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
-from data_stack.dataset.iterator.layer import (
-    DatasetIteratorView,
-    InformedDatasetIterator,
-    NamedAccess,
-    RearrangedAccess,
-    layer,
-)
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator, NamedAccess
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView, RearrangedAccess
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import Positions, as_index_array, check_integer, compose, narrow
 from data_stack.dataset.randomness import derive_seed

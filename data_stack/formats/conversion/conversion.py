@@ -36,8 +36,8 @@ from data_stack.formats.conversion.formats import (
 )
 from data_stack.formats.place_splits import find_splits
 from data_stack.io.location import Location, location_of, naming_stand_in
+from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_errors import storage_errors
-from data_stack.io.work import new_bar, shows_progress
 from data_stack.util.group_rights import sync_folder
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.digests import column_digests

@@ -41,7 +41,7 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Places, Selection, files_that_could_match, select
 from data_stack.formats.parquet.types import dtype_name
-from data_stack.io.work import Workers
+from data_stack.io.job_threads import JobThreads
 from data_stack.util.executor import n_threads
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacking import SampleForm, assemble
@@ -347,7 +347,7 @@ class _ParquetAccess(SourceAccess):
             pieces = [(group, None, places) for group, places in selection.places_of_groups()]
         else:
             pieces = list(selection.locate_all(positions))
-        Workers(pieces, add_group, n_threads()).run()
+        JobThreads(pieces, add_group, n_threads()).run()
         return None if is_refused.is_set() else distinct
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:

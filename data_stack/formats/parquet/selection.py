@@ -24,7 +24,7 @@ from data_stack.formats.parquet.row_groups import (
 )
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.selecting import Predicate, PredicateError
-from data_stack.io.work import Workers
+from data_stack.io.job_threads import JobThreads
 from data_stack.util.executor import n_threads
 from data_stack.util.intervals import Intervals
 
@@ -235,7 +235,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
                 int(mask.sum()),
             )
 
-    Workers(chosen.tolist(), look_at, n_threads()).run()
+    JobThreads(chosen.tolist(), look_at, n_threads()).run()
     hits = [group for group in chosen.tolist() if group in found]
     lengths = [found[group][1] for group in hits]
     return Selection(

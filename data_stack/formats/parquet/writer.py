@@ -38,8 +38,9 @@ from data_stack.formats.parquet.writer_part import (
     WriterPart,
     clear_progress,
 )
-from data_stack.io.folder import TEMPORARY, Folder, folder_of
-from data_stack.io.work import with_bar
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.progress import with_bar
+from data_stack.io.storage_connectors.writer import TEMPORARY
 from data_stack.util.suggestions import did_you_mean
 
 #: The name of a file of a part, with the number of the part.

@@ -38,7 +38,7 @@ from data_stack.formats.records.partial_reads import Mask, RecordsIterator
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.positional import most_open_files
+from data_stack.io.local_files import most_open_files
 from data_stack.util.executor import n_threads_here
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
-from data_stack.io.archives.streams import ArchiveLimits
+from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.folder import folder_of
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.writer import COPY_BYTES

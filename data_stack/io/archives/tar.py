@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
-from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, stream_of
+from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import CHUNK_BYTES, stream_of
 from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512

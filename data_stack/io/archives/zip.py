@@ -16,9 +16,9 @@ from typing import Final
 
 from data_stack.exception import ArchiveError, DataStackError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
+from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import (
     CHUNK_BYTES,
-    ArchiveLimits,
     chunks_of,
     delay_last_chunk,
     stream_of,

@@ -8,14 +8,11 @@ from urllib.parse import urlsplit
 
 from data_stack.exception import ResourceChangedError
 from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_page
-from data_stack.io.web import Exchange, WebError, retrying
-from data_stack.io.web_answers import (
-    ByteRange,
-    FileVersion,
-    content_encoding,
-    is_chunked,
-    sent_range,
-)
+from data_stack.io.web.errors import WebError
+from data_stack.io.web.exchange import Exchange
+from data_stack.io.web.framing import content_encoding, is_chunked
+from data_stack.io.web.ranges import ByteRange, FileVersion, sent_range
+from data_stack.io.web.retries import retrying
 
 
 def fetch_http(source: str, transfer: Transfer) -> None:

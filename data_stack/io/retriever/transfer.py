@@ -10,7 +10,7 @@ from typing import TypeAlias
 from data_stack.exception import DataStackError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.writer import ResourceWriter
-from data_stack.io.web import Limits
+from data_stack.io.web.limits import Limits
 
 
 class SourceError(DataStackError):

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from data_stack.exception import ChecksumMismatchError, ResourceChangedError
-from data_stack.io.byte_source import LazySource
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
+from data_stack.io.lazy_source import LazySource
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, blocks_of, runs_of
 from data_stack.io.storage_connectors.cache_folder import (

@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from data_stack.io.byte_source import ByteSource
+from data_stack.io.checked_json import read_checked_json, to_checked_json
 from data_stack.io.integrity import (
     BLOCK_BYTES,
     DIGEST_BYTES,
@@ -37,8 +38,6 @@ from data_stack.io.integrity import (
     block_digest,
     block_digest_at,
     digests_of_blocks,
-    seal_json,
-    unseal_json,
 )
 from data_stack.io.storage_connectors.blocks import runs_of
 from data_stack.io.storage_connectors.checked_file import PAGE_BYTES, CheckedFile
@@ -404,7 +403,7 @@ class CacheFolder:
         )
         try:
             with contextlib.suppress(FileNotFoundError), open_descriptor(path, _FLAGS) as handle:
-                if os.read(handle, 1 << 16) == seal_json(asdict(version)):
+                if os.read(handle, 1 << 16) == to_checked_json(asdict(version)):
                     return os.utime(handle, ns=times)
             if self.has_room(_PAGE_BYTES):
                 self._notes.write(identifier, version, times[1])
@@ -486,7 +485,7 @@ class CacheFolder:
     def remove_unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content of replaced and deleted resources: that no note of any remote names, and that was not used lately."""
         notes = [
-            unseal_json(path) for _, _, path in self._items("notes") if path.endswith("~")
+            read_checked_json(path) for _, _, path in self._items("notes") if path.endswith("~")
         ]  # others were never finished
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}
         for used, disk_bytes, path in list(self._items()):

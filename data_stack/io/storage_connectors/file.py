@@ -27,7 +27,6 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageConflictError,
 )
-from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import (
     OWN_FOLDER,
     check_identifier,
@@ -37,6 +36,7 @@ from data_stack.io.identifiers import (
     is_identifier,
     is_key,
 )
+from data_stack.io.lazy_source import LazySource
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
     BINARY,

@@ -13,7 +13,8 @@ import secrets
 import time
 from dataclasses import asdict, dataclass
 
-from data_stack.io.integrity import Digest, seal_json, unseal_json
+from data_stack.io.checked_json import read_checked_json, to_checked_json
+from data_stack.io.integrity import Digest
 from data_stack.io.resources import ByteSource
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_connectors.writer import COPY_BYTES, TEMPORARY, Explain
@@ -51,7 +52,7 @@ class DigestNotes:
 
     def read(self, identifier: str) -> FileVersion | None:
         """The last note on a resource; None if it is missing, damaged, or of an earlier format."""
-        record = unseal_json(self.path_of(identifier))
+        record = read_checked_json(self.path_of(identifier))
         try:
             return FileVersion(record["size"], record["sha256"], tuple(record["facts"]))
         except (KeyError, TypeError):
@@ -60,7 +61,7 @@ class DigestNotes:
     def write(self, identifier: str, version: FileVersion, modified_ns: int | None = None) -> None:
         """Note the version of a published file, perhaps with a modification time; errors of the disk are ignored."""
         with contextlib.suppress(OSError):
-            replace_file(self.path_of(identifier), seal_json(asdict(version)), modified_ns)
+            replace_file(self.path_of(identifier), to_checked_json(asdict(version)), modified_ns)
 
     def remove(self, identifier: str) -> None:
         """Remove the note on a resource.

@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from data_stack.exception import ConfigError, MaliciousFilePathError
 from data_stack.factories.catalogue import CatalogueName
+from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.url import shorten
 from data_stack.io.web import WebError, follow, is_web
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.catalogues import explain_scheme

@@ -26,7 +26,8 @@ from data_stack.dataset.iterator.contract import (
     Sample,
     as_iterator,
 )
-from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.fingerprint import fingerprint

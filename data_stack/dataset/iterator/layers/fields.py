@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,21 @@ class _Plan:
     below: SampleForm
     keys: tuple[ColumnKey, ...]
     here: SampleForm
+
+    @cached_property
+    def n_below(self) -> int:
+        """The number of columns below."""
+        return len(self.below.keys)
+
+    @cached_property
+    def makes_dicts(self) -> bool:
+        """Whether samples of this layer are dicts."""
+        return self.here.kind == "dict"
+
+    @cached_property
+    def leaves_out_columns(self) -> bool:
+        """Whether some columns below are none of this layer."""
+        return len(self.keys) < self.n_below
 
     def find_below(self, keys: Sequence[ColumnKey]) -> list[ColumnKey]:
         """The columns below of some columns of this layer.
@@ -308,11 +323,12 @@ class _ColumnsAccess(OneToOneAccess):
         return self.below.stacks_samples
 
     def sample(self, position: int) -> Sample:
-        plan = self._plan
-        if self._may_read_parts and plan is not None and len(plan.keys) < len(plan.below.keys):
-            values = self.below.values_of_sample(position, plan.keys)
-            if values is not None:
-                return plan.here.make(values)
+        if self._may_read_parts:
+            plan = self._plan
+            if plan is not None and plan.leaves_out_columns:
+                values = self.below.values_of_sample(position, plan.keys)
+                if values is not None:
+                    return plan.here.make(values)
         return self._rearrange(self.below.sample(position))
 
     def values_of_sample(self, position: int, keys: Sequence[ColumnKey]) -> list[Any] | None:
@@ -325,10 +341,10 @@ class _ColumnsAccess(OneToOneAccess):
         return list(map(self._rearrange, self.below.samples(positions))) if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        plan = self._find_plan()
+        plan = self._plan or self._find_plan()
         if plan is None:
             return ()
-        if self.n_samples and len(plan.keys) < len(plan.below.keys):
+        if plan.leaves_out_columns and self.n_samples:
             return plan.here.make(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
         return self._rearrange(self.below.batch(positions))  # type: ignore[no-any-return]  # a batch
 
@@ -366,10 +382,13 @@ class _ColumnsAccess(OneToOneAccess):
         plan = self._find_plan()
         if plan is None:
             return None
-        found: Any = self.below.runs(
-            starts, length, plan.keys if keys is None else plan.find_below(keys)
-        )
-        return found if found is None or keys is not None else plan.here.make(found)  # type: ignore[no-any-return]  # a batch
+        if keys is not None:
+            return self.below.runs(starts, length, plan.find_below(keys))
+        if plan.keys == plan.below.keys:
+            whole_runs = self.below.runs(starts, length)
+            return None if whole_runs is None else self._rearrange(whole_runs)
+        columns: Any = self.below.runs(starts, length, plan.keys)
+        return None if columns is None else plan.here.make(columns)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return map(self._rearrange, self.below.iterate(start, stop))
@@ -398,8 +417,12 @@ class _ColumnsAccess(OneToOneAccess):
         """A sample, or a batch, below as one of this layer."""
         plan: Any = self._plan or self._find_plan()
         try:
-            if len(sample) == len(plan.below.keys):
-                return plan.here.make([sample[key] for key in plan.keys])
+            if len(sample) == plan.n_below:
+                values = [sample[key] for key in plan.keys]
+                # as here.make() does, without a call for each sample
+                if plan.makes_dicts:
+                    return dict(zip(plan.here.keys, values, strict=True))
+                return tuple(values)
         except (LookupError, TypeError):
             pass
         raise ConfigError(

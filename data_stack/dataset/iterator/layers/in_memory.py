@@ -39,7 +39,7 @@ from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError
-from data_stack.io.work import with_bar
+from data_stack.io.progress import with_bar
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.functions import iterate_all
 from data_stack.values.copies import copy_array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -309,17 +309,22 @@ class _BatchMapAccess(_MapAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if not len(positions):
             return self.empty_batch()
-        mapped = _call_batched(
-            self._function, self.below.batch(positions), self._mixed_seed, positions.tolist()
-        )
-        form = SampleForm("bare") if isinstance(mapped, list) else SampleForm.of(mapped)
-        if not form.keys:
-            return _check_column(mapped, len(positions), "", self._function)
-        columns = [
-            _check_column(mapped[key], len(positions), f" in column {key!r}", self._function)
-            for key in form.keys
-        ]
-        return form.make(columns)  # type: ignore[no-any-return]  # a batch
+        batch = self.below.batch(positions)
+        mapped = _call_batched(self._function, batch, self._mixed_seed, positions)
+        n_rows = len(positions)
+        if isinstance(mapped, Mapping) and mapped:
+            return {
+                key: _check_column(column, n_rows, " in column", key, self._function)
+                for key, column in mapped.items()
+            }
+        if isinstance(mapped, tuple) and mapped:
+            return tuple(
+                [
+                    _check_column(column, n_rows, " in column", key, self._function)
+                    for key, column in enumerate(mapped)
+                ]
+            )
+        return _check_column(mapped, n_rows, "", None, self._function)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return _grow_reads(self.samples, start, stop)
@@ -428,11 +433,13 @@ class _ColumnMapAccess(EncodedAccess):
     ) -> Column:
         if not len(column):
             return np.empty(0, object)
-        places = range(len(column)) if positions is None else positions.tolist()
+        if positions is None:
+            positions = np.arange(len(column), dtype=np.intp)
         if not self._batched:
-            return objects(list(map(self._call, map(_natural, list_values(column)), places)))
-        mapped = _call_batched(self._function, column, self._mixed_seed, places)
-        return _check_column(mapped, len(column), f" for column {key!r}", self._function)
+            values = map(_natural, list_values(column))
+            return objects(list(map(self._call, values, positions.tolist())))
+        mapped = _call_batched(self._function, column, self._mixed_seed, positions)
+        return _check_column(mapped, len(column), " for column", key, self._function)
 
 
 def _natural(value: Any) -> Any:
@@ -444,17 +451,33 @@ def _natural(value: Any) -> Any:
 
 
 def _call_batched(
-    function: Callable[..., Any], batch: Any, seed: int | None, positions: Iterable[int]
+    function: Callable[..., Any], batch: Any, seed: int | None, positions: IndexArrayOfInts
 ) -> Any:
-    random = () if seed is None else ([derive_generator(seed, position) for position in positions],)
+    """What ``function`` returns for a batch; with a seed it also gets a random generator for each row."""
     try:
-        return function(batch, *random)
+        if seed is None:
+            return function(batch)
+        generators = [derive_generator(seed, position) for position in positions.tolist()]
+        return function(batch, generators)
     except StopIteration as error:
         raise stopped_by(function) from error
 
 
-def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., Any]) -> Column:
-    """Values as :func:`stack_values` stacks them one by one."""
+def _check_column(
+    values: Any, n_rows: int, where: str, key: ColumnKey | None, function: Callable[..., Any]
+) -> Column:
+    """Return the values that a batched function returned as :func:`stack_values` stacks them one by one.
+
+    Args:
+        values: an array, a tensor or a list.
+        n_rows: the number of values expected.
+        where: what to say of the column in an error, before its ``key``.
+        key: of the column; None for one column of bare values.
+        function: the function, for the error.
+
+    Raises:
+        ConfigError: they are no such values.
+    """
     column: Column | None = None
     if hasattr(values, "__array__"):
         try:
@@ -462,22 +485,21 @@ def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., 
         except TypeError:  # a tensor of a dtype that numpy lacks
             array = stack_values(list(values))
         # of these kinds single values are Python objects, and objects may be numbers
-        column = (
-            stack_values(array.tolist()) if array.ndim == 1 and array.dtype.kind in "OSU" else array
-        )
+        are_objects = array.ndim == 1 and array.dtype.kind in "OSU"
+        column = stack_values(array.tolist()) if are_objects else array
     elif isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
         column = stack_values(list(values))
-    if column is None or not column.ndim or len(column) != n_rows:
-        what = (
-            f"{len(column)} values"
-            if column is not None and column.ndim
-            else f"a {type(values).__name__}"
-        )
-        expected = f"an array, tensor or list of {n_rows} values (a list is one column, several columns are a tuple)"
-        raise ConfigError(
-            f"a batched map returned {what}{where}; expected {expected}: its function is {function!r}"
-        )
-    return column
+    if column is not None and column.ndim and len(column) == n_rows:
+        return column
+    if column is not None and column.ndim:
+        what = f"{len(column)} values"
+    else:
+        what = f"a {type(values).__name__}"
+    place = where if key is None else f"{where} {key!r}"
+    raise ConfigError(
+        f"a batched map returned {what}{place}; expected an array, tensor or list of {n_rows} values "
+        f"(a list is one column, several columns are a tuple): its function is {function!r}"
+    )
 
 
 def _grow_reads(

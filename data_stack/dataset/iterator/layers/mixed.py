@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import layer
-from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, ViewOfSeveral
+from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import (
     check_draw,

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
-from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import comparable, missing_in
 from data_stack.values.stacking import Column

@@ -46,7 +46,7 @@ class PackedDatasetIterator(LayerDatasetIterator):
     column of it: a one-dimensional array, tensor or list of integers. Empty documents are skipped.
 
     All documents are read once when this is made, in blocks of a few MiB, to know their lengths: 8 bytes a document are kept (and
-    8 more for a drawn order). A pickle carries these, and :func:`~data_stack.dataset.iterator.layer.at_epoch` keeps them, so
+    8 more for a drawn order). A pickle carries these, and :func:`~data_stack.dataset.iterator.epochs.at_epoch` keeps them, so
     neither another process nor another epoch reads again. After that, a sequence reads the documents that it touches and a batch
     reads each document once, whole: divide documents that are many times longer than ``length`` before, or take ``windows``.
 

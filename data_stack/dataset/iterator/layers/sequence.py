@@ -20,7 +20,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.util.functions import stopped_by
 from data_stack.values.stacked_values import as_array, keeps_dtype, stack_values
-from data_stack.values.stacking import SampleForm, all_columns, take_runs
+from data_stack.values.stacking import SampleForm, take_runs
 
 
 @layer("sequence")
@@ -70,7 +70,9 @@ class SequenceAccess(SampleAccess):
     """
 
     def __init__(self, columns: tuple[Any, ...]) -> None:
-        self.arrays, self.n_samples = columns, len(columns[0])
+        self.arrays = columns
+        self.n_samples = len(columns[0])
+        self._form = SampleForm.tuples(len(columns))
         # of a list of numbers, say, the batches with a float have another dtype than those without
         self.fixed_columns = all(type(column) is np.ndarray for column in columns)
         self.stacks_samples = self.fixed_columns and all(map(keeps_dtype, columns))
@@ -97,11 +99,23 @@ class SequenceAccess(SampleAccess):
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
     ) -> tuple[Column, ...] | None:
         arrays = self.arrays if keys is None else self._arrays_of(keys)
-        return all_columns(_read_runs(array, starts, length) for array in arrays)
+        columns: list[Column] = []
+        for array in arrays:
+            column = _read_runs(array, starts, length)
+            if column is None:
+                return None
+            columns.append(column)
+        return tuple(columns)
 
     def _arrays_of(self, keys: Sequence[ColumnKey]) -> list[Any]:
-        form = SampleForm.tuples(len(self.arrays))
-        return [self.arrays[form.find(key)] for key in keys]
+        arrays: list[Any] = []
+        for key in keys:
+            # Most keys are plain positions. Finding those too would double the time of a small batch.
+            if type(key) is int and 0 <= key < len(self.arrays):
+                arrays.append(self.arrays[key])
+            else:
+                arrays.append(self.arrays[self._form.find(key)])
+        return arrays
 
 
 def _by_position(sequence: Any) -> Any:

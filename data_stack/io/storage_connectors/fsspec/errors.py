@@ -13,8 +13,8 @@ from data_stack.exception import (
     StorageFullError,
     StorageUnavailableError,
 )
+from data_stack.io.redaction import hide, printable
 from data_stack.io.storage_errors import FULL_ERRORS
-from data_stack.io.url import hide, printable
 
 #: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
 _BUSY: Final = {

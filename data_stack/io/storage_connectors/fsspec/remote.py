@@ -33,8 +33,10 @@ from data_stack.io.storage_connectors.fsspec.errors import explain, is_unreachab
 from data_stack.io.storage_connectors.fsspec.s3 import OtherVersionError, WrongAnswerError
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.url import StorageURL
-from data_stack.io.web import Limits, WebError, retrying
-from data_stack.io.web_answers import FileVersion
+from data_stack.io.web.errors import WebError
+from data_stack.io.web.limits import Limits
+from data_stack.io.web.ranges import FileVersion
+from data_stack.io.web.retries import retrying
 from data_stack.util.forks import call_in_forks
 
 try:

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from data_stack.exception import DataStackError
-from data_stack.io.web_answers import (
-    ByteRange,
-    announced_length,
-    refuse_part,
-    sent_range,
-    size_beyond,
-)
+from data_stack.io.web.framing import announced_length
+from data_stack.io.web.ranges import ByteRange, refuse_part, sent_range, size_beyond
 
 #: Codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows nothing about the objects.
 _MISSING_OBJECT: Final = {"NoSuchKey", "NoSuchVersion"}

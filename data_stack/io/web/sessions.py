@@ -21,7 +21,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from data_stack.exception import DataStackError
-from data_stack.io.web_answers import is_chunked, refuse_framing
+from data_stack.io.web.framing import is_chunked, refuse_framing
 
 #: A size has at most 16 digits; a few servers add extensions behind it.
 _MAX_CHUNK_LINE_BYTES: Final = 4096

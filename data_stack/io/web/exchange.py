@@ -1,73 +1,31 @@
-"""The web client: GET requests with deadlines, checked redirects, bounded answers and retries.
-
-Plain requests never times out a header sent one byte at a time, reads the body of a redirect whole, sends cookies or passwords
-of netrc to other hosts, and shows the password of a URL in errors. So here each read of a socket waits only for the time that the
-request has left, and redirects are followed explicitly. Proxies come from the environment, and so do the authorities of TLS
-(``REQUESTS_CA_BUNDLE``); certificates are always verified, unless a session of the user says otherwise.
-"""
+"""One GET request and its answer."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import itertools
 import math
-import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes, urlsplit
 from urllib.request import getproxies
 
-from data_stack.exception import ConfigError, DataStackError, ResourceChangedError
-from data_stack.io.url import printable, redact, shorten
-from data_stack.io.web_answers import ByteRange as ByteRange
-from data_stack.io.web_answers import (
-    FileVersion,
-    announced_length,
-    content_encoding,
-    refuse_framing,
-    refuse_part,
-    sent_range,
-)
-from data_stack.util.polling import jittered
+from data_stack.exception import DataStackError, ResourceChangedError
+from data_stack.io.redaction import printable, redact, shorten
+from data_stack.io.web.framing import announced_length, content_encoding, refuse_framing
+from data_stack.io.web.ranges import ByteRange as ByteRange
+from data_stack.io.web.ranges import FileVersion, refuse_part, sent_range
 
 if TYPE_CHECKING:
     import requests
 
-
-class WebError(DataStackError):
-    """A web server did not answer, or answered wrongly.
-
-    Attributes:
-        reason: what it did, without credentials.
-        transient: whether a retry may help.
-        retry_after: seconds that the server asked to wait, or None.
-        status: of HTTP, or None.
-    """
-
-    def __init__(
-        self,
-        reason: str,
-        transient: bool = False,
-        retry_after: float | None = None,
-        status: int | None = None,
-    ) -> None:
-        super().__init__(reason, transient, retry_after, status)
-        self.reason = reason
-        self.transient = transient
-        self.retry_after = retry_after
-        self.status = status
-
-    def __str__(self) -> str:
-        return self.reason
-
-
-_Result = TypeVar("_Result")
+from data_stack.io.web.errors import WebError
+from data_stack.io.web.limits import Limits, web_timeout
+from data_stack.io.web.links import bare_url, follow, is_web, origin_of
 
 #: The most that is received at once.
 _PIECE_BYTES: Final = 1 << 20
@@ -76,146 +34,6 @@ _MAX_HEADER_BYTES: Final = 8 << 20
 #: The most that a body may bring besides its content, for which 8 bytes on the wire for each of the content are allowed as well:
 #: more than a piece, as content counts when all of its piece is there.
 _MAX_FRAMING_BYTES: Final = 4 << 20
-_TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of time, size and retries.
-
-    Attributes:
-        least_bytes_per_second: a slower transfer ends as stalled, after about the timeout.
-        max_bytes: largest resource accepted without a defined size.
-        n_retries: retries per source without progress; interrupted transfers are resumed.
-        backoff_seconds: wait before the first retry; doubled each time, with jitter.
-        max_wait_seconds: longest wait between two tries, also for a server's Retry-After.
-    """
-
-    least_bytes_per_second: float = 1024.0
-    max_bytes: int = 64 << 30
-    n_retries: int = 4
-    backoff_seconds: float = 0.5
-    max_wait_seconds: float = 30.0
-
-
-def web_timeout() -> float:
-    """Longest silence of a server in seconds: ``DATA_STACK_WEB_TIMEOUT``, or else 30.
-
-    Raises:
-        ConfigError: the variable is not a positive number.
-    """
-    text = os.environ.get(_TIMEOUT, "").strip() or "30"
-    with contextlib.suppress(ValueError):
-        if 0 < (seconds := float(text)) < math.inf:
-            return seconds
-    raise ConfigError(f"{_TIMEOUT} must be a positive number of seconds, got {text!r:.40}")
-
-
-def use_session(url: str, session: requests.Session) -> None:
-    """Ask the server of a URL through a session of requests, in this process and those forked from it.
-
-    Its headers, ``auth``, ``cert``, ``verify``, ``proxies`` and cookies are used for that scheme, host and port alone: nothing of
-    it is sent to servers to which that one redirects. Its adapters are replaced, so that its requests have deadlines too::
-
-        session = requests.Session()
-        session.auth, session.verify = ("reader", password), "/etc/ssl/company.pem"
-        data_stack.io.web.use_session("https://data.example.org", session)
-    """
-    from data_stack.io.web_sessions import use
-
-    use(_origin(url), session)
-
-
-def is_web(place: str) -> bool:
-    """Whether a text begins as a URL of a web server."""
-    return place[:8].lower().startswith(("https://", "http://"))
-
-
-def follow(origin: str, target: Any) -> str:
-    """The URL that ``target`` names beside ``origin``, if ``origin`` may lead there: to ``https``, or to its own ``http``.
-
-    All links of servers and untrusted documents pass through here: redirects, and the files that catalogues, published
-    descriptions and Croissant documents name. They cannot name local files, packages or other schemes.
-
-    Args:
-        origin: URL of the server or document; a path, for a document on this machine, from which only ``https`` may be named.
-        target: URL or relative URL.
-
-    Returns:
-        An absolute URL without fragment; with the user and password of ``origin`` if it leads to the same scheme, host and port.
-
-    Raises:
-        WebError: it may not.
-    """
-    try:
-        if not isinstance(target, str):
-            raise ValueError(target)
-        parts = urlsplit(urljoin(origin if is_web(origin) else "", target))
-        is_url = bool(parts.hostname) and (parts.port or 0) >= 0
-    except ValueError:
-        raise WebError(f"leads to {shorten(repr(target))[:200]}, which is not a URL") from None
-    allowed = ("https", "http") if origin[:5].lower() == "http:" else ("https",)
-    if parts.scheme not in allowed or not is_url:
-        why = (
-            "which is not encrypted"
-            if parts.scheme == "http" and is_url
-            else f"which is not an {' or '.join(allowed)} URL"
-        )
-        raise WebError(f"leads to {shorten(str(target))[:200]}, {why}; that is not followed")
-    url, (userinfo, mark, _) = _bare(parts), urlsplit(origin).netloc.rpartition("@")
-    return (
-        url.replace("://", f"://{userinfo}@", 1)
-        if mark and _origin(url) == _origin(origin)
-        else url
-    )
-
-
-def retrying(
-    attempt: Callable[[float], _Result],
-    limits: Limits = Limits(),  # frozen
-    *,
-    deadline: float = math.inf,
-    progress: Callable[[], int] = int,
-    wait: Callable[[float], object] = time.sleep,
-) -> _Result:
-    """The result of ``attempt(deadline)``, which is called again after a pause while it raises a transient WebError.
-
-    Args:
-        attempt: asks a server, and passes the deadline to its :class:`Exchange`.
-        limits: of the retries and pauses.
-        deadline: monotonic time after which nothing begins; a pause that would end later is not waited.
-        progress: bytes received so far; progress, unless it is very slow, resets the count of retries and puts off the deadline.
-        wait: sleeps.
-
-    Raises:
-        WebError: the last one, with what went wrong before it.
-    """
-    furthest, n_failures, before = 0, 0, ""
-    for n_requests in itertools.count(1):
-        started = time.monotonic()
-        try:
-            return attempt(deadline)
-        except WebError as error:
-            failure = error
-        size, seconds = progress(), time.monotonic() - started
-        if size - furthest > limits.least_bytes_per_second * seconds:
-            n_failures, deadline = 0, deadline + seconds
-        else:
-            n_failures += 1
-        furthest = max(furthest, size)
-        # Limit of requests for one resource.
-        if not failure.transient or n_failures > limits.n_retries or n_requests == 100:
-            break
-        # All that a server sent away at once wait for as long as it asked, and then for a random time each.
-        pause = jittered(limits.backoff_seconds * 2.0 ** max(0, n_failures - 1)) + (
-            failure.retry_after or 0.0
-        )
-        if time.monotonic() + pause > deadline:
-            break
-        before = failure.reason
-        wait(min(pause, limits.max_wait_seconds))
-    reason = "; then ".join(dict.fromkeys(filter(None, (before, failure.reason))))
-    raise WebError(reason, failure.transient, failure.retry_after, failure.status) from None
 
 
 class Exchange:
@@ -263,7 +81,7 @@ class Exchange:
         byte_range: ByteRange | None = None,
         may_be_encoded: bool = False,
         timeout_seconds: float | None = None,
-        limits: Limits = Limits(),  # frozen
+        limits: Limits = Limits(),  # noqa: B008  # frozen
         deadline: float = math.inf,
         max_redirects: int = 5,
     ) -> None:
@@ -289,7 +107,7 @@ class Exchange:
             parts = urlsplit(url)
             if not is_web(url) or not parts.hostname:
                 raise WebError("the URL names no host")
-            self.url, self._origin = _bare(parts), _origin(url)
+            self.url, self._origin = bare_url(parts), origin_of(url)
             userinfo, mark, _ = parts.netloc.rpartition("@")
             if mark:
                 user, _, password = userinfo.partition(":")
@@ -432,10 +250,10 @@ class Exchange:
 
     def _ask(self) -> requests.Response:
         """The answer after redirects."""
-        from data_stack.io.web_sessions import send  # data_stack is imported without requests
+        from data_stack.io.web.sessions import send
 
         for _ in range(self._max_redirects + 1):
-            origin = _origin(self.url)
+            origin = origin_of(self.url)
             is_own = origin == self._origin
             headers = self._headers | (self._own_headers if is_own else {})
             answer = send(
@@ -496,67 +314,13 @@ class Exchange:
         except DataStackError:
             raise
         except Exception as error:
-            from data_stack.io.web_sessions import explain
+            from data_stack.io.web.sessions import explain
 
             if (explained := explain(error, self.timeout_seconds)) is None:
                 raise
             raise WebError(
                 redact(explained[0][:300], self._source, *getproxies().values()), explained[1]
             ) from None
-
-
-def ask(
-    url: str,
-    receive: Callable[[Exchange], _Result],
-    limits: Limits,
-    *,
-    seconds: float = 0.0,
-    **options: Any,
-) -> _Result:
-    """What ``receive`` makes of the answer to a GET request, which is repeated as :func:`retrying` says.
-
-    Args:
-        url: as for :class:`Exchange`.
-        receive: checks and reads an answer.
-        limits: of the retries and pauses.
-        seconds: beyond which nothing is retried, after :func:`web_timeout`.
-        options: of the exchange.
-
-    Raises:
-        WebError: as for :func:`retrying`.
-    """
-    n_received = 0
-
-    def attempt(deadline: float) -> _Result:
-        nonlocal n_received
-        exchange = Exchange(url, limits=limits, deadline=deadline, **options)
-        try:
-            with exchange as answer:
-                return receive(answer)
-        finally:
-            n_received = exchange.n_received
-
-    deadline = time.monotonic() + web_timeout() + seconds
-    return retrying(attempt, limits, deadline=deadline, progress=lambda: n_received)
-
-
-# ---------------------------------------------------------------------- small questions
-
-
-def _bare(parts: SplitResult) -> str:
-    """A URL without user, password and fragment."""
-    return urlunsplit(
-        (parts.scheme.lower(), parts.netloc.rpartition("@")[2], parts.path, parts.query, "")
-    )
-
-
-def _origin(url: str) -> tuple[str, str | None, int]:
-    parts = urlsplit(url)
-    return (
-        parts.scheme,
-        parts.hostname,
-        parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0),
-    )
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float | None:
