@@ -18,12 +18,11 @@ from data_stack.formats.place_accounts import (
 from data_stack.formats.place_splits import find_places
 from data_stack.formats.place_splits import format_of_name as format_of_name
 from data_stack.formats.place_splits import stem_of_name as stem_of_name
-from data_stack.io.location import Location, location_of, location_of_url
+from data_stack.io.location import Location, location_of
 from data_stack.io.progress import progress_as
 from data_stack.io.storage_connectors import StorageConnector
-from data_stack.io.url import scheme_of
 from data_stack.io.web import is_web
-from data_stack.repository.default_storage import as_storage_connector, storage_connector_from_url
+from data_stack.repository.default_storage import as_storage_connector
 from data_stack.repository.opening import open_as as open_as
 from data_stack.repository.opening import open_splits
 from data_stack.repository.published import PublishedDataset, open_published
@@ -114,17 +113,6 @@ def is_place(name: Any) -> bool:
     return name.endswith("/") or "://" in name
 
 
-def locate(text: str) -> Any:
-    """A path or URL as it is, or a place in a store, also of a plugin's scheme: ``mongodb://host/database/sets/train``.
-
-    Raises:
-        ConfigError: it is a URL that names nothing in a store.
-    """
-    if "://" not in text or scheme_of(text) in ("file", "hdfs", "viewfs"):
-        return text
-    return location_of_url(text, storage_connector_from_url)
-
-
 @dataclass(frozen=True)
 class Place:
     """Files at a path or URL, which are opened as they are.
@@ -156,7 +144,7 @@ class Place:
     def _locate(self) -> Location:
         """Where it is. What it was asked for at first serves the next question too: listing takes a request of a store."""
         known: Location | None = vars(self).pop("_location", None)
-        return known or (self.location or location_of_place(self.name)).listed()
+        return known or (self.location or location_of(self.name)).listed()
 
     def describe(self) -> DatasetDescription:
         """The path, the splits and what is left out; raises as :func:`find_places`."""
@@ -246,14 +234,9 @@ class Place:
                 note_place(iterator, str(place.path), None if is_one else name, passed)
         if split is not None or is_one:
             return next(iter(opened.values()))
-        from data_stack.show.page import Splits  # takes as long to import as a fifth of the rest
+        from data_stack.show.splits import Splits  # takes as long to import as a fifth of the rest
 
         return Splits(opened)
-
-
-def location_of_place(source: str | os.PathLike[str]) -> Location:
-    """The location of a path or URL; ``~`` is the home folder."""
-    return location_of(locate(os.path.expanduser(os.fspath(source))))
 
 
 def find_in_store(name: str, storage: Any) -> Place | None:

@@ -126,7 +126,7 @@ class NamedDataset:
 
         def load_split(name: str | None) -> Any:
             if name is None and self.splits:
-                from data_stack.show.page import Splits
+                from data_stack.show.splits import Splits
 
                 return Splits(self._load_all(config, progress))
             with progress_as(progress):

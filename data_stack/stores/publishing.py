@@ -15,10 +15,10 @@ from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES
+from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.repository.croissant.writing import to_croissant
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.places import location_of_place
 from data_stack.repository.published import DESCRIPTION, DIGEST_BYTES, FORMAT, PublishedDataset
 from data_stack.repository.repository import default_repository
 from data_stack.util.json_text import json_text
@@ -74,9 +74,7 @@ def publish(
     if manifest is None:
         raise ConfigError(f"dataset {name!r} changed while it was published; publish it again")
     folder = (
-        destination
-        if isinstance(destination, Folder)
-        else location_of_place(destination).as_folder()
+        destination if isinstance(destination, Folder) else location_of(destination).as_folder()
     )
     _check(manifest, folder)
     connector: Any = factory.storage_connector
