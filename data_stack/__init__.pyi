@@ -59,10 +59,10 @@ from data_stack.repository.default_storage import default_storage as default_sto
 from data_stack.repository.default_storage import (
     storage_connector_from_url as storage_connector_from_url,
 )
+from data_stack.repository.description import DatasetDescription as DatasetDescription
 from data_stack.repository.encoders import encoder as encoder
 from data_stack.repository.encoders import encoder_from_state as encoder_from_state
 from data_stack.repository.licenses import policy as policy
-from data_stack.repository.places import DatasetDescription as DatasetDescription
 from data_stack.repository.repository import DatasetRepository as DatasetRepository
 from data_stack.repository.repository import default_repository as default_repository
 from data_stack.reproduce.difference import diff as diff

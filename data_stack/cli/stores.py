@@ -47,7 +47,7 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
 
     A NAME that is a path or URL, such as ./pictures, is opened as `show` opens it, and all of its samples are read.
     """
-    from data_stack.repository.places import is_place
+    from data_stack.repository.dataset_names import is_place
     from data_stack.stores.upkeep import verify_storage
 
     places = [name for name in names if is_place(name)]

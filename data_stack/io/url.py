@@ -84,6 +84,11 @@ class StorageURL:
         """The authority without user and password."""
         return self.authority.rpartition("@")[2]
 
+    @property
+    def is_web(self) -> bool:
+        """Whether it is a URL of a web server."""
+        return self.scheme in ("http", "https")
+
     def parameters(self) -> list[tuple[str, str]]:
         """Names and values of the query, as written."""
         pairs = [parameter.partition("=") for parameter in self.query[1:].split("&") if parameter]
@@ -97,6 +102,10 @@ class StorageURL:
             if each and each.partition("=")[0].lower() not in names
         ]
         return replace(self, query="?" + "&".join(kept) if kept else "")
+
+    def without_fragment(self) -> StorageURL:
+        """Return the same URL without its fragment."""
+        return replace(self, fragment="")
 
     def local_path(self) -> str:
         """The path on this machine that a ``file:`` URL names.

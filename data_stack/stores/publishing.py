@@ -19,7 +19,12 @@ from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.repository.croissant.writing import to_croissant
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.published import DESCRIPTION, DIGEST_BYTES, FORMAT, PublishedDataset
+from data_stack.repository.published_description import (
+    DESCRIPTION,
+    DIGEST_BYTES,
+    FORMAT,
+    PublishedDescription,
+)
 from data_stack.repository.repository import default_repository
 from data_stack.util.json_text import json_text
 from data_stack.util.untrusted_text import MAX_BYTES, seal_json
@@ -114,7 +119,7 @@ def _check(manifest: Manifest, folder: Folder) -> None:
             f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; publish parts"
         )
     if folder.has_file(DESCRIPTION):
-        there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
+        there = PublishedDescription.parse(folder.read(DESCRIPTION), folder.name).manifest
         if there != manifest:
             known = f"{folder.describe('')} has {there.name} {there.version} of {there.created}"
             ours = f"{manifest.name} {manifest.version} of {manifest.created}"

@@ -12,7 +12,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import DataStackError
 from data_stack.io.integrity import Fault
-from data_stack.io.location import location_of
+from data_stack.repository.dataset_names import PlaceName
 from data_stack.repository.places import Place
 
 #: Samples that are read at a time; those of a batch that fails are read one by one.
@@ -59,7 +59,8 @@ def verify_place(place: str, **options: Any) -> PlaceVerification:
         DatasetFileCorruptError: a file is so damaged that it cannot be opened.
     """
     started_at = time.perf_counter()
-    opened = Place(place).load(**options)
+    files = Place.at(PlaceName.parse(place))
+    opened = files.load(**options)
     splits = opened if isinstance(opened, dict) else {"": opened}
     n_samples = 0
     faults: list[Fault] = []
@@ -67,7 +68,7 @@ def verify_place(place: str, **options: Any) -> PlaceVerification:
         n_samples += len(iterator)
         faults += islice(_find_faults(iterator, split), _MAX_FAULTS - len(faults))
     return PlaceVerification(
-        location_of(place).full_name,
+        files.location.full_name,
         n_samples,
         time.perf_counter() - started_at,
         tuple(faults),
