@@ -33,7 +33,7 @@ def list_datasets(settings: Settings) -> None:
 
     Shows which versions are prepared, if the store can list its resources. Imports no plugin.
     """
-    from data_stack.plugins.installed import DATASETS_GROUP
+    from data_stack.plugins.record import DATASETS_GROUP
     from data_stack.plugins.manager import default_manager
 
     connector = settings.existing_connector(may_be_new=True)

@@ -21,8 +21,8 @@ from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue, CatalogueName
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.plugins.installed import PluginRecord
 from data_stack.plugins.manager import PluginManager, check_dataset_class, default_manager
+from data_stack.plugins.record import PluginRecord
 from data_stack.repository.dataset_names import DatasetName, PlaceName, parse_name
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.description import DatasetDescription
