@@ -74,14 +74,14 @@ from data_stack.show.reporting import (
     DatasetIteratorReportGenerator as DatasetIteratorReportGenerator,
 )
 from data_stack.stores.copies import copy_datasets as copy_datasets
-from data_stack.stores.inventory import disk_usage as disk_usage
+from data_stack.stores.disk_usage import disk_usage as disk_usage
+from data_stack.stores.garbage import collect_garbage as collect_garbage
 from data_stack.stores.inventory import take_inventory as take_inventory
 from data_stack.stores.publishing import publish as publish
+from data_stack.stores.removal import remove_dataset as remove_dataset
 from data_stack.stores.splits import load_splits as load_splits
 from data_stack.stores.splits import save_splits as save_splits
-from data_stack.stores.upkeep import collect_garbage as collect_garbage
-from data_stack.stores.upkeep import remove_dataset as remove_dataset
-from data_stack.stores.upkeep import verify_storage as verify_storage
+from data_stack.stores.verification import verify_storage as verify_storage
 
 __version__: str
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from data_stack.dataset.iterator import InformedDatasetIterator, InformedDatasetIteratorIF
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
@@ -14,6 +14,7 @@ from data_stack.exception import DataStackError, PluginError, describe_error
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
+from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.description import DatasetDescription
@@ -268,6 +269,13 @@ def _opens_together(factory: Any) -> bool:
         isinstance(factory, DatasetFactory)
         and type(factory).get_dataset_iterator is DatasetFactory.get_dataset_iterator
     )
+
+
+def has_prepared_resources(factory: object) -> TypeGuard[DatasetFactory]:
+    """Return whether a factory opens resources that a preparation stores."""
+    if not isinstance(factory, DatasetFactory):
+        return False
+    return DatasetDefinition(factory, DatasetFactory).needs_store
 
 
 def _is_iterator_with_meta(returned: Any) -> bool:

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.folder import Folder
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.url import split_cache
 from data_stack.io.url import StorageURL
 from data_stack.io.web.files import WebFiles
 from data_stack.repository.licenses import check_license
-from data_stack.repository.named_dataset import NamedDataset
+from data_stack.repository.named_dataset import NamedDataset, has_prepared_resources
 from data_stack.repository.published_description import DESCRIPTION, Pin, PublishedDescription
 from data_stack.repository.published_store import (
     DescriptionStore,
@@ -145,9 +143,7 @@ class PublishedDataset(NamedDataset):
     def _find_problem(self) -> str | None:
         """Return why the installed plugin cannot read the files; None if it can."""
         factory = self.factory
-        if not isinstance(factory, DatasetFactory):
-            return "its factory opens no prepared files"
-        if not DatasetDefinition(factory, DatasetFactory).needs_store:
+        if not has_prepared_resources(factory):
             return "its factory opens no prepared files"
         readiness = factory.readiness()
         if readiness.manifest is not None:
