@@ -1,4 +1,4 @@
-"""Datasets by name, and their stores."""
+"""Datasets by name."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.folder import LocalFolder
 from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.places import Place
 from data_stack.repository.published import PublishedDataset
 from data_stack.repository.repository import default_repository
 from data_stack.reproduce import lock_differences as parts
 from data_stack.reproduce.lock_differences import Difference, SampleDigests
+from data_stack.reproduce.lock_paths import absolute_from, relative_to
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, describe_format, parse_json, parse_toml
