@@ -1,4 +1,4 @@
-"""One epoch of a block-wise shuffle: which sample is at which position, and which blocks are next."""
+"""One epoch of a block-wise shuffle."""
 
 from __future__ import annotations
 
