@@ -9,8 +9,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.hashing import hash_of
+from data_stack.dataset.permutation import KeyedPermutation
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import KeyedPermutation, derive_seed, hash_of
+from data_stack.dataset.randomness import derive_seed
 from data_stack.dataset.recipes.array_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader.orders.order import Order

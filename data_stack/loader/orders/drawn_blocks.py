@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.hashing import hash_array, hash_of
+from data_stack.dataset.permutation import KeyedPermutation, permute_array
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness import KeyedPermutation, hash_array, hash_of, permute_array
 from data_stack.util.intervals import Intervals
 
 #: The order of a window is stored, in 4 bytes a sample, up to this number of samples.

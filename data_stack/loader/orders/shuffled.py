@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from data_stack.dataset.permutation import KeyedPermutation
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness import KeyedPermutation, derive_seed
+from data_stack.dataset.randomness import derive_seed
 from data_stack.loader.orders.order import Order
 
 

@@ -18,7 +18,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.contract import Fold
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.splits.parts import SavedSplits
+from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector

@@ -30,7 +30,8 @@ from data_stack.dataset.iterator.contract import Fold
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator
-from data_stack.dataset.splits.splitting import Shares, divide
+from data_stack.dataset.splits.shares import Shares
+from data_stack.dataset.splits.splitting import divide
 from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError
 

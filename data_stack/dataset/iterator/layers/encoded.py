@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.class_lists import class_list_of, common_class_list
-from data_stack.dataset.encoders.categorical import CategoriesLearner, ClassMapping, OneHotEncoder
+from data_stack.dataset.encoders.categorical import OneHotEncoder
+from data_stack.dataset.encoders.categories import CategoriesLearner
+from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder

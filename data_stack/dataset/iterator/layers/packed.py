@@ -16,8 +16,9 @@ from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
+from data_stack.dataset.permutation import KeyedPermutation
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import KeyedPermutation, check_draw
+from data_stack.dataset.randomness import check_draw
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import exact_array
 from data_stack.values.stacking import SampleForm, list_samples

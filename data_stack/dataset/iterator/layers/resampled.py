@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from data_stack.dataset.hashing import hash_array, high_product_array
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.positions import Formula, IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import (
-    check_draw,
-    hash_array,
-    high_product_array,
-)
+from data_stack.dataset.randomness import check_draw
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.randomness import KeyedPermutation, check_draw
+from data_stack.dataset.permutation import KeyedPermutation
+from data_stack.dataset.randomness import check_draw
 
 
 @layer("shuffled")
