@@ -70,9 +70,8 @@ def state_of_three_batches(differ: int) -> LoaderState:
     return LoaderState(0, 1, 0, 0, 5, {"order": "in order"}, "fingerprint", ranks)
 
 
-def plan_of_rank(rank: int, **changes: int) -> Plan:
-    arguments = {"n_samples": 5, "batch_size": 1, "world": 2, **changes}
-    return Plan(rank=rank, uneven="keep", **arguments)
+def plan_of_rank(rank: int, *, batch_size: int = 1, world: int = 2) -> Plan:
+    return Plan(5, batch_size, rank=rank, world=world, uneven="keep")
 
 
 @pytest.mark.parametrize(("rank", "place"), [(0, (1, 0)), (1, (1, 2))])
