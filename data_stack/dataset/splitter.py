@@ -11,7 +11,8 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.splits.divisions import check_n_folds
 from data_stack.dataset.splits.shares import check_ratios, warn_of_empty_parts

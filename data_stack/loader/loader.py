@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.dataset.iterator.described import LOADER_ARGUMENTS
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.fingerprint import fingerprint

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.randomness import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers

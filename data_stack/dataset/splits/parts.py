@@ -8,7 +8,9 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
@@ -75,7 +77,7 @@ class SplitPartIterator(DatasetIteratorView):
         self._division = division
         self._part = part
         # ``indices`` is an array, also where positions are kept as a range.
-        self._gives_list = False
+        self._has_list_of_indices = False
         self._made_with = {"part": part, **division}
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
@@ -134,7 +136,7 @@ class FoldPartIterator(DatasetIteratorView):
             positions = np.flatnonzero(is_in_fold if side == "test" else ~is_in_fold)
         super().__init__(dataset_iterator, positions)
         # ``indices`` is an array, also where positions are kept as a range.
-        self._gives_list = False
+        self._has_list_of_indices = False
         self._made_with = {"fold": fold, "side": side, **folding}
 
 

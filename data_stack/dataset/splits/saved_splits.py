@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, Fold, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator, NamedAccess
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView, RearrangedAccess
 from data_stack.dataset.positions import Positions, as_index_array, compose, narrow
@@ -165,14 +167,14 @@ def _view_of_part(dataset: Any, tag: str | None, written_positions: Any) -> Data
     )
     if tag is None or not isinstance(view, InformedDatasetIterator):
         return view
-    return InformedDatasetIterator(view._stack_on()[0], add_tag(view.dataset_meta, tag))
+    return InformedDatasetIterator(view._iterators_below()[0], add_tag(view.dataset_meta, tag))
 
 
 def _directly_below(part: Any, name: str) -> Any:
     """Return what a part was directly made from: what lies below its uppermost view."""
     below = part
     while isinstance(below, InformedDatasetIterator):
-        below = below._stack_on()[0]
+        below = below._iterators_below()[0]
     if not _is_plain_view(below):
         raise _not_a_view_error(part, below, name)
     return below._dataset_iterator
@@ -188,9 +190,9 @@ def _positions_in(part: Any, dataset: Any, name: str) -> Positions:
     below = part
     while below is not dataset:
         if isinstance(below, InformedDatasetIterator):
-            below = below._stack_on()[0]
+            below = below._iterators_below()[0]
         elif _is_plain_view(below):
-            positions = compose(positions, below._given)
+            positions = compose(positions, below._positions)
             below = below._dataset_iterator
         else:
             raise _not_a_view_error(part, below, name)

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from data_stack.dataset.hashing import Uint64Array, hash_array, hash_of
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.permutation import permute_array
@@ -64,6 +65,7 @@ class BalancedDatasetIterator(DatasetIteratorView):
         super().__init__(
             dataset_iterator, _balance(source, key, length, draw.key) if length else range(0)
         )
+        self._draw = draw
         self._made_with = {
             "by": key,
             "seed": draw.seed,

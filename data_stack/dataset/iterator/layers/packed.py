@@ -86,6 +86,7 @@ class PackedDatasetIterator(LayerDatasetIterator):
             made_with["end_token"] = check_integer("end_token", end_token)
         if seed is not None:  # without a seed each epoch is the same
             draw = check_draw("packed", seed, epoch)
+            self._draw = draw
             made_with["seed"] = draw.seed
             made_with["epoch"] = draw.epoch
         super().__init__(dataset_iterator)
@@ -97,11 +98,12 @@ class PackedDatasetIterator(LayerDatasetIterator):
     def make_access(self) -> SampleAccess:
         return _PackedAccess(self._below(), self._bounds, self._dtype, self._made_with)
 
-    def _redrawn(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+    def _redraw(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         if underlying[0] is not self._dataset_iterator:
-            return super()._redrawn(underlying, arguments)
+            return super()._redraw(underlying, arguments)
         drawn = copy(self)  # the lengths are the same
         drawn._made_with = dict(arguments)
+        drawn._draw = check_draw("packed", arguments["seed"], arguments["epoch"])
         return drawn
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
