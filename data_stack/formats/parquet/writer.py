@@ -40,7 +40,7 @@ from data_stack.formats.parquet.writer_part import (
 from data_stack.formats.sample_columns import by_name, samples_at_once
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.progress import with_bar
-from data_stack.io.storage_connectors.writer import TEMPORARY
+from data_stack.io.storage_connectors.unfinished import TEMPORARY
 from data_stack.util.suggestions import did_you_mean
 
 #: The name of a file of a part, with the number of the part.
