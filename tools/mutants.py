@@ -118,8 +118,10 @@ TARGETS: dict[str, list[str]] = {
     "loader/orders/drawn_blocks": _OF_ORDERS,
     "loader/orders/lanes": _OF_ORDERS,
     "loader/schedule": [*_OF_ORDERS, f"{_LOADER}_iteration.py"],
-    "loader/state": [f"{_LOADER}_state.py", f"{_LOADER}_laws.py"],
-    "loader/progress": [f"{_LOADER}_state.py", f"{_LOADER}_laws.py", f"{_LOADER}_iteration.py"],
+    "loader/state": [f"{_LOADER}_{part}.py" for part in ("state", "progress", "laws")],
+    "loader/progress": [
+        f"{_LOADER}_{part}.py" for part in ("progress", "state", "laws", "iteration")
+    ],
     "loader/session": [
         *(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")),
         *_OF_SESSION,
