@@ -62,13 +62,13 @@ HEAVY = {
     "cloudpickle": {"data_stack.processes.pickling"},
     "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
-    "fsspec": {"data_stack.io.storage_connectors.fsspec"},
+    "fsspec": {"data_stack.io.storage_connectors.object_store"},
     "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.bag"},
     "mlcroissant": {
         f"data_stack.repository.croissant.{name}"
         for name in ("plans", "reading", "rows", "sources")
     },
-    "paramiko": {"data_stack.io.storage_connectors.fsspec"},
+    "paramiko": {"data_stack.io.storage_connectors.object_store"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},
@@ -88,7 +88,7 @@ HEAVY = {
     "pyspark": set[str](),
     "ray": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
-    "requests": {"data_stack.io.web_sessions"},
+    "requests": {"data_stack.io.web.sessions"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.pillow_images"},
     "starlette": {"data_stack.browse.server"},
@@ -104,7 +104,7 @@ HEAVY = {
     },
     "uvicorn": {"data_stack.browse.server"},
     "yaml": {"data_stack.show.reporting"},
-    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.streams"},
+    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
 }
 
 #: Packages that an installation may lack.

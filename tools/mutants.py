@@ -57,7 +57,7 @@ _OTHERS_OF_WRITER += [
     f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"
 ]
 _OTHERS_OF_WRITER += [
-    f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"
+    f"{_CONNECTORS}/test_object_store.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"
 ]
 _OTHERS_OF_RECORDS = [
     "tests/formats/records/test_sharded_records.py",
@@ -75,13 +75,14 @@ _CONTENTS = "tests/formats/test_source_contents.py::test_"
 _OTHERS_OF_RECORDS += [f"{_CONTENTS}arguments_of_a_source_belong_to_its_fingerprint"]
 _OTHERS_OF_RECORDS += [f"{_CONTENTS}the_fingerprint_of_a_source_is_that_of_its_content[records]"]
 _LOADER = "tests/loader/test_loader"
+_OF_ORDERS = [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"]
 _OF_SESSION = [
     f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"
 ]
 _OF_SESSION += [
-    f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"
+    f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_the_shard_or_an_error"
 ]
-_OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
+_OTHER_OF_REMOVAL = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--timeout=30", "--hypothesis-seed=0"]
 _SKIPPED = re.compile(
@@ -95,8 +96,12 @@ TARGETS: dict[str, list[str]] = {
     "factories/manifest": _FACTORIES,
     "factories/preparation": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
-    "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py", _OTHER_OF_UPKEEP],
-    "io/storage_connectors/file": _FILE,
+    "stores/removal": ["tests/stores", "tests/cli/test_operator_commands.py", _OTHER_OF_REMOVAL],
+    "stores/verification": ["tests/stores", "tests/cli/test_operator_commands.py"],
+    "io/storage_connectors/file/connector": _FILE,
+    "io/storage_connectors/file/publishing": _FILE,
+    "io/storage_connectors/partial": [*_FILE, *_OTHERS_OF_WRITER],
+    "io/storage_connectors/unfinished": _FILE,
     "io/storage_connectors/writer": [*_FILE, *_OTHERS_OF_WRITER],
     "formats/records/writer": [f"{_RECORDS}_writer.py", *_OTHERS_OF_RECORDS[:2]],
     "formats/records/reader": [
@@ -108,7 +113,15 @@ TARGETS: dict[str, list[str]] = {
         f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")
     ],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
-    "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
+    "loader/orders/block_shuffled": _OF_ORDERS,
+    "loader/orders/bucketed": _OF_ORDERS,
+    "loader/orders/drawn_blocks": _OF_ORDERS,
+    "loader/orders/lanes": _OF_ORDERS,
+    "loader/schedule": [*_OF_ORDERS, f"{_LOADER}_iteration.py"],
+    "loader/state": [f"{_LOADER}_{part}.py" for part in ("state", "progress", "laws")],
+    "loader/progress": [
+        f"{_LOADER}_{part}.py" for part in ("progress", "state", "laws", "iteration")
+    ],
     "loader/session": [
         *(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")),
         *_OF_SESSION,

@@ -14,23 +14,41 @@ from data_stack.cli.common import Settings, answer, cli, table
 from data_stack.show.markup import Facts
 
 _FORMAT = "FORMAT"
-_FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 
 
-@cli.command("convert")
+class ConvertCommand(common.Command):
+    """The command whose help lists the known formats, those of plugins too."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a list of the formats below the options."""
+        # Imported for the help alone: importing all formats would slow each command down.
+        from data_stack.formats.registry import all_formats, writable_formats
+
+        writable = writable_formats()
+        rows = []
+        for name, format_ in all_formats().items():
+            description = ", ".join(format_.suffixes) or "a folder"
+            if name not in writable:
+                description += " (of SRC only)"
+            rows.append((name, description))
+        with formatter.section("Formats"):
+            formatter.write_dl(rows)
+
+
+@cli.command("convert", cls=ConvertCommand)
 @click.argument("source", metavar="SRC", shell_complete=common.complete_places)
 @click.argument("target", metavar="DST", shell_complete=common.complete_places)
 @click.option(
     "--from",
     "source_format",
     metavar=_FORMAT,
-    help=f"The format of SRC: csv, jsonl, {_FORMATS}.  [default: detected]",
+    help="The format of SRC, see below.  [default: detected]",
 )
 @click.option(
     "--to",
     "target_format",
     metavar=_FORMAT,
-    help="The format of DST.  [default: by its suffix, else records]",
+    help="The format of DST, see below.  [default: by its suffix, else records]",
 )
 @click.option(
     "--columns",
@@ -57,18 +75,16 @@ def convert_dataset(
     For example: data-stack convert train.h5 train --columns image=x,label=y
 
     SRC is a file, a folder, an installed dataset (mnist:train), or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
-    DST is a file or a folder, local or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
-    of shards), parquet (a folder of files), images (a folder for each class); of SRC also csv (.csv, .tsv) and jsonl (.jsonl).
-    -O is an option of an installed dataset, or says how to read a file: -O delimiter=";".
+    DST is a file or a folder, local or in a store. -O is an option of an installed dataset, or says
+    how to read a file: -O delimiter=";".
 
     An existing DST is never overwritten. DST appears under its name when it is complete and verified; an interrupted conversion
     leaves nothing behind and starts over.
     """
     from data_stack.formats.conversion import convert
-    from data_stack.repository.places import locate
 
     found, options_of_file = _source(settings, source, options, how["source_format"])
-    report = convert(found, locate(target), options=options_of_file, **how)
+    report = convert(found, target, options=options_of_file, **how)
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
@@ -107,14 +123,13 @@ def _source(
         DatasetNotFoundError: neither a path nor a dataset of this name exists.
     """
     from data_stack.exception import ConfigError, DatasetNotFoundError
-    from data_stack.repository.places import locate
 
     samples = _split_of_folder(settings, text, options, source_format)
     if samples is not None:
         return samples, {}
     place = common.find_place(settings, text, {})
     if place is not None:
-        return locate(os.fspath(place)), options
+        return os.fspath(place), options
     if source_format is not None:
         raise ConfigError(f"no file or folder exists at {text!r}")
     try:
@@ -279,7 +294,11 @@ def _text(value: Any) -> str:
 
 
 def _folder(text: str) -> Any:
-    from data_stack.repository.places import locate
+    """Return the folder of a store that a URL names; a path, and what Arrow opens, as it is."""
+    from data_stack.io.location import location_of
+    from data_stack.io.url import StorageURL
 
-    source = locate(text)
-    return source if isinstance(source, str) else source.as_folder()
+    url = StorageURL.parse(text)
+    if url is None or url.scheme in ("file", "hdfs", "viewfs"):
+        return text
+    return location_of(url).as_folder()

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from data_stack.codecs.arrays import exactly_array
 from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec, value_errors
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.positional import (
+from data_stack.io.parsing import (
     Readable,
     check_expansion,
     check_unpacked,

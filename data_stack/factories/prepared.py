@@ -26,10 +26,11 @@ from data_stack.factories.manifest import (
     Step,
 )
 from data_stack.factories.stored import StoredDataset
+from data_stack.io.job_threads import JobThreads
+from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter
-from data_stack.io.work import Workers, shows_progress, with_bar
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 
@@ -312,7 +313,7 @@ class PreparedResources(Resources):
             if self._staged:
                 self._make_way()
                 # Renaming a resource takes a few requests to a server, or a copy.
-                Workers(self._staged.items(), lambda item: self._move(*item), 8).run()
+                JobThreads(self._staged.items(), lambda item: self._move(*item), 8).run()
             self._staged.clear()
             self._hold = False
 

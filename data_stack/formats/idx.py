@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.io.positional import Readable, check_unpacked, lend_or_open, name_of, reading
+from data_stack.io.parsing import Readable, check_unpacked, lend_or_open, name_of, reading
 
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _BLOCK_BYTES = 1 << 20

@@ -19,24 +19,14 @@ does not need.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
-import os
-import stat
-import time
-from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
-from data_stack.io.resources import StreamedResource
-from data_stack.util.executor import n_threads, waiting
-from data_stack.util.interrupts import open_descriptor
-from data_stack.util.logger import logger
+from data_stack.util.executor import waiting
 
 BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
@@ -53,24 +43,6 @@ block_digest = xxh3_64_digest
 def block_digest_at(place: bytes, data: Any) -> bytes:
     """The digest of a block at its place, so that a misplaced block is damage too."""
     return block_digest(data, seed=xxh3_64_intdigest(place))
-
-
-def seal_json(record: Mapping[str, Any]) -> bytes:
-    """A JSON object behind its digest, for :func:`unseal_json`."""
-    text = json.dumps(record).encode("ascii")
-    return block_digest(text) + text
-
-
-def unseal_json(path: str) -> dict[str, Any]:
-    """The JSON object in a file of :func:`seal_json`; an empty one if the file is missing, foreign or damaged."""
-    with contextlib.suppress(OSError, ValueError):
-        with open_descriptor(path, os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
-            data = os.read(handle, BLOCK_BYTES)
-        if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
-            record = json.loads(data[DIGEST_BYTES:])
-            if isinstance(record, dict):
-                return record
-    return {}
 
 
 def digests_of_blocks(data: Any, block_bytes: int = BLOCK_BYTES) -> bytes:
@@ -187,78 +159,3 @@ class Digest:
         """Wait until all bytes are hashed."""
         if self._task is not None:
             self._task.result()
-
-
-#: A file written so recently may change again without a change of its times.
-_RESTLESS_NS: Final = 2 * 10**9
-
-
-#: SHA-256 of local files by device, inode, size and both times; and how many are remembered, which takes some 50 MB.
-_OF_FILES: Final[dict[tuple[int, ...], str]] = {}
-_MAX_OF_FILES: Final = 1 << 17
-
-
-def content_of_resource(resource: StreamedResource) -> str:
-    """A text that is equal for equal content: as a rule the SHA-256, 64 hex digits.
-
-    It is the SHA-256 of the store, or its tag for the version of a file (S3's ETag). Otherwise the resource is read whole; the
-    digest of a file in a local folder is remembered in this process until the file changes.
-    """
-    known = resource.sha256 or resource.tag
-    if known is not None:
-        return known
-    status = _status(resource)
-    if status is not None and status in _OF_FILES:
-        return _OF_FILES[status]
-    started = time.time_ns()
-    digest = _digest(resource)
-    if (
-        status is not None
-        and max(status[3:]) <= started - _RESTLESS_NS
-        and _status(resource) == status
-    ):
-        if len(_OF_FILES) >= _MAX_OF_FILES:
-            _OF_FILES.clear()
-        _OF_FILES[status] = digest
-    return digest
-
-
-def contents_of_resources(
-    openings: Iterable[Callable[[], AbstractContextManager[StreamedResource]]],
-) -> list[str]:
-    """:func:`content_of_resource` of several resources, in order; several threads open them."""
-
-    def content_of(opening: Callable[[], AbstractContextManager[StreamedResource]]) -> str:
-        with opening() as resource:
-            return content_of_resource(resource)
-
-    return list(waiting.map(content_of, openings, at_once=2 * n_threads()))
-
-
-def _status(resource: StreamedResource) -> tuple[int, ...] | None:
-    """Device, inode, size and times of a local file; None for other resources."""
-    if not resource.is_sealed:
-        return None
-    try:
-        status = os.fstat(resource.fileno())
-    except (OSError, AttributeError, ValueError):  # io.UnsupportedOperation is both
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _digest(resource: StreamedResource) -> str:
-    # Hashing this much takes a second.
-    if resource.size >= 1 << 30:
-        logger.info(
-            "computing the SHA-256 of %r, %d bytes, which its store does not know",
-            resource.identifier,
-            resource.size,
-        )
-    digest = hashlib.sha256()
-    offset = 0
-    while data := resource.read_at(offset, 1 << 20):
-        digest.update(data)
-        offset += len(data)
-    return digest.hexdigest()

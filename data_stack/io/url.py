@@ -1,4 +1,4 @@
-"""URLs of stores, and texts for errors, logs and manifests without the credentials of URLs."""
+"""URLs of stores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ class StorageURL:
 
     @classmethod
     def parse(cls, text: Any) -> StorageURL | None:
-        """The parts of ``text``; None for a path, or if it is not a string (a ``Path`` is never a URL)."""
+        """Return the parts of a text; None for a path (a ``Path`` is never a URL).
+
+        Parts that are parsed already are returned as they are.
+        """
+        if isinstance(text, StorageURL):
+            return text
         if not isinstance(text, str):
             return None
         parts = _KEYED_URL.fullmatch(text)
@@ -79,6 +84,11 @@ class StorageURL:
         """The authority without user and password."""
         return self.authority.rpartition("@")[2]
 
+    @property
+    def is_web(self) -> bool:
+        """Whether it is a URL of a web server."""
+        return self.scheme in ("http", "https")
+
     def parameters(self) -> list[tuple[str, str]]:
         """Names and values of the query, as written."""
         pairs = [parameter.partition("=") for parameter in self.query[1:].split("&") if parameter]
@@ -92,6 +102,10 @@ class StorageURL:
             if each and each.partition("=")[0].lower() not in names
         ]
         return replace(self, query="?" + "&".join(kept) if kept else "")
+
+    def without_fragment(self) -> StorageURL:
+        """Return the same URL without its fragment."""
+        return replace(self, fragment="")
 
     def local_path(self) -> str:
         """The path on this machine that a ``file:`` URL names.
@@ -119,8 +133,10 @@ def scheme_of(source: Any) -> str | None:
     return None if url is None else url.scheme
 
 
-def split_url(url: str) -> tuple[str | None, str]:
-    """Split a URL into that of a store and a name in it: ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
+def split_url(url: str | StorageURL) -> tuple[StorageURL | None, str]:
+    """Split a URL into that of a store and a name in it.
+
+    ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
     ``s3://bucket/sets/train.h5`` is ``train.h5`` of ``s3://bucket/sets``.
 
     Returns:
@@ -144,7 +160,7 @@ def split_url(url: str) -> tuple[str | None, str]:
     if not name:
         raise ConfigError(f"a {scheme}:// URL must name a dataset in the store: {pattern}")
     above = f"/{folder}" if folder or scheme in _DATABASES else ""
-    return str(replace(parts, path=above)), name
+    return replace(parts, path=above), name
 
 
 def _split_key(url: StorageURL) -> tuple[str, str]:
@@ -180,73 +196,3 @@ def parse_option(name: str, text: str, kind: type) -> Any:
     if not text:
         raise ConfigError(f"the option {name} of the URL has no value")
     return value
-
-
-_SECRET_NAME = re.compile(
-    r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE
-)
-#: Shorter secrets may be parts of ordinary words.
-_MIN_CHARACTERS_WITHIN_WORDS = 8
-_PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)=([^&;#]*)")
-
-
-def shorten(source: str) -> str:
-    """A source for errors, logs and manifests: without credentials or control characters."""
-    if userinfo := _userinfo(source):
-        source = source.replace(f"{userinfo}@", "***@", 1)
-    return _without_secrets(source)
-
-
-def redact(text: str, *sources: str) -> str:
-    """``text`` of a server or library without the credentials in any of ``sources``."""
-    for source in sources:
-        for secret in sorted(_secrets(source), key=len, reverse=True):
-            text = hide(text, secret, "***")
-    return _without_secrets(text)
-
-
-def hide(text: str, secret: str, mark: str) -> str:
-    """``text`` with ``mark`` in place of a secret.
-
-    A short secret may be an ordinary word, so it is only hidden where it is a word of its own: hidden within ``database``, the
-    secret ``data`` would be told by what is left.
-    """
-    pattern = re.escape(secret)
-    if len(secret) < _MIN_CHARACTERS_WITHIN_WORDS:
-        pattern = rf"(?<!\w){pattern}(?!\w)"
-    return re.sub(pattern, lambda _: mark, text)
-
-
-def printable(text: str) -> str:
-    """``text`` in one line without control characters."""
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
-def _without_value(parameter: re.Match[str]) -> str:
-    mark, name, _ = parameter.groups()
-    return f"{mark}{name}=***" if _SECRET_NAME.search(unquote(name)) else parameter.group()
-
-
-def _without_secrets(text: str) -> str:
-    """A text without anything that looks like a credential of a URL."""
-    return printable(
-        _PARAMETER.sub(_without_value, re.sub(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@", "***@", text))
-    )
-
-
-def _userinfo(source: str) -> str:
-    """The user and password of a URL, even with an unencoded ``/``, ``?`` or ``#``, which misleads parsers."""
-    _, _, rest = source.partition("://")
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    is_clear = "@" in authority or re.fullmatch(r"(\[.*\]|[^:]*)(:\d*)?", authority) is not None
-    return (authority if is_clear else rest).rpartition("@")[0]
-
-
-def _secrets(source: str) -> set[str]:
-    """All secrets in ``source``, as written and decoded, except very short ones."""
-    userinfo = _userinfo(source)
-    found = [userinfo, *userinfo.split(":", 1), *re.split(r"[:/?#@]", userinfo)]
-    found += [
-        value for _, name, value in _PARAMETER.findall(source) if _SECRET_NAME.search(unquote(name))
-    ]
-    return {form for secret in found for form in (secret, unquote(secret)) if len(form) >= 4}

@@ -165,5 +165,7 @@ class _CallingLoader(importlib.abc.Loader):
         self._loader.exec_module(module)
         # Not when the module was found: a program may only ask whether there is one.
         functions = self._finder.functions.pop(self._name, {})
+        if not self._finder.functions and self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
         for function in functions.values():
             function(module)

@@ -21,7 +21,7 @@ from data_stack.dataset.recipes.fingerprint import (
     fingerprint,
     samples_content,
 )
-from data_stack.dataset.recipes.functions import NAMED
+from data_stack.dataset.recipes.function_names import NAMED
 from data_stack.dataset.recipes.nodes import DATASET, PLACE, describe_node
 from data_stack.dataset.recipes.recipe import RECIPE_VERSION, node_digests, recipe
 from data_stack.exception import (
@@ -31,9 +31,10 @@ from data_stack.exception import (
     MissingDependencyError,
     RecipeError,
 )
+from data_stack.repository.dataset_names import PlaceName, is_place
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
-from data_stack.repository.places import Place, is_place
+from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.untrusted_text import describe_format, distinct_fields, parse_json
 
@@ -458,7 +459,7 @@ def _open_place(node: _Node, arguments: Mapping[str, Any]) -> Any:
             node, f"there is no file or folder {shorten(path)}; pass the data as one of sources=[…]"
         )
     try:
-        opened = Place(path).load(split, **options)
+        opened = Place.at(PlaceName.parse(path)).load(split, **options)
     except _ENVIRONMENT:
         raise
     except Exception as error:  # noqa: BLE001  # options may be of any type
@@ -484,7 +485,7 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
     }:  # an origin is put there by who has loaded it
         _refuse(node, f"it has the argument 'dataset_meta' alone, not {_list(arguments)}")
     try:
-        made = layer._rebuilt(below, arguments)
+        made = layer._from_arguments(below, arguments)
         meta = made.dataset_meta if isinstance(made, InformedDatasetIteratorIF) else None
         description = describe_with_content(made)
     except _ENVIRONMENT:

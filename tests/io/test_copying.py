@@ -28,7 +28,7 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.copying import Parcel, Wanted, copy_parcels
+from data_stack.io.copying import CopyGroup, CopyItem, copy_groups
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.repository.repository import default_repository
@@ -279,7 +279,7 @@ def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, 
     target.set_resource("a", b"before")
 
     with pytest.raises(IncompleteCopyError):
-        copy_parcels(source, target, [Parcel("loose", (Wanted("a"),))])
+        copy_groups(source, target, [CopyGroup("loose", (CopyItem("a"),))])
 
     assert content(target, "a") == b"before"
 

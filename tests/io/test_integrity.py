@@ -13,25 +13,22 @@ from hypothesis import strategies as st
 from process_harness import flipped, n_bytes_read
 from s3_server import S3Server
 
-from data_stack.io import integrity
 from data_stack.io.byte_source import ByteSource
+from data_stack.io.checked_json import read_checked_json, to_checked_json
+from data_stack.io.content import FileDigests, content_of_resource, contents_of_resources
 from data_stack.io.folder import folder_of
 from data_stack.io.integrity import (
     BLOCK_BYTES,
     BlockDigests,
     Digest,
     block_digest,
-    content_of_resource,
-    contents_of_resources,
     differing_blocks,
     digest_of_block,
     digests_of_blocks,
-    seal_json,
-    unseal_json,
 )
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
 PIECE = bytes(range(256)) * 4096  # 1 MiB
 DATA = hashlib.shake_128(b"blocks").digest(5 * BLOCK_BYTES + 77)
@@ -86,42 +83,68 @@ def test_one_flipped_bit_is_located(position: int) -> None:
     )
 
 
-def test_a_sealed_object_is_read_back_and_what_is_none_is_an_empty_one(tmp_path: Path) -> None:
-    path, sealed, others = tmp_path / "x", seal_json({"a": "ä"}), block_digest(b"[1]") + b"[1]"
-    for data, expected in (
-        (sealed, {"a": "ä"}),
-        (sealed[:-1], {}),
-        (sealed[1:], {}),
-        (others, {}),
-        (b"", {}),
-    ):
-        path.write_bytes(data)
-        assert unseal_json(str(path)) == expected
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        to_checked_json({"a": "ä"})[:-1],
+        to_checked_json({"a": "ä"})[1:],
+        block_digest(b"[1]") + b"[1]",
+    ],
+)
+def test_damaged_checked_json_is_empty(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x").write_bytes(data)
+
+    assert read_checked_json(str(tmp_path / "x")) == {}
+
+
+def test_checked_json_is_read_back_but_not_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(to_checked_json({"a": "ä"}))
     (tmp_path / "link").symlink_to("x")
-    assert unseal_json(str(tmp_path / "link")) == unseal_json(str(tmp_path / "missing")) == {}
+
+    assert read_checked_json(str(tmp_path / "x")) == {"a": "ä"}
+    assert read_checked_json(str(tmp_path / "link")) == {}
+    assert read_checked_json(str(tmp_path / "missing")) == {}
 
 
-def test_files_are_read_again_if_they_are_new_or_too_many_to_remember(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(integrity, "_MAX_OF_FILES", 2)
-    monkeypatch.setattr(integrity, "_OF_FILES", {})
-    folder, names = folder_of(tmp_path), ("a", "b", "c")
+def write_pieces(folder: Path, *names: str) -> None:
+    """Write files of a piece each, of different content."""
     for name in names:
-        (tmp_path / name).write_bytes(PIECE + name.encode())
+        (folder / name).write_bytes(PIECE + name.encode())
 
-    def n_pieces_read(*names: str) -> int:
-        before = n_bytes_read()
-        found = contents_of_resources([functools.partial(folder.open, name) for name in names])
-        assert found == [hashlib.sha256(PIECE + name.encode()).hexdigest() for name in names]
-        return (n_bytes_read() - before) // len(PIECE)
 
-    assert [n_pieces_read(*names), n_pieces_read("a")] == [
-        3,
-        1,
-    ]  # they may change within a step of the clock of files
-    monkeypatch.setattr(integrity, "_RESTLESS_NS", 0)
-    assert [n_pieces_read(name) for name in "aabbacab"] == [1, 0, 1, 0, 0, 1, 1, 1]
+def n_pieces_read(files: FileDigests, folder: Path, name: str) -> int:
+    """How many pieces are read to tell the digest of a file, which must be right."""
+    n_before = n_bytes_read()
+    with folder_of(folder).open(name) as resource:
+        assert files.sha256_of(resource) == hashlib.sha256(PIECE + name.encode()).hexdigest()
+    return (n_bytes_read() - n_before) // len(PIECE)
+
+
+def test_new_files_are_read_again(tmp_path: Path) -> None:
+    """They may change within a step of the clock of files."""
+    write_pieces(tmp_path, "a")
+    files = FileDigests()
+
+    assert [n_pieces_read(files, tmp_path, name) for name in "aa"] == [1, 1]
+
+
+def test_files_are_read_again_once_too_many_are_remembered(tmp_path: Path) -> None:
+    write_pieces(tmp_path, "a", "b", "c")
+    files = FileDigests(max_files=2, settling_ns=0)
+
+    n_pieces = [n_pieces_read(files, tmp_path, name) for name in "aabbacab"]
+
+    assert n_pieces == [1, 0, 1, 0, 0, 1, 1, 1]
+
+
+def test_contents_come_in_order(tmp_path: Path) -> None:
+    write_pieces(tmp_path, "a", "b", "c")
+    folder = folder_of(tmp_path)
+
+    found = contents_of_resources([functools.partial(folder.open, name) for name in "abc"])
+
+    assert found == [hashlib.sha256(PIECE + name.encode()).hexdigest() for name in "abc"]
 
 
 def content_of(source: ByteSource) -> str:
@@ -147,17 +170,15 @@ def test_the_log_says_what_takes_a_second_to_hash(
     assert caplog.text.count("computing the SHA-256 of 'x'") == n_said
 
 
-def test_a_file_is_read_once_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(integrity, "_RESTLESS_NS", 0)
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
+    files = FileDigests(settling_ns=0)
     (tmp_path / "x").write_bytes(PIECE * 3)
     with folder_of(tmp_path).open("x") as resource:
-        first, n_read = content_of_resource(resource), n_bytes_read()
-        assert content_of_resource(resource) == first == hashlib.sha256(PIECE * 3).hexdigest()
+        first, n_read = files.sha256_of(resource), n_bytes_read()
+        assert files.sha256_of(resource) == first == hashlib.sha256(PIECE * 3).hexdigest()
         assert n_bytes_read() - n_read < len(PIECE)
         (tmp_path / "x").write_bytes(b"other")
-        assert content_of_resource(resource) == hashlib.sha256(b"other").hexdigest()
+        assert files.sha256_of(resource) == hashlib.sha256(b"other").hexdigest()
 
 
 def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched(

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
 from data_stack.loader import Plan, Shuffled
+from data_stack.loader import plan as plan_module
+from data_stack.loader import ranks as ranks_module
 from data_stack.loader.plan import Uneven
 
 sizes = st.integers(0, 120)
@@ -37,7 +39,7 @@ def batches(plan: Plan, position: int = 0) -> list[list[int]]:
 
 
 @given(sizes, batch_sizes, worlds, st.data())
-def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
+def test_padding_repeats_few_samples_from_the_start_of_the_epoch(
     n: int, batch: int, world: int, data: st.DataObject
 ) -> None:
     position = data.draw(st.integers(0, n))
@@ -58,7 +60,7 @@ def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
 @given(
     sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(["pad", "drop", "keep"]), st.data()
 )
-def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
+def test_all_ranks_have_equally_many_steps_unless_samples_are_kept(
     n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
 ) -> None:
     position = data.draw(st.integers(0, n))
@@ -76,9 +78,7 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
 
 
-def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewer_ranks_go_on() -> (
-    None
-):
+def test_fewer_ranks_continue_after_a_thousand_in_a_billion_samples() -> None:
     n, batch, step = 10**9 + 7, 256, 1234
     before = [Plan(n, batch, rank=rank, world=1000) for rank in range(1000)]
     position = before[0].position_after(step)
@@ -109,3 +109,16 @@ def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewe
 def test_a_plan_that_cannot_be_says_why(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Plan(**{"n_samples": 10, "batch_size": 2, **given})
+
+
+@pytest.mark.parametrize("name", ["launcher_shard", "warn_without_shard"])
+def test_functions_that_moved_to_ranks_are_found_with_a_warning(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"use data_stack.loader.ranks.{name}"):
+        moved = getattr(plan_module, name)
+
+    assert moved is getattr(ranks_module, name)
+
+
+def test_other_names_of_the_plan_module_do_not_exist() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'group_shard'"):
+        plan_module.group_shard  # noqa: B018

@@ -20,7 +20,8 @@ from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError, StorageError
 from data_stack.formats.hdf5 import HDF5DatasetIterator
-from data_stack.io.positional import PositionalFile, check_apart
+from data_stack.io.parsing import check_apart
+from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.processes.isolation import mapped_bytes, run_apart
@@ -192,7 +193,7 @@ def functions_run_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(function)
         run_apart(function, arguments, **facts)
 
-    monkeypatch.setattr("data_stack.io.positional.run_apart", note)
+    monkeypatch.setattr("data_stack.io.parsing.run_apart", note)
     return asked
 
 
@@ -210,7 +211,7 @@ def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(
 
     assert vouched == unknown == (3, "bc")
     assert n_asked == 0
-    assert asked == ["data_stack.formats.hdf5:_look_through"]
+    assert asked == ["data_stack.formats.hdf5.apart:parse_all"]
 
 
 def test_a_process_knows_its_size_also_where_proc_is_not_mounted() -> None:

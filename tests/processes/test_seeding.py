@@ -154,6 +154,7 @@ assert "torch" not in sys.modules
 import torch, inspect
 print(torch.get_default_dtype(), torch.is_grad_enabled(), torch.rand(1).item())
 print(type(torch.__loader__).__name__, type(torch.__spec__.loader).__name__)
+import numpy.random
 print([finder for finder in sys.meta_path if "data_stack" in type(finder).__module__])
 """
 

@@ -17,18 +17,17 @@ from data_stack.dataset.iterator.contract import (
 )
 from data_stack.dataset.iterator.contract import Sample as Sample
 from data_stack.dataset.iterator.contract import sample_or_view as sample_or_view
-from data_stack.dataset.iterator.layer import DatasetIteratorView as DatasetIteratorView
-from data_stack.dataset.iterator.layer import InformedDatasetIterator as InformedDatasetIterator
-from data_stack.dataset.iterator.layer import RearrangedAccess as RearrangedAccess
-from data_stack.dataset.iterator.layer import ShuffledDatasetIterator as ShuffledDatasetIterator
+from data_stack.dataset.iterator.layers.balanced import (
+    BalancedDatasetIterator as BalancedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.batched import (
     BatchedDatasetIterator as BatchedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.combined import (
     CombinedDatasetIterator as CombinedDatasetIterator,
 )
-from data_stack.dataset.iterator.layers.combined import (
-    InterleavedDatasetIterator as InterleavedDatasetIterator,
+from data_stack.dataset.iterator.layers.deduplicated import (
+    DeduplicatedDatasetIterator as DeduplicatedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.encoded import (
     EncodedDatasetIterator as EncodedDatasetIterator,
@@ -40,9 +39,6 @@ from data_stack.dataset.iterator.layers.fields import (
 )
 from data_stack.dataset.iterator.layers.fields import TuplesDatasetIterator as TuplesDatasetIterator
 from data_stack.dataset.iterator.layers.filtered import (
-    DeduplicatedDatasetIterator as DeduplicatedDatasetIterator,
-)
-from data_stack.dataset.iterator.layers.filtered import (
     FilteredDatasetIterator as FilteredDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.in_memory import (
@@ -51,16 +47,19 @@ from data_stack.dataset.iterator.layers.in_memory import (
 from data_stack.dataset.iterator.layers.in_memory import (
     InMemoryDatasetIterator as InMemoryDatasetIterator,
 )
+from data_stack.dataset.iterator.layers.informed import (
+    InformedDatasetIterator as InformedDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.interleaved import (
+    InterleavedDatasetIterator as InterleavedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator as MappedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator as MixedDatasetIterator
 from data_stack.dataset.iterator.layers.ordered import (
     SortedDatasetIterator as SortedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator as PackedDatasetIterator
-from data_stack.dataset.iterator.layers.resampled import (
-    BalancedDatasetIterator as BalancedDatasetIterator,
-)
-from data_stack.dataset.iterator.layers.resampled import (
+from data_stack.dataset.iterator.layers.repeated import (
     RepeatedDatasetIterator as RepeatedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.resampled import (
@@ -72,6 +71,11 @@ from data_stack.dataset.iterator.layers.sequence import (
 from data_stack.dataset.iterator.layers.sharded import (
     ShardedDatasetIterator as ShardedDatasetIterator,
 )
+from data_stack.dataset.iterator.layers.shuffled import (
+    ShuffledDatasetIterator as ShuffledDatasetIterator,
+)
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView as DatasetIteratorView
+from data_stack.dataset.iterator.layers.view import RearrangedAccess as RearrangedAccess
 from data_stack.dataset.iterator.layers.windowed import (
     WindowedDatasetIterator as WindowedDatasetIterator,
 )

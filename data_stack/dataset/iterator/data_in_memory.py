@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF
-from data_stack.dataset.iterator.layer import walk_stack
+from data_stack.dataset.iterator.adapted import AdaptedIterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.stack import walk_stack
 
 #: Values that never change, and whose hash tells them apart.
 _FIXED: Final = frozenset((int, float, complex, bool, str, bytes, type(None)))
@@ -44,7 +45,9 @@ def digest_of_data_in_memory(iterator: DatasetIteratorIF) -> int:
 
 
 def _below(iterator: Any) -> list[Any]:
-    return list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    return (
+        list(iterator._iterators_below() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    )
 
 
 def _digest(value: Any, depth: int) -> int:

@@ -178,7 +178,7 @@ class DescribedIterator:
 
     def unique(self: Any, column: int | str | None = None) -> Any:
         """The distinct values of a column, the target's by default, in the order of their appearance. Reads the column."""
-        from data_stack.dataset.iterator.layers.filtered import unique
+        from data_stack.dataset.iterator.layers.deduplicated import unique
 
         return unique(self, column)
 

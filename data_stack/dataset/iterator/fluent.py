@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from data_stack.dataset.encoders import ClassMapping, EncoderLike
+    from data_stack.dataset.iterator.fold import Fold
     from data_stack.io.storage_connectors import StorageConnector
 
 _Stack = TypeVar("_Stack")
-_Fold = TypeVar("_Fold")
 _Same = TypeVar("_Same", covariant=True)
 
 
-class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
+class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
@@ -41,7 +41,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset declares ``columns``; a key of
     dict samples. ``by=None`` means the target, of the iterator's meta if it has one, otherwise column 1.
 
-    Type parameters: an iterator of this kind, with meta or without; a fold of it; one with samples of the same type.
+    Type parameters: an iterator of this kind, with meta or without; one of this kind with samples of the same type.
     """
 
     # ------------------------------------------------------------------ which samples, in which order
@@ -64,7 +64,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         None draws a seed, which :meth:`explain` shows. Processes that share the samples must pass the same seed.
         """
-        from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
+        from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 
         return self._stack_layer(
             ShuffledDatasetIterator,
@@ -74,11 +74,11 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def repeat(self, times: int) -> _Same:
         """All samples ``times`` times, one pass after the other."""
-        from data_stack.dataset.iterator.layers.resampled import RepeatedDatasetIterator
+        from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
 
         return self._stack_layer(RepeatedDatasetIterator, times=times)
 
-    def combine(self, *others: FluentIterator[Any, Any, Any], classes: Classes = "same") -> _Same:
+    def combine(self, *others: FluentIterator[Any, Any], classes: Classes = "same") -> _Same:
         """These samples, then those of ``others``, one iterator after the other.
 
         Args:
@@ -96,7 +96,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def interleave(
         self,
-        *others: FluentIterator[Any, Any, Any],
+        *others: FluentIterator[Any, Any],
         stop: Literal["longest", "shortest"] = "longest",
         classes: Classes = "same",
     ) -> _Same:
@@ -107,14 +107,14 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             stop: ``"longest"`` until all are exhausted, ``"shortest"`` until the first one is.
             classes: as for :meth:`combine`.
         """
-        from data_stack.dataset.iterator.layers.combined import InterleavedDatasetIterator
+        from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
 
         first, *more = self._with_common_classes(others, classes)
         return first._stack_layer(InterleavedDatasetIterator, *more, stop=stop)
 
     def mix(
         self,
-        *others: FluentIterator[Any, Any, Any],
+        *others: FluentIterator[Any, Any],
         proportions: Sequence[float],
         seed: int,
         n_samples: int | None = None,
@@ -171,7 +171,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             n_samples: how many; None for as many as this iterator has.
             epoch: see :meth:`at_epoch`.
         """
-        from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator
+        from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 
         return self._stack_layer(
             BalancedDatasetIterator,
@@ -211,7 +211,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
-        from data_stack.dataset.iterator.layers.filtered import DeduplicatedDatasetIterator
+        from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator
 
         return self._stack_layer(DeduplicatedDatasetIterator, by=by)
 
@@ -352,7 +352,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(TuplesDatasetIterator, columns=list(columns))
 
-    def zip(self, *others: FluentIterator[Any, Any, Any], classes: ClassesOfZip = "same") -> _Stack:
+    def zip(self, *others: FluentIterator[Any, Any], classes: ClassesOfZip = "same") -> _Stack:
         """The columns of several equally long iterators side by side: tuples end to end, dicts united.
 
         Args:
@@ -369,7 +369,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         self: Any,
         encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
         *,
-        fit_on: FluentIterator[Any, Any, Any] | None = None,
+        fit_on: FluentIterator[Any, Any] | None = None,
     ) -> _Stack:
         """Columns replaced by what encoders make of them.
 
@@ -509,7 +509,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
                 arguments exclude each other.
         """
         from data_stack.dataset.splits.parts import split
-        from data_stack.show.page import Splits
+        from data_stack.show.splits import Splits
 
         parts = split(
             self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by
@@ -523,7 +523,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         seed: int | None = 0,
         stratify: ColumnKey | bool = False,
         group_by: ColumnKey | None = None,
-    ) -> list[_Fold]:
+    ) -> list[Fold[_Same]]:
         """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
 
         Raises:
@@ -535,7 +535,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def at_epoch(self: Any, epoch: int) -> _Same:
         """The same stack with its random layers (shuffles, mixes, resampled, random maps and so on) drawn for another epoch."""
-        from data_stack.dataset.iterator.layer import at_epoch
+        from data_stack.dataset.iterator.epochs import at_epoch
 
         return at_epoch(self, epoch)  # type: ignore[return-value]
 
@@ -543,7 +543,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> Any:
         """A layer on this iterator (and ``others``)."""
-        return layer._rebuilt([self, *others], arguments)
+        return layer._from_arguments([self, *others], arguments)
 
     def _with_common_classes(self, others: Sequence[Any], classes: ClassesOfZip) -> list[Any]:
         """This iterator and ``others``, with labels that mean the same classes if ``classes`` says so."""
@@ -555,15 +555,15 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _view(self, indices: Any) -> Any:
         """The samples at ``indices``."""
-        from data_stack.dataset.iterator.layer import DatasetIteratorView
+        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 
         return self._stack_layer(DatasetIteratorView, indices=indices)
 
     def _with_meta(self, meta: DatasetMetaIF) -> Any:
         """The same samples, with what is known of them."""
-        from data_stack.dataset.iterator.layer import InformedDatasetIterator
+        from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
 
-        return InformedDatasetIterator._rebuilt([self], {"dataset_meta": meta})
+        return InformedDatasetIterator._from_arguments([self], {"dataset_meta": meta})
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""

@@ -1,4 +1,4 @@
-"""Functions by name: registered, importable, or as messages show them."""
+"""Names of functions: registered, importable, or as messages show them."""
 
 from __future__ import annotations
 
@@ -10,33 +10,38 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json
 from data_stack.exception import ConfigError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
 NAMED: dict[str, Callable[..., Any]] = {}
-"""The functions registered by :func:`named_function`."""
+"""The functions registered by :func:`named_function`, by their names."""
+
+#: Names of the module that was started as a program, here and in processes of multiprocessing.
+_PROGRAM_MODULES = ("__main__", "__mp_main__")
 
 
 def named_function(name: str) -> Callable[[_Function], _Function]:
-    """Give a function a name for recipes, where it has none by which it could be imported: in a notebook, a script, a closure.
+    """Give a function a name for recipes; a decorator.
+
+    It is for functions that have no name by which they could be imported: in a notebook, a script,
+    a closure.
 
     ::
 
         @data_stack.named_function("halved")
         def halved(sample): ...
 
-    A recipe then says ``halved``, and ``data_stack.from_recipe`` finds it in every program that has given that name before. The
-    name stands for what the function does: one that does something else needs another name.
+    A recipe then says ``halved``, and ``data_stack.from_recipe`` finds the function in every
+    program that has given that name before. The name stands for what the function does: a function
+    that does something else needs another name.
 
     Args:
         name: any text without a colon.
 
     Raises:
-        ConfigError: the name is empty, has a colon, or is that of another function. A function defined again, as by running
-            a notebook's cell twice, takes its own place.
+        ConfigError: the name is empty, has a colon, or is that of another function. A function
+            that is defined again, as by running a notebook's cell twice, takes its own place.
     """
     if not name or ":" in name:
         raise ConfigError(f"the name of a function is a text without a colon, got {name!r:.80}")
@@ -45,7 +50,8 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         other = NAMED.setdefault(name, function)
         if shorten(other) != shorten(function):
             raise ConfigError(
-                f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}"
+                f"the name {name!r} is taken by {shorten(other)}; "
+                f"use another name for {shorten(function)}"
             )
         NAMED[name] = function
         return function
@@ -54,126 +60,121 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
 
 
 def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any] | None:
-    """``function`` by its name, or None if it has none.
+    """Describe a function by its name.
 
     Args:
         function: any callable.
-        plain: what becomes of the arguments of a ``functools.partial``.
+        plain: describes the arguments of a ``functools.partial``.
 
     Returns:
-        ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or ``{"partial": …}``.
+        ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or
+        ``{"partial": …}``; None if the function has no name by which it can be found.
     """
-    for name, named in NAMED.items():
-        if named is function or (
-            isinstance(function, types.MethodType) and named == function
-        ):  # each access makes a new method
-            return {"function": {"name": name}}
+    registered_name = _registered_name(function)
+    if registered_name is not None:
+        return {"function": {"name": registered_name}}
     if type(function) is functools.partial:
-        if write_function(function.func, plain) is None:
-            return None
-        arguments, keywords = (
-            map(plain, function.args),
-            {name: plain(value) for name, value in function.keywords.items()},
-        )
-        return {
-            "partial": {
-                "function": plain(function.func),
-                "arguments": list(arguments),
-                "keywords": keywords,
-            }
-        }
-    module, qualified_name = _module_of(function), _name_of(function)
-    if (
-        module is None
-        or qualified_name is None
-        or module in ("__main__", "__mp_main__")
-        or module not in sys.modules
-    ):
+        return _write_partial(function, plain)
+    if _is_importable(function):
+        return {"function": f"{_module_of(function)}:{_qualified_name(function)}"}
+    return None
+
+
+def _registered_name(function: Any) -> str | None:
+    for name, named in NAMED.items():
+        # Each access to a method makes a new object, which equals the others.
+        is_same_method = isinstance(function, types.MethodType) and named == function
+        if named is function or is_same_method:
+            return name
+    return None
+
+
+def _write_partial(
+    partial: functools.partial[Any], plain: Callable[[Any], Any]
+) -> dict[str, Any] | None:
+    if write_function(partial.func, plain) is None:
         return None
-    found = function_at(sys.modules[module], module, qualified_name)
-    is_of_class = isinstance(
-        getattr(function, "__self__", None), type
-    )  # each access makes a new method
-    return (
-        {"function": f"{module}:{qualified_name}"}
-        if found is function or (is_of_class and found == function)
-        else None
-    )
+    arguments = [plain(argument) for argument in partial.args]
+    keywords = {name: plain(argument) for name, argument in partial.keywords.items()}
+    function = plain(partial.func)
+    return {"partial": {"function": function, "arguments": arguments, "keywords": keywords}}
+
+
+def _is_importable(function: Any) -> bool:
+    """Return whether the function is found by its name in its module, which is no program."""
+    module_name = _module_of(function)
+    qualified_name = _qualified_name(function)
+    if module_name is None or qualified_name is None:
+        return False
+    if module_name in _PROGRAM_MODULES or module_name not in sys.modules:
+        return False
+    importable = function_at(sys.modules[module_name], module_name, qualified_name)
+    if importable is function:
+        return True
+    # Each access to a class method makes a new object, which equals the others.
+    is_class_method = isinstance(getattr(function, "__self__", None), type)
+    return is_class_method and bool(importable == function)
 
 
 def function_at(module: types.ModuleType, module_name: str, qualified_name: str) -> Any:
-    """The function or class that a module defines under a name such as ``"function"`` or ``"Class.method"``, or None.
+    """Return the function or class that a module defines.
 
-    Names that it imports from other modules do not count, nor attributes of objects other than classes. A module that is
-    imported by the name of another one, such as ``posixpath`` as ``os.path``, defines nothing there.
+    Names that the module imports from other modules do not count, nor attributes of objects other
+    than classes. A module that is imported by the name of another module, such as ``posixpath`` as
+    ``os.path``, defines nothing there.
+
+    Args:
+        module: the module.
+        module_name: the name by which the module was imported.
+        qualified_name: a name such as ``"function"`` or ``"Class.method"``.
+
+    Returns:
+        The function or class; None if the module defines nothing under that name.
     """
-    found: Any = module
+    value: Any = module
     for part in qualified_name.split("."):
-        if found is not module and not isinstance(found, type):
+        if value is module:
+            value = vars(module).get(part)
+        elif isinstance(value, type):
+            value = getattr(value, part, None)
+        else:
             return None
-        found = vars(found).get(part) if found is module else getattr(found, part, None)
-    return (
-        found
-        if callable(found) and (_module_of(found), _name_of(found)) == (module_name, qualified_name)
-        else None
-    )
+
+    own_name = (_module_of(value), _qualified_name(value))
+    if not callable(value) or own_name != (module_name, qualified_name):
+        return None
+    return value
 
 
 def shorten(function: Any) -> str:
-    """A function as messages show it."""
-    name = _name_of(function)
+    """Return a function as messages show it."""
     if type(function) is functools.partial:
         return f"functools.partial of {shorten(function.func)}"
-    return (
-        f"an object of {class_name_of(type(function))}"
-        if name is None
-        else f"{_module_of(function) or 'unknown module'}:{name}"
-    )
+    name = _qualified_name(function)
+    if name is None:
+        return f"an object of {class_name_of(type(function))}"
+    module_name = _module_of(function) or "unknown module"
+    return f"{module_name}:{name}"
 
 
-def code_of(code: types.CodeType) -> str:
-    """The compiled code of a function as text, without the lines where it stands."""
-    return canonical_json(_code(code))
-
-
-def _code(code: types.CodeType) -> list[Any]:
-    constants: list[Any] = []
-    for each in code.co_consts:
-        named = (
-            repr(sorted(map(repr, each)))
-            if isinstance(each, frozenset)
-            else f"{type(each).__name__} {each!r}"
-        )
-        constants.append(_code(each) if isinstance(each, types.CodeType) else named)
-    return [
-        code.co_code.hex(),
-        getattr(code, "co_exceptiontable", b"").hex(),
-        constants,
-        list(code.co_names),
-    ]
-
-
-def names_in(code: types.CodeType) -> set[str]:
-    """The names of global variables and attributes that a function uses, and the functions in it."""
-    return set(code.co_names).union(
-        *(names_in(each) for each in code.co_consts if isinstance(each, types.CodeType))
-    )
+def class_name_of(cls: type) -> str:
+    """Return the name of a class with its module."""
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _module_of(function: Any) -> str | None:
-    module = getattr(function, "__module__", None) or getattr(
-        getattr(function, "__objclass__", None), "__module__", None
-    )
-    return (
-        "numpy" if isinstance(function, np.ufunc) else module if isinstance(module, str) else None
-    )
+    """Return the name of the module that defines a function; None if that is unknown."""
+    if isinstance(function, np.ufunc):
+        return "numpy"
+    module_name = getattr(function, "__module__", None)
+    if not module_name:
+        # A method of a class in C, such as str.upper, knows its class only.
+        owner = getattr(function, "__objclass__", None)
+        module_name = getattr(owner, "__module__", None)
+    return module_name if isinstance(module_name, str) else None
 
 
-def _name_of(function: Any) -> str | None:
-    name = getattr(function, "__name__" if isinstance(function, np.ufunc) else "__qualname__", None)
+def _qualified_name(function: Any) -> str | None:
+    attribute = "__name__" if isinstance(function, np.ufunc) else "__qualname__"
+    name = getattr(function, attribute, None)
     return name if isinstance(name, str) else None
-
-
-def class_name_of(kind: type) -> str:
-    """The name of a class with its module."""
-    return f"{kind.__module__}.{kind.__qualname__}"

@@ -15,7 +15,7 @@ from data_stack.dataset.recipes.fingerprint import (
     fingerprint,
 )
 from data_stack.dataset.recipes.nodes import PLACE, SEQUENCE, Node, nodes_below, place_of
-from data_stack.dataset.recipes.recipe_values import write
+from data_stack.dataset.recipes.written_values import write
 
 RECIPE_VERSION = 2
 

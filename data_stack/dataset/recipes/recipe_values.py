@@ -1,4 +1,4 @@
-"""Arguments of layers as plain data: exactly for a recipe, by digests for a fingerprint."""
+"""Arguments of layers as plain data that are equal for equal arguments: for fingerprints."""
 
 from __future__ import annotations
 
@@ -9,33 +9,48 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
-from data_stack.dataset.positions import ComputedPositions, as_index_array, narrow
-from data_stack.dataset.recipes.functions import describe_unnamed, shorten, write_function
-from data_stack.dataset.recipes.identity import (
-    array_class,
-    dtype_identity,
-    identity_of,
+from data_stack.dataset.recipes.array_values import (
+    array_digest,
+    array_value_of,
+    write_out_positions,
 )
+from data_stack.dataset.recipes.function_names import shorten, write_function
+from data_stack.dataset.recipes.identity import array_class, dtype_identity, identity_of
+from data_stack.dataset.recipes.library_identity import portable_class_name
+from data_stack.dataset.recipes.unnamed_values import describe_unnamed
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
-from data_stack.values.stacked_values import as_array
 
+#: How many samples of a source of an unknown class are looked at.
 _N_PROBED = 8
 
-_SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
+#: Numbers of numpy that mean the same as Python's numbers if they are arguments.
+_SAME_AS_PYTHON: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
 
-#: What plain data have a form for.
+#: Containers that plain data have a form for.
 _PLAIN_CONTAINERS: frozenset[type] = frozenset({list, dict, set, slice})
-_CONTAINERS = (list, tuple, set, frozenset, Mapping, bytes, bytearray, str, int, float)
+
+#: Classes of values that a class of the program may derive from.
+_BUILT_IN_BASES = (list, tuple, set, frozenset, Mapping, bytes, bytearray, str, int, float)
+
+#: Types that :func:`content_of` describes completely, beside arrays and metas.
+_KNOWN_TYPES: frozenset[type] = frozenset(
+    {type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset}
+)
+
+#: The methods by which an encoder and a storage connector are told, without importing their class.
+_ENCODER_METHODS = ("state", "fingerprint")
+_STORAGE_METHODS = ("get_resource", "set_resource", "has_resource")
 
 
 @dataclass(frozen=True)
 class PartialContent:
-    """Content that is not complete: it may be equal for different samples, or be valid in this process only.
+    """Content that is not complete.
+
+    It may be equal for different samples, or be valid in this process only.
 
     Attributes:
         content: plain data, as far as it is known.
@@ -46,266 +61,49 @@ class PartialContent:
     reason: str
 
 
-def write(value: Any, why_not: list[str], *, of_samples: bool = False) -> Any:
-    """``value`` as plain data from which :func:`data_stack.from_recipe` makes it again.
-
-    Args:
-        value: what a layer was made with.
-        why_not: gets a sentence for each part of it that nothing can be made of.
-        of_samples: whether these are samples, whose numbers of numpy keep their dtype; as arguments they become Python's.
-    """
-    same = () if of_samples else _SAME_AS_ARGUMENTS
-
-    def special(value: Any) -> Any:
-        kind, array = _array_of(_write_out(value)) or ("records", None)
-        if kind != "records":
-            return (
-                to_plain(array)
-                if kind == "array"
-                else {"tensor": {"dtype": kind, "values": to_plain(array)}}
-            )
-        return _describe(value, lambda other: write(other, why_not), why_not, to_rebuild=True)
-
-    return to_plain(value, special, lambda other: _plain_scalar(other, same))
+# ------------------------------------------------------------------------------ values of any kind
 
 
 def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | None = None) -> Any:
-    """Plain data that is equal for equal values, in which arrays and bytes stand by their SHA-256: for fingerprints.
+    """Return plain data that is equal for equal values.
+
+    Arrays and bytes stand in it by their SHA-256.
 
     Args:
         value: anything.
-        of_samples: whether these are samples, or values that a function uses, which may tell an int from an integer of numpy's.
-            As arguments of layers they are the same.
-        reasons: gets a sentence for each part that another process cannot know, or whose samples may differ unseen.
+        of_samples: whether the value holds samples, or values that a function uses. These may
+            tell an int from an integer of numpy's; arguments of layers do not.
+        reasons: receives a sentence for each part that another process cannot know, or whose
+            samples may differ unseen.
 
     Raises:
-        ConfigError: it is nested deeper than any argument is.
+        ConfigError: the value is nested deeper than any argument is.
     """
-    same = () if of_samples else _SAME_AS_ARGUMENTS
     notes = [] if reasons is None else reasons
-
-    def content(value: Any) -> Any:
-        return to_plain(value, special, first)
-
-    def exact_content(value: Any) -> Any:
-        return content_of(value, of_samples=True, reasons=notes)
-
-    def special(value: Any) -> Any:
-        return _describe(value, exact_content, notes, to_rebuild=False)
-
-    def first(value: Any) -> Any:
-        value_type = type(value)
-        if value_type is tuple:
-            return {"tuple": content(list(value))}
-        if value_type is bytes:
-            return {"bytes": hashlib.sha256(value).hexdigest()}
-        if value_type in _PLAIN_CONTAINERS:
-            return None
-        if (scalar := _plain_scalar(value, same)) is not None:
-            return scalar
-        if (known := identity_of(value, content)) is not None:
-            return known
-        if isinstance(value, range):
-            return {
-                "range": [value[0] if value else 0, len(value), value.step if len(value) > 1 else 1]
-            }
-        if isinstance(value, _CONTAINERS) and not isinstance(value, np.generic):
-            return special(value)  # of a class of the program
-        if isinstance(value, (np.ndarray, np.generic)) and _holds_objects(value):
-            return _content_of_objects(value, content, special)
-        if (found := _array_of(_write_out(value))) is None:
-            return None
-        kind, array = found
-        is_tensor = kind not in ("array", "records")
-        dtype = kind if is_tensor else dtype_identity(array.dtype)
-        facts: list[Any] = [dtype, list(array.shape), array_digest(array)]
-        if is_tensor:
-            return {"tensor": facts + _facts_of_tensor(value)}
-        if isinstance(value, np.generic):
-            return {"scalar": facts}
-        if isinstance(value, np.ndarray) and array_class(value) is not None:
-            facts.append(array_class(value))
-        return {"array": facts}
-
-    return content(value)
-
-
-def _holds_objects(array: Any) -> bool:
-    return bool(array.dtype.hasobject) or array.dtype.kind == "T"
-
-
-def _content_of_objects(
-    array: Any, content: Callable[[Any], Any], special: Callable[[Any], Any]
-) -> Any:
-    """An array of objects, or of text of any length, by its values."""
-    if isinstance(array, np.ma.MaskedArray):
-        return special(array)
-    if array.dtype.names is not None:
-        return {"records": [str(array.dtype), list(array.shape), content(array.tolist())]}
-    values = [content(item) for item in array.ravel().tolist()]
-    if array.dtype.kind == "O" and array_class(array) is None:
-        return {"objects": {"shape": list(array.shape), "values": values}}
-    about = [repr(array.dtype), array_class(array)]
-    return {"objects": {"shape": list(array.shape), "values": values, "of": about}}
-
-
-def _facts_of_tensor(value: Any) -> list[Any]:
-    """What a tensor has besides its numbers: another class, such as a parameter's, and whether it wants a gradient."""
-    kind = class_name(value)
-    if kind == "torch.Tensor" and not value.requires_grad:
-        return []
-    return [kind, bool(value.requires_grad)]
-
-
-def _write_out(value: Any) -> Any:
-    """Computed positions, up to a limit, as an array; anything else unchanged."""
-    if not isinstance(value, ComputedPositions) or len(value) > (1 << 24):
-        return value
-    positions = as_index_array(value)
-    return narrow(positions, int(positions.max(initial=0)) + 1)
-
-
-def _plain_scalar(value: Any, same: tuple[type[np.generic], ...]) -> Any:
-    """A number of numpy's that is the same as one of Python's, as plain data; None of anything else."""
-    is_same = (
-        isinstance(value, same) and value.dtype.kind != "m"
-    )  # numpy calls spans of time integers
-    return to_plain(value.item()) if is_same else None
-
-
-def _describe(
-    value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to_rebuild: bool
-) -> Any:
-    """Describe a function, encoder, meta or other object, for a recipe (``to_rebuild``) or for a fingerprint."""
-
-    def note(reason: str) -> None:
-        if reason not in why_not:
-            why_not.append(reason)
-
-    if isinstance(value, PartialContent):
-        note(value.reason)
-        return plain(value.content)
-    if _has_methods(value, "state", "fingerprint"):  # an encoder
-        try:
-            known = value.state() if to_rebuild else value.fingerprint()
-            canonical_json(known)
-            return {"encoder": known}
-        except (DataStackError, TypeError, ValueError) as error:
-            note(f"encoder {value!r:.80} cannot be written down: {error}")
-            return {
-                "unknown": {
-                    "class": class_name(value),
-                    "content": describe_unnamed(value, content_if_known),
-                }
-            }
-    if isinstance(value, DatasetMetaIF):
-        known = MetaFactory.copy_dataset_meta(value)
-        names = [
-            each.name
-            for kind in (DatasetMeta, IteratorMeta)
-            for each in fields(kind)
-            if each.name != "iterator_meta"
-        ]
-        # Those that came later count where they are given: fingerprints of other iterators stay.
-        values = {
-            key: each
-            for key in names
-            if (each := getattr(known, key)) is not None or not key.startswith("column_")
-        }
-        numbers = {
-            key: each.item() if isinstance(each, np.integer) else each
-            for key, each in values.items()
-        }
-        return {"dataset_meta": {key: plain(each) for key, each in numbers.items()}}
-    if _has_methods(value, "get_resource", "set_resource", "has_resource"):
-        return {"storage": None}
-    if callable(value):
-        if (name := write_function(value, plain)) is not None:
-            return name
-        note(
-            f"{shorten(value)} cannot be imported; define it with def in a module, or use @data_stack.named_function"
-        )
-        content = describe_unnamed(value, content_if_known)
-        return {
-            "unnamed": {"function": shorten(value), "content": content} if to_rebuild else content
-        }
-    content, is_complete = _content_of_unknown(value)
-    if to_rebuild or not is_complete:
-        note(f"an object of {class_name(value)} cannot be written down")
-    return {"unknown": {"class": class_name(value), "content": content}}
-
-
-def array_digest(array: npt.NDArray[Any]) -> str:
-    """SHA-256 of an array's values, little-endian, the last index running fastest; read in blocks."""
-    digest = hashlib.sha256()
-    array = array.reshape(1, -1) if array.ndim == 0 or array.size == 0 else array
-    rows = max(1, (1 << 24) * len(array) // max(1, array.nbytes))
-    for start in range(0, len(array), rows):
-        block = np.ascontiguousarray(
-            array[start : start + rows], dtype=array.dtype.newbyteorder("<")
-        )
-        digest.update(block.reshape(-1).view(np.uint8).data if block.size else b"")
-    return digest.hexdigest()
-
-
-def probe(samples: Any) -> dict[str, Any]:
-    """The number of samples, and a digest of a few of them; None where these cannot be read."""
-    length, is_steady = None, False
-    with contextlib.suppress(Exception):  # a client's class may raise anything
-        length = len(samples)
-        places = sorted({length * i // _N_PROBED for i in range(_N_PROBED)}) if length else []
-        digests = [sample_digest(samples[place]) for place in places]
-        is_steady = not places or sample_digest(samples[0]) == digests[0]
-    return {
-        "n_samples": length,
-        "probe": hashlib.sha256(b"".join(digests)).hexdigest() if is_steady else None,
-    }
-
-
-def other_values(value: Any) -> list[Any]:
-    """All functions, encoders and other objects in a value, at any depth."""
-    found: list[Any] = []
-
-    def skip(other: Any) -> dict[str, Any] | None:
-        return (
-            {}
-            if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None
-            else None
-        )
-
-    def note(other: Any) -> dict[str, Any]:
-        found.append(other)
-        return {}
-
-    to_plain(value, note, skip)
-    return found
+    return _ContentDescriber(notes, of_samples=of_samples).describe(value)
 
 
 def content_if_known(value: Any) -> Any:
-    """:func:`content_of` of plain values and arrays; ConfigError for anything else."""
-    kinds = (
-        type(None),
-        bool,
-        int,
-        float,
-        str,
-        bytes,
-        bytearray,
-        range,
-        slice,
-        set,
-        frozenset,
-    )
-    is_array = isinstance(value, np.generic) or _array_of(value) is not None
-    if type(value) in kinds or is_array or isinstance(value, DatasetMetaIF):
+    """Return :func:`content_of` of a plain value, an array or a value of a known class.
+
+    Raises:
+        ConfigError: the value is of another class.
+    """
+    is_array = isinstance(value, np.generic) or array_value_of(value) is not None
+    if type(value) in _KNOWN_TYPES or is_array or isinstance(value, DatasetMetaIF):
         return content_of(value, of_samples=True)
-    if (known := identity_of(value, content_of_part)) is not None:
-        return known
-    raise ConfigError(f"an object of {class_name(value)}")
+    identity = identity_of(value, content_of_part)
+    if identity is None:
+        raise ConfigError(f"an object of {class_name(value)}")
+    return identity
 
 
 def content_of_part(value: Any) -> Any:
-    """:func:`content_of` of a part of a value of a known kind; ConfigError where the part is of another kind."""
+    """Return :func:`content_of` of a part of a value of a known class.
+
+    Raises:
+        ConfigError: the content of the part is not known completely.
+    """
     reasons: list[str] = []
     content = content_of(value, of_samples=True, reasons=reasons)
     if reasons:
@@ -313,47 +111,277 @@ def content_of_part(value: Any) -> Any:
     return content
 
 
+def plain_scalar(value: Any, *, of_samples: bool) -> Any:
+    """Return a number of numpy's as plain data, if it means the same as one of Python's.
+
+    Returns:
+        Plain data; None for other values, and for all numbers in samples, which keep their dtype.
+    """
+    if of_samples or not isinstance(value, _SAME_AS_PYTHON):
+        return None
+    is_span_of_time = value.dtype.kind == "m"  # which numpy calls an integer
+    if is_span_of_time:
+        return None
+    return to_plain(value.item())
+
+
+class _ContentDescriber:
+    """Describes values for :func:`content_of`.
+
+    Args:
+        reasons: receives a sentence for each part that is not known completely.
+        of_samples: as in :func:`content_of`.
+    """
+
+    def __init__(self, reasons: list[str], *, of_samples: bool) -> None:
+        self._reasons = reasons
+        self._of_samples = of_samples
+
+    def describe(self, value: Any) -> Any:
+        """Describe a value of any kind."""
+        return to_plain(value, self._describe_object, self._describe_known)
+
+    def _describe_known(self, value: Any) -> Any:
+        """Describe a value of a known kind; None if :func:`to_plain` describes it, or nothing."""
+        value_type = type(value)
+        if value_type is tuple:
+            return {"tuple": self.describe(list(value))}
+        if value_type is bytes:
+            return {"bytes": hashlib.sha256(value).hexdigest()}
+        if value_type in _PLAIN_CONTAINERS:
+            return None
+        scalar = plain_scalar(value, of_samples=self._of_samples)
+        if scalar is not None:
+            return scalar
+        identity = identity_of(value, self.describe)
+        if identity is not None:
+            return identity
+        if isinstance(value, range):
+            return {"range": _range_content(value)}
+        is_of_derived_class = isinstance(value, _BUILT_IN_BASES)
+        if is_of_derived_class and not isinstance(value, np.generic):
+            return self._describe_object(value)
+        if isinstance(value, (np.ndarray, np.generic)) and _holds_objects(value):
+            return self._describe_array_of_objects(value)
+        return _array_content(value)
+
+    def _describe_array_of_objects(self, array: Any) -> Any:
+        """Describe an array of objects, or of text of any length, by its values."""
+        if isinstance(array, np.ma.MaskedArray):
+            return self._describe_object(array)
+        shape = list(array.shape)
+        if array.dtype.names is not None:
+            return {"records": [str(array.dtype), shape, self.describe(array.tolist())]}
+        values = [self.describe(item) for item in array.ravel().tolist()]
+        content = {"shape": shape, "values": values}
+        if array.dtype.kind != "O" or array_class(array) is not None:
+            content["of"] = [repr(array.dtype), array_class(array)]
+        return {"objects": content}
+
+    def _describe_object(self, value: Any) -> Any:
+        return describe_object(value, self._describe_exactly, self._reasons, to_rebuild=False)
+
+    def _describe_exactly(self, part: Any) -> Any:
+        return content_of(part, of_samples=True, reasons=self._reasons)
+
+
+def _range_content(positions: range) -> list[int]:
+    """Return the start, length and step of a range, which are the same for equal ranges."""
+    start = positions[0] if positions else 0
+    step = positions.step if len(positions) > 1 else 1
+    return [start, len(positions), step]
+
+
+def _holds_objects(array: Any) -> bool:
+    is_text_of_any_length = array.dtype.kind == "T"
+    return bool(array.dtype.hasobject) or is_text_of_any_length
+
+
+def _array_content(value: Any) -> dict[str, Any] | None:
+    """Describe an array, scalar or tensor by its dtype, shape and digest; None of other values."""
+    array = array_value_of(write_out_positions(value))
+    if array is None:
+        return None
+    dtype = array.tensor_dtype or dtype_identity(array.values.dtype)
+    facts: list[Any] = [dtype, list(array.values.shape), array_digest(array.values)]
+    if array.kind == "tensor":
+        return {"tensor": facts + _facts_of_tensor(value)}
+    if isinstance(value, np.generic):
+        return {"scalar": facts}
+    if isinstance(value, np.ndarray) and array_class(value) is not None:
+        facts.append(array_class(value))
+    return {"array": facts}
+
+
+def _facts_of_tensor(value: Any) -> list[Any]:
+    """Return the class of a tensor and whether it wants a gradient; nothing for a plain tensor."""
+    tensor_class = class_name(value)
+    if tensor_class == "torch.Tensor" and not value.requires_grad:
+        return []
+    return [tensor_class, bool(value.requires_grad)]
+
+
+# --------------------------------------------------------------- functions, encoders, other objects
+
+
+def describe_object(
+    value: Any, plain: Callable[[Any], Any], reasons: list[str], *, to_rebuild: bool
+) -> Any:
+    """Describe a function, an encoder, a meta or another object.
+
+    Args:
+        value: the object.
+        plain: describes the parts of the object.
+        reasons: receives a sentence for each part that cannot be made again (``to_rebuild``), or
+            that is not known completely.
+        to_rebuild: whether the description is for a recipe; otherwise it is for a fingerprint.
+    """
+    if isinstance(value, PartialContent):
+        _note(reasons, value.reason)
+        return plain(value.content)
+    if _has_methods(value, _ENCODER_METHODS):
+        return _describe_encoder(value, reasons, to_rebuild=to_rebuild)
+    if isinstance(value, DatasetMetaIF):
+        return {"dataset_meta": _describe_meta(value, plain)}
+    if _has_methods(value, _STORAGE_METHODS):
+        # Another store does not change the samples.
+        return {"storage": None}
+    if callable(value):
+        return _describe_function(value, plain, reasons, to_rebuild=to_rebuild)
+
+    content, is_complete = _content_of_unknown(value)
+    if to_rebuild or not is_complete:
+        _note(reasons, f"an object of {class_name(value)} cannot be written down")
+    return {"unknown": {"class": class_name(value), "content": content}}
+
+
+def _note(reasons: list[str], reason: str) -> None:
+    if reason not in reasons:
+        reasons.append(reason)
+
+
+def _describe_encoder(encoder: Any, reasons: list[str], *, to_rebuild: bool) -> dict[str, Any]:
+    try:
+        content = encoder.state() if to_rebuild else encoder.fingerprint()
+        canonical_json(content)
+    except (DataStackError, TypeError, ValueError) as error:
+        _note(reasons, f"encoder {encoder!r:.80} cannot be written down: {error}")
+        content = describe_unnamed(encoder, content_if_known)
+        return {"unknown": {"class": class_name(encoder), "content": content}}
+    return {"encoder": content}
+
+
+def _describe_meta(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:
+    known_meta = MetaFactory.copy_dataset_meta(meta)
+    described = {}
+    for name in _names_in_metas():
+        value = getattr(known_meta, name)
+        if isinstance(value, np.integer):
+            value = value.item()
+        # These came later than stored fingerprints, so they count only where they are given.
+        is_later = name.startswith("column_")
+        if value is not None or not is_later:
+            described[name] = plain(value)
+    return described
+
+
+def _names_in_metas() -> list[str]:
+    names = [field.name for field in fields(DatasetMeta) if field.name != "iterator_meta"]
+    names.extend(field.name for field in fields(IteratorMeta))
+    return names
+
+
+def _describe_function(
+    function: Any, plain: Callable[[Any], Any], reasons: list[str], *, to_rebuild: bool
+) -> dict[str, Any]:
+    """Describe a function by its name; one that cannot be imported by a digest of its code."""
+    named = write_function(function, plain)
+    if named is not None:
+        return named
+    _note(
+        reasons,
+        f"{shorten(function)} cannot be imported; "
+        "define it with def in a module, or use @data_stack.named_function",
+    )
+    digest = describe_unnamed(function, content_if_known)
+    if to_rebuild:
+        return {"unnamed": {"function": shorten(function), "content": digest}}
+    return {"unnamed": digest}
+
+
 def _content_of_unknown(value: Any) -> tuple[Any, bool]:
-    """What is known of an object, and whether that is all of it."""
-    is_ours = type(value).__module__.partition(".")[0] == "data_stack"
+    """Return what is known of an object, and whether that is all of it."""
     if isinstance(value, np.ma.MaskedArray):
-        content = [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))]
-        if getattr(value, "_fill_value", None) is not None:  # one that was chosen
-            content.append(content_of(value.fill_value, of_samples=True))
-        return content, True
-    is_indexable = hasattr(value, "__len__") and hasattr(value, "__getitem__")
-    if is_indexable and not isinstance(value, _CONTAINERS) and not hasattr(value, "iloc"):
-        found = probe(value)  # an array in a file may be larger than the memory
-        return found if found["probe"] is not None else {
-            **found,
-            "content": describe_unnamed(value, content_if_known),
-        }, is_ours
-    return describe_unnamed(value, content_if_known), is_ours
+        return _content_of_masked_array(value), True
+
+    is_ours = type(value).__module__.partition(".")[0] == "data_stack"
+    if not _is_indexable_source(value):
+        return describe_unnamed(value, content_if_known), is_ours
+    # It may be an array in a file that is larger than the memory.
+    content = probe(value)
+    if content["probe"] is None:
+        content["content"] = describe_unnamed(value, content_if_known)
+    return content, is_ours
+
+
+def _content_of_masked_array(array: Any) -> list[Any]:
+    content = [content_of(np.ma.getdata(array)), content_of(np.ma.getmaskarray(array))]
+    has_chosen_fill_value = getattr(array, "_fill_value", None) is not None
+    if has_chosen_fill_value:
+        content.append(content_of(array.fill_value, of_samples=True))
+    return content
+
+
+def _is_indexable_source(value: Any) -> bool:
+    """Return whether a value may be read by position, and is neither a container nor a table."""
+    if isinstance(value, _BUILT_IN_BASES) or hasattr(value, "iloc"):
+        return False
+    return hasattr(value, "__len__") and hasattr(value, "__getitem__")
+
+
+def probe(samples: Any) -> dict[str, Any]:
+    """Return the number of samples, and a digest of a few of them.
+
+    Returns:
+        ``n_samples`` and ``probe``. Each is None if it cannot be read; ``probe`` also if the
+        first sample is another one when it is read again.
+    """
+    n_samples = None
+    digest = None
+    with contextlib.suppress(Exception):  # a client's class may raise anything
+        n_samples = len(samples)
+        places = sorted({n_samples * number // _N_PROBED for number in range(_N_PROBED)})
+        if not n_samples:
+            places = []
+        digests = [sample_digest(samples[place]) for place in places]
+        is_steady = not places or sample_digest(samples[0]) == digests[0]
+        if is_steady:
+            digest = hashlib.sha256(b"".join(digests)).hexdigest()
+    return {"n_samples": n_samples, "probe": digest}
+
+
+def other_values(value: Any) -> list[Any]:
+    """Return all functions, encoders and other objects in a value, at any depth."""
+    others: list[Any] = []
+
+    def skip_known(part: Any) -> dict[str, Any] | None:
+        is_known = isinstance(part, (range, DatasetMetaIF)) or array_value_of(part) is not None
+        return {} if is_known else None
+
+    def collect(part: Any) -> dict[str, Any]:
+        others.append(part)
+        return {}
+
+    to_plain(value, collect, skip_known)
+    return others
 
 
 def class_name(value: Any) -> str:
-    """The class of a value with its module; the program's is the same in its worker processes."""
-    return f"{type(value).__module__}.{type(value).__qualname__}".replace(
-        "__mp_main__.", "__main__."
-    )
+    """Return the class of a value with its module, the same in all processes of a program."""
+    return portable_class_name(type(value))
 
 
-def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
-    """``("array", values)`` of an array; of a tensor its dtype in place of "array"; otherwise None."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        if isinstance(value, np.ma.MaskedArray) or value.dtype.hasobject:
-            return None
-        return ("records" if value.dtype.kind == "V" else "array"), np.asarray(value)
-    if not hasattr(value, "detach") or type(value).__module__.partition(".")[0] != "torch":
-        return None
-    dtype = str(value.dtype).rpartition(".")[2]
-    with contextlib.suppress(TypeError, RuntimeError, NotImplementedError):  # sparse, quantized
-        # numpy lacks bfloat16 and all smaller floats, which are exact in float32
-        return dtype, as_array(value.float() if "float8" in dtype or dtype == "bfloat16" else value)
-    return None
-
-
-def _has_methods(value: Any, *names: str) -> bool:
-    return not isinstance(value, type) and all(
-        callable(getattr(value, name, None)) for name in names
-    )
+def _has_methods(value: Any, names: tuple[str, ...]) -> bool:
+    if isinstance(value, type):
+        return False
+    return all(callable(getattr(value, name, None)) for name in names)

@@ -34,10 +34,12 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.split_names import warn_of_splits
 from data_stack.io.account import HIDDEN, LeftOut, PlaceAccount, account_of, is_document
-from data_stack.io.folder import TEMPORARY, Folder, LocalFolder, folder_of
-from data_stack.io.location import LentResource, Location, location_of
+from data_stack.io.folder import Folder, LocalFolder, folder_of
+from data_stack.io.lent_resource import LentResource
+from data_stack.io.location import Location, location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.unfinished import TEMPORARY
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of

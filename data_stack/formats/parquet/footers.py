@@ -30,11 +30,11 @@ from data_stack.formats.parquet.metadata import (
     reading_parquet,
 )
 from data_stack.io.account import LeftOut
-from data_stack.io.integrity import contents_of_resources
+from data_stack.io.content import contents_of_resources
+from data_stack.io.job_threads import JobThreads
 from data_stack.io.resources import StreamedResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.io.versions import LocalVersion, is_same_version, local_version_of, version_of
-from data_stack.io.work import Workers
 from data_stack.util.executor import n_threads
 
 #: Threads that fetch footers from a remote store.
@@ -131,7 +131,7 @@ class Footers:
             fetched[file] = self._fetch(file)
 
         if len(missing) > 1:
-            Workers(missing, fetch, n_threads() if is_local else _MAX_THREADS).run()
+            JobThreads(missing, fetch, n_threads() if is_local else _MAX_THREADS).run()
         for file in missing:  # in one thread: parsing holds the GIL
             self._parse_and_check(file, *(fetched.pop(file, None) or self._fetch(file)))
         n_rows = [

@@ -38,7 +38,7 @@ from data_stack.formats.records.partial_reads import Mask, RecordsIterator
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.positional import most_open_files
+from data_stack.io.local_files import most_open_files
 from data_stack.util.executor import n_threads_here
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
@@ -437,7 +437,7 @@ class RecordAccess(RemoteAccess):
             stacked=True,
         )
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         reader = self.source
         is_alone = key in reader._keys and reader._references is None and n_threads_here() == 1
         column = (

@@ -22,9 +22,10 @@ from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueC
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
+from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
-from data_stack.io.integrity import Digest, contents_of_resources, differing_blocks
-from data_stack.io.positional import map_file
+from data_stack.io.integrity import Digest, differing_blocks
+from data_stack.io.local_files import map_file
 from data_stack.io.resources import StreamedResource
 from data_stack.io.versions import is_same_version, version_of
 from data_stack.util.executor import waiting

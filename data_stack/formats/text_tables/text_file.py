@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.archives.streams import compression_of, open_decompressed
+from data_stack.io.archives.decompression import compression_of, open_decompressed
 from data_stack.io.positional import PositionalFile
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 

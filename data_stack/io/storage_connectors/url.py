@@ -29,7 +29,7 @@ _CACHE: Final = ("cache", "cachebytes", "cachefresh")
 
 
 def storage_connector_from_url(
-    url_or_path: str | os.PathLike[str],
+    url_or_path: str | os.PathLike[str] | StorageURL,
     *,
     more_schemes: Callable[[], Mapping[str, Connect]] | None = None,
 ) -> StorageConnector:
@@ -42,7 +42,8 @@ def storage_connector_from_url(
     Args:
         url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
             ``memory://`` (a new, empty store on each call), ``mongodb://host/database`` (``mongodb+srv://``),
-            ``s3://bucket/prefix`` (``gs``, ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of one of ``more_schemes``.
+            ``s3://bucket/prefix`` (``gs``, ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of one of ``more_schemes``;
+            a URL that is parsed already, too.
         more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL
             has another one; by default those of installed plugins.
 
@@ -51,8 +52,8 @@ def storage_connector_from_url(
             as the rest may be a password.
         MissingDependencyError: the package for this scheme is not installed; the message names the extra to install.
     """
-    text = os.fsdecode(url_or_path)
     url = StorageURL.parse(url_or_path)
+    text = str(url_or_path) if isinstance(url_or_path, StorageURL) else os.fsdecode(url_or_path)
     if url is None:
         if isinstance(url_or_path, str) and (
             "://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES
@@ -173,7 +174,7 @@ def _from_module(module: str, name: str, url: str) -> StorageConnector:
 
 
 _MONGODB: Final = functools.partial(_from_module, "mongodb", "MongoDBStorageConnector")
-_FSSPEC: Final = functools.partial(_from_module, "fsspec", "FsspecStorageConnector")
+_FSSPEC: Final = functools.partial(_from_module, "object_store", "FsspecStorageConnector")
 
 BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
     "file": _from_file_url,

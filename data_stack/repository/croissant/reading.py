@@ -28,18 +28,19 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.folder import folder_of
+from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.url import StorageURL, shorten
+from data_stack.io.url import StorageURL
 from data_stack.io.web import is_web
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.croissant.plans import EVERYTHING, Plan, Plans
 from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.resolved import NamedDataset
-from data_stack.show.page import Splits
+from data_stack.repository.named_dataset import NamedDataset
+from data_stack.show.splits import Splits
 from data_stack.util.untrusted_text import distinct_fields, parse_json
 
 try:

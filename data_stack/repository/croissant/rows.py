@@ -19,7 +19,7 @@ from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.text_tables.reading import from_csv, from_jsonl
 from data_stack.io.archives import open_archive
 from data_stack.io.archives.archive import read_within_limit
-from data_stack.io.archives.streams import compression_of, open_decompressed
+from data_stack.io.archives.decompression import compression_of, open_decompressed
 from data_stack.io.archives.tar import looks_like_tar
 from data_stack.repository.croissant.plans import Column, Join, Plan, Plans, globs_of
 from data_stack.repository.croissant.values import find_in_json, parse_path

@@ -17,8 +17,7 @@ from data_stack.exception import (
     DatasetNotFoundError,
 )
 from data_stack.io.retriever import is_offline
-from data_stack.io.web import Exchange, WebError, follow, retrying, web_timeout
-from data_stack.io.web_api import ask_json
+from data_stack.io.web import Exchange, WebError, ask_json, follow, retrying, web_timeout
 
 _DOI: Final = re.compile(r"10\.\d{4,9}/[-._;()/:A-Za-z0-9]+", re.ASCII)
 _MAX_REDIRECTS: Final = 10
@@ -124,7 +123,7 @@ def find_record(doi: str) -> Record:
     Raises:
         DatasetNotFoundError: the DOI does not exist, or its repository does not have the record.
         CatalogueAccessError: all files are restricted.
-        CatalogueBusyError, CatalogueUnavailableError: as for :func:`~data_stack.io.web_api.ask_json`.
+        CatalogueBusyError, CatalogueUnavailableError: as for :func:`~data_stack.io.web.ask_json`.
         CatalogueError: the repository is not supported, or its answer does not follow its documentation.
     """
     if not _DOI.fullmatch(doi):
@@ -179,7 +178,7 @@ def _resolve(doi: str) -> str:
 
 def _ask(doi: str, url: str, shape: Any, understand: Callable[[Any], Record]) -> Record:
     host = urlsplit(url).netloc
-    answer = ask_json(url, f"{host} for doi:{doi}", shape)
+    answer = ask_json(url, shape, server=host, subject=f"doi:{doi}")
     if answer.status in (404, 410):
         raise DatasetNotFoundError(
             f"the repository of doi:{doi} does not have the record, or has removed it"

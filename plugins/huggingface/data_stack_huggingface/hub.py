@@ -16,8 +16,7 @@ from urllib.parse import quote, unquote
 from data_stack import ResourceDefinition, StorageConnector, StreamedResource, exception
 from data_stack.io.retriever import Limits, SourceError, Transfer, is_offline
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.web import ByteRange, Exchange, WebError, ask
-from data_stack.io.web_api import ask_json
+from data_stack.io.web import ByteRange, Exchange, WebError, ask, ask_json
 
 if TYPE_CHECKING:
     from huggingface_hub import DatasetInfo
@@ -106,7 +105,14 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
         CatalogueError: the answer does not follow the Hub's documentation.
     """
     url = f"{endpoint()}/api/datasets{path}"
-    answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=_headers())
+    answer = ask_json(
+        url,
+        shape,
+        server="the Hub",
+        subject=f"hf:{repo}",
+        params=params,
+        own_headers=_headers(),
+    )
     if answer.status != 200:
         raise _explain(
             repo,

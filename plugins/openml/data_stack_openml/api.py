@@ -7,8 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from data_stack.exception import CatalogueAccessError, CatalogueError, DatasetNotFoundError
-from data_stack.io.web import WebError, follow
-from data_stack.io.web_api import ask_json
+from data_stack.io.web import WebError, ask_json, follow
 
 _SERVER: Final = "https://www.openml.org/api/v1"
 #: Of errors: https://github.com/openml/OpenML/wiki/API-v1
@@ -25,10 +24,12 @@ def ask(path: str, name: str, shape: Any, *, may_be_missing: bool = False) -> An
 
     Raises:
         DatasetNotFoundError: the dataset does not exist. CatalogueAccessError: it is private.
-        CatalogueBusyError, CatalogueUnavailableError, CatalogueError: as for :func:`~data_stack.io.web_api.ask_json`.
+        CatalogueBusyError, CatalogueUnavailableError, CatalogueError: as for :func:`~data_stack.io.web.ask_json`.
     """
     key = {"api_key": os.environ["OPENML_APIKEY"]} if os.environ.get("OPENML_APIKEY") else {}
-    answer = ask_json(f"{server()}/json/{quote(path)}", f"OpenML for {name}", shape, params=key)
+    answer = ask_json(
+        f"{server()}/json/{quote(path)}", shape, server="OpenML", subject=name, params=key
+    )
     if answer.status == 200:
         return answer.value
     error = answer.value.get("error") if isinstance(answer.value, dict) else None

@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
+from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
-from data_stack.dataset.iterator.layers.resampled import (
-    BalancedDatasetIterator,
-    RepeatedDatasetIterator,
-    ResampledDatasetIterator,
-)
+from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
+from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
+from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 from data_stack.exception import ConfigError
 
 

@@ -11,11 +11,11 @@ import pytest
 from layer_laws import Columns, Samples
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.layers.filtered import (
+from data_stack.dataset.iterator.layers.deduplicated import (
     DeduplicatedDatasetIterator,
-    FilteredDatasetIterator,
     iterator_digests,
 )
+from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
 from data_stack.values.digests import sample_digest
 
 

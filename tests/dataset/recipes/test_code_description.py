@@ -15,9 +15,9 @@ import pytest
 
 import data_stack
 from data_stack import SequenceDatasetIterator
-from data_stack.dataset.recipes.functions import describe_unnamed
 from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.dataset.recipes.stability import code_digest, instability_reason
+from data_stack.dataset.recipes.unnamed_values import describe_unnamed
 from data_stack.exception import ConfigError
 
 

@@ -32,8 +32,9 @@ from data_stack.io.retriever import (
     register_scheme,
     retrieve,
 )
-from data_stack.io.retriever.fetchers import fetch_file, fetch_package
+from data_stack.io.retriever.file import fetch_file
 from data_stack.io.retriever.http import fetch_http
+from data_stack.io.retriever.package import fetch_package
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
     InMemoryStorageConnector,

@@ -29,11 +29,12 @@ from data_stack.exception import (
     StorageConflictError,
     StorageError,
 )
-from data_stack.io.integrity import BLOCK_BYTES, seal_json
+from data_stack.io.checked_json import to_checked_json
+from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
-from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
+from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, facts_of
 from data_stack.io.storage_connectors.owners import this_machine, this_process
-from data_stack.io.storage_connectors.writer import in_pieces
+from data_stack.io.storage_connectors.storable import in_pieces
 from data_stack.testing.storage import assert_same_bytes, content
 
 DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK_BYTES + 17)
@@ -233,7 +234,7 @@ def test_a_damaged_record_only_makes_the_digest_unknown(
         b"{",
         note[:-1],
         note[:20] + b"?" + note[21:],
-        seal_json({"size": 3}),
+        to_checked_json({"size": 3}),
         earlier_format,
     ):
         note_on_it.write_bytes(damage)

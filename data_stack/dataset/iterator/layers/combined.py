@@ -5,23 +5,19 @@ from __future__ import annotations
 import functools
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.class_lists import check_class_lists
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to, stack_columns
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
-)
-from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
@@ -40,6 +36,15 @@ from data_stack.values.stacking import (
 )
 
 _Positions = npt.NDArray[np.intp]
+
+_PartEntry = tuple[Callable[[int], Sample], int, int]
+"""What reads one sample of a part, and the positions at which the part starts and ends."""
+
+_Request = tuple[SampleAccess, IndexArrayOfInts, _Positions]
+"""A source, positions in it, and the places of their samples in the batch."""
+
+#: Entries in the table of parts, for each part: with 16, a search follows for one position in 32.
+_TABLE_ENTRIES_A_PART = 16
 
 #: A request to a part takes as long as this number of samples that are read one by one.
 _FEW_SAMPLES = 6
@@ -63,8 +68,6 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
             parts in all.
     """
 
-    _takes_list = True
-
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(
@@ -77,6 +80,12 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
             raise ConfigError(
                 f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count"
             )
+
+    @classmethod
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
+        return cls(underlying, **arguments)
 
     def make_access(self) -> SampleAccess:
         return CombinedAccess(
@@ -113,7 +122,9 @@ class CombinedAccess(SampleAccess):
                 f"iterators are combined from {_MAX_PARTS:,} parts at most, these are {len(self.parts):,}"
             )
         self._starts = list(accumulate([length for _, length in self.parts], initial=0))
-        self._reads = [part.sample for part, _ in self.parts]
+        self._part_table: list[_PartEntry] = []
+        self._part_entries: list[_PartEntry] = []
+        self._table_shift = 0
         self._sources: _Sources | None = None
 
     n_at_once = property(
@@ -123,19 +134,44 @@ class CombinedAccess(SampleAccess):
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
-        # empty parts share their start with the next part; bisect_right skips them
-        part = bisect_right(self._starts, position) - 1
-        return self._reads[part](position - self._starts[part])
+        if not self._part_table:
+            self._fill_part_table()
+        read, start, end = self._part_table[position >> self._table_shift]
+        if position >= end:
+            # empty parts share their start with the next part; bisect_right skips them
+            read, start, _ = self._part_entries[bisect_right(self._starts, position) - 1]
+        return read(position - start)
+
+    def _fill_part_table(self) -> None:
+        """Make the table that finds the part of most positions without a search.
+
+        Entry ``i`` is the part of position ``i << shift``, where the following ``2**shift`` positions mostly lie, too. A search
+        among 1,000 parts would take as long as reading the sample.
+        """
+        self._part_entries = [
+            (part.make_sample_reader(), start, start + length)
+            for (part, length), start in zip(self.parts, self._starts, strict=False)
+        ]
+        n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_PARTS)
+        self._table_shift = max(0, (self.n_samples // n_entries).bit_length() - 1)
+        n_positions_an_entry = 1 << self._table_shift
+        first_positions = np.arange(0, self.n_samples, n_positions_an_entry, dtype=np.intp)
+        part_of = np.searchsorted(self._starts, first_positions, side="right") - 1
+        # Last, for threads: one that sees the table sees the rest.
+        self._part_table = [self._part_entries[part] for part in part_of.tolist()]
 
     @property
     def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
         return self._find_sources().stack_samples
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        if self._are_scattered(positions):
+        if len(positions) == 0:
+            return []
+        part_of, places = self._find_places(positions)
+        if self._are_scattered(part_of):
             return super().samples(positions)
         samples: list[Sample] = [None] * len(positions)
-        for source, wanted, slots in self._requests(positions):
+        for source, wanted, slots in self._requests_at(part_of, places):
             for slot, sample in zip(slots.tolist(), source.samples(wanted), strict=True):
                 samples[slot] = sample
         return samples
@@ -143,12 +179,13 @@ class CombinedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return self.empty_batch()
-        if self._are_scattered(positions):
+        part_of, places = self._find_places(positions)
+        if self._are_scattered(part_of):
             arrays = self._find_sources().arrays
             if arrays:
-                return tuple([self._gather(parts, positions) for parts in arrays])
+                return tuple(_gather(arrays, part_of, places))
             return stack_samples(super().samples(positions))
-        requests = self._requests(positions)
+        requests = self._requests_at(part_of, places)
         slots = [each for _, _, each in requests]
         return join_batches(
             [source.batch(wanted) for source, wanted, _ in requests],
@@ -174,25 +211,29 @@ class CombinedAccess(SampleAccess):
                 if length
             ]
             return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
-        if self._are_scattered(positions):
+        # of no positions, those of sample 0 have the dtype and shape
+        wanted = positions if len(positions) else np.zeros(1, dtype=np.intp)
+        part_of, places = self._find_places(wanted)
+        if len(positions) and self._are_scattered(part_of):
             arrays = self._find_sources().arrays
             if arrays:
                 form = SampleForm.tuples(len(arrays))
-                return [self._gather(arrays[form.find(key)], positions) for key in keys]
+                return _gather([arrays[form.find(key)] for key in keys], part_of, places)
             return stack_columns(super().samples(positions), keys, self)
-        requests = self._requests(positions if len(positions) else np.zeros(1, dtype=np.intp))
+        requests = self._requests_at(part_of, places)
         pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
         slots = [each for _, _, each in requests]
         return [assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        requests, number_of = self._requests(positions), np.empty(len(positions), dtype=np.intp)
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        requests = self._requests(positions)
+        number_of = np.empty(len(positions), dtype=np.intp)
         for number, (_, _, slots) in enumerate(requests):
             number_of[slots] = number
         values = [
             each
             for part, at, slots in requests
-            if (each := part.each(key, at[np.argsort(slots)])) is not None
+            if (each := part.iterate_column(key, at[np.argsort(slots)])) is not None
         ]
         return (
             (next(values[number]) for number in number_of.tolist())
@@ -264,13 +305,20 @@ class CombinedAccess(SampleAccess):
 
     # ------------------------------------------------------------------ requests
 
-    def _requests(
-        self, positions: IndexArrayOfInts
-    ) -> list[tuple[SampleAccess, IndexArrayOfInts, _Positions]]:
-        """What to read from where: (source, positions in it, their places in the batch), each source once."""
+    def _requests(self, positions: IndexArrayOfInts) -> list[_Request]:
+        """What to read from where, each source once; nothing for no positions."""
         if len(positions) == 0:
             return []
         part_of, places = self._find_places(positions)
+        return self._requests_at(part_of, places)
+
+    def _requests_at(self, part_of: _Positions, places: _Positions) -> list[_Request]:
+        """What to read from where, each source once.
+
+        Args:
+            part_of: the part of each sample, at least one.
+            places: the position of each sample in its part.
+        """
         unwrapped = self._find_sources().unwrapped
         by_part = np.argsort(part_of, kind="stable")
         requests: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Positions]]] = {}
@@ -295,29 +343,17 @@ class CombinedAccess(SampleAccess):
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 
-    def _are_scattered(self, positions: IndexArrayOfInts) -> bool:
+    def _are_scattered(self, part_of: _Positions) -> bool:
         """Whether reading samples one by one takes less time than a request to each source.
 
         At 1,000 parts, 256 random samples lie in 226 of them.
         """
-        if len(positions) == 0:
-            return False
         sources = self._find_sources()
-        if not sources.stack_samples or len(positions) >= _FEW_SAMPLES * sources.n_sources:
+        if not sources.stack_samples or len(part_of) >= _FEW_SAMPLES * sources.n_sources:
             return False
-        part_of, _ = self._find_places(positions)
-        numbers = np.sort(sources.number_of.take(part_of))
-        n_wanted = 1 + np.count_nonzero(numbers[1:] != numbers[:-1])
-        return len(positions) < _FEW_SAMPLES * int(n_wanted)
-
-    def _gather(self, parts: list[Column], positions: IndexArrayOfInts) -> Column:
-        """One column, of the arrays of the parts."""
-        part_of, places = self._find_places(positions)
-        rows = np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype)
-        pairs = zip(part_of.tolist(), places.tolist(), strict=True)
-        for slot, (part, place) in enumerate(pairs):
-            rows[slot] = parts[part][place]
-        return rows
+        n_samples_of = np.bincount(sources.number_of.take(part_of))
+        n_wanted = np.count_nonzero(n_samples_of)
+        return len(part_of) < _FEW_SAMPLES * int(n_wanted)
 
     def _find_sources(self) -> _Sources:
         """What is behind the parts; found at the first request, as a part of others needs none."""
@@ -373,6 +409,17 @@ def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[Column]]:
     return columns
 
 
+def _gather(
+    columns: Sequence[list[Column]], part_of: _Positions, places: _Positions
+) -> list[Column]:
+    """Columns of samples that are scattered over arrays: for each column, the arrays of the parts."""
+    rows = list(zip(part_of.tolist(), places.tolist(), strict=True))
+    return [
+        np.array([arrays[part][place] for part, place in rows], dtype=arrays[0].dtype)
+        for arrays in columns
+    ]
+
+
 def _joined(arrays: list[Any]) -> Any:
     """Arrays one after the other; concatenating one takes a microsecond for nothing."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -399,56 +446,3 @@ def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
     """The runs of equal values in a sorted array that is not empty: (value, first, end)."""
     firsts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()]
     return zip(values.take(firsts).tolist(), firsts, [*firsts[1:], len(values)], strict=True)
-
-
-class ViewOfSeveral(DatasetIteratorView):
-    """A base class of layers that look through a combination of the iterators given."""
-
-    _takes_list = True
-
-    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
-        return share_meta(meta, self.underlying_iterators)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._dataset_iterator.underlying_iterators
-
-
-@layer("interleaved")
-class InterleavedDatasetIterator(ViewOfSeveral):
-    """One sample of each iterator in turn, each iterator's in its own order.
-
-    A round takes the next sample of every iterator, in the order given. With ``stop="longest"`` those that are exhausted are
-    passed over, until all are: every sample comes once. With ``stop="shortest"`` the last round is the last one that all can
-    fill: k iterators have ``k * min(lengths)`` samples, none if one is empty.
-
-    4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
-
-    Args:
-        iterators: any number of iterators, also none; they stay the caller's to close. Nothing is read.
-        stop: "longest" or "shortest".
-
-    Raises:
-        ConfigError: ``stop`` is neither, or all together have more than ``sys.maxsize`` samples.
-    """
-
-    def __init__(
-        self,
-        iterators: Sequence[DatasetIteratorIF],
-        *,
-        stop: Literal["longest", "shortest"] = "longest",
-    ) -> None:
-        if stop not in ("longest", "shortest"):
-            raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
-        combined = CombinedDatasetIterator(iterators)
-        lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
-        starts = np.cumsum([0, *lengths[:-1]])
-        if stop == "shortest" and lengths:
-            lengths = [min(lengths)] * len(lengths)
-        rounds = np.concatenate(
-            [np.arange(length) for length in lengths] or [np.empty(0, dtype=np.intp)]
-        )
-        positions = np.repeat(starts, lengths) + rounds if lengths else rounds
-        super().__init__(combined, positions[np.argsort(rounds, kind="stable")])
-        self._made_with = {"stop": stop}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from data_stack.dataset.iterator.access import (
     DeclaredColumn,
+    DistinctValues,
     OneToOneAccess,
     SampleAccess,
     access_to,
@@ -44,6 +45,21 @@ class _Plan:
     below: SampleForm
     keys: tuple[ColumnKey, ...]
     here: SampleForm
+
+    @cached_property
+    def n_below(self) -> int:
+        """The number of columns below."""
+        return len(self.below.keys)
+
+    @cached_property
+    def makes_dicts(self) -> bool:
+        """Whether samples of this layer are dicts."""
+        return self.here.kind == "dict"
+
+    @cached_property
+    def leaves_out_columns(self) -> bool:
+        """Whether some columns below are none of this layer."""
+        return len(self.keys) < self.n_below
 
     def find_below(self, keys: Sequence[ColumnKey]) -> list[ColumnKey]:
         """The columns below of some columns of this layer.
@@ -292,6 +308,7 @@ class _ColumnsAccess(OneToOneAccess):
 
     def __init__(self, below: SampleAccess, planner: _Planner) -> None:
         super().__init__(below, keeps_values=True)
+        self._read_below = below.make_sample_reader()
         self._planner = planner
         self._plan: _Plan | None = None
         # Asking those below that always read whole samples would take a quarter of the time of a sample.
@@ -307,12 +324,20 @@ class _ColumnsAccess(OneToOneAccess):
         return self.below.stacks_samples
 
     def sample(self, position: int) -> Sample:
-        plan = self._plan
-        if self._may_read_parts and plan is not None and len(plan.keys) < len(plan.below.keys):
-            values = self.below.values_of_sample(position, plan.keys)
-            if values is not None:
-                return plan.here.make(values)
-        return self._rearrange(self.below.sample(position))
+        if self._may_read_parts:
+            plan = self._plan
+            if plan is not None and plan.leaves_out_columns:
+                values = self.below.values_of_sample(position, plan.keys)
+                if values is not None:
+                    return plan.here.make(values)
+        return self._rearrange(self._read_below(position))
+
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        if self._may_read_parts:
+            return self.sample
+        read_below = self._read_below
+        rearrange = self._rearrange
+        return lambda position: rearrange(read_below(position))
 
     def values_of_sample(self, position: int, keys: Sequence[ColumnKey]) -> list[Any] | None:
         plan = self._find_plan()
@@ -324,10 +349,10 @@ class _ColumnsAccess(OneToOneAccess):
         return list(map(self._rearrange, self.below.samples(positions))) if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        plan = self._find_plan()
+        plan = self._plan or self._find_plan()
         if plan is None:
             return ()
-        if self.n_samples and len(plan.keys) < len(plan.below.keys):
+        if plan.leaves_out_columns and self.n_samples:
             return plan.here.make(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
         return self._rearrange(self.below.batch(positions))  # type: ignore[no-any-return]  # a batch
 
@@ -342,13 +367,22 @@ class _ColumnsAccess(OneToOneAccess):
             return [value_of(batch, key) for key in keys]
         return self.below.columns(plan.find_below(keys), positions)
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         plan = self._find_plan()
         return (
             None
             if plan is None or key not in plan.here.keys
-            else self.below.each(plan.find_below([key])[0], positions)
+            else self.below.iterate_column(plan.find_below([key])[0], positions)
         )
+
+    def distinct_values(
+        self, key: ColumnKey, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        plan = self._find_plan()
+        if plan is None:
+            return None
+        (key_below,) = plan.find_below([key])
+        return self.below.distinct_values(key_below, positions)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
@@ -356,10 +390,13 @@ class _ColumnsAccess(OneToOneAccess):
         plan = self._find_plan()
         if plan is None:
             return None
-        found: Any = self.below.runs(
-            starts, length, plan.keys if keys is None else plan.find_below(keys)
-        )
-        return found if found is None or keys is not None else plan.here.make(found)  # type: ignore[no-any-return]  # a batch
+        if keys is not None:
+            return self.below.runs(starts, length, plan.find_below(keys))
+        if plan.keys == plan.below.keys:
+            whole_runs = self.below.runs(starts, length)
+            return None if whole_runs is None else self._rearrange(whole_runs)
+        columns: Any = self.below.runs(starts, length, plan.keys)
+        return None if columns is None else plan.here.make(columns)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return map(self._rearrange, self.below.iterate(start, stop))
@@ -388,8 +425,12 @@ class _ColumnsAccess(OneToOneAccess):
         """A sample, or a batch, below as one of this layer."""
         plan: Any = self._plan or self._find_plan()
         try:
-            if len(sample) == len(plan.below.keys):
-                return plan.here.make([sample[key] for key in plan.keys])
+            if len(sample) == plan.n_below:
+                values = [sample[key] for key in plan.keys]
+                # as here.make() does, without a call for each sample
+                if plan.makes_dicts:
+                    return dict(zip(plan.here.keys, values, strict=True))
+                return tuple(values)
         except (LookupError, TypeError):
             pass
         raise ConfigError(

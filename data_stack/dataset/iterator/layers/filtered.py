@@ -1,22 +1,22 @@
-"""Samples of an iterator that are found by reading it: those of a predicate, or those that equal no earlier one."""
+"""The samples of an iterator for which a predicate is true."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Union
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, as_iterator
-from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
-from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes, explain_tuple_index, stopped_by
-from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacked_values import as_array
 from data_stack.values.stacking import keys_of, list_values
 
@@ -110,6 +110,9 @@ def _find(
         try:
             if batched:
                 stays = _mask(predicate, [block] if column is None else block, start, length)
+            elif len(keys) == 1:
+                for value in list_values(block[0]):
+                    stays.append(bool(predicate(value)))
             else:
                 arguments = (
                     zip(block) if column is None else zip(*map(list_values, block), strict=True)
@@ -140,114 +143,3 @@ def _mask(
             f"a batched predicate of the samples {start} to {start + length - 1} returns as many bools; {returned}"
         )
     return mask
-
-
-@layer("deduplicated", columns=["by"])
-class DeduplicatedDatasetIterator(DatasetIteratorView):
-    """The samples of ``dataset_iterator``, in order, without those that equal an earlier one.
-
-    Equal are samples of equal content, see :func:`data_stack.values.digests.sample_digest`: numbers by value, not by
-    dtype, arrays by shape and values, NaN and NaN. Everything, or the columns ``by``, is read once when this is made, in blocks
-    of a few MiB; one column twice, if it begins with texts or whole numbers and other values follow.
-    Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones; then 4 bytes are kept for
-    each one that stays. A pickle carries the positions, so another process does not read again.
-
-    Args:
-        dataset_iterator: the iterator looked through; it stays the caller's to close.
-        by: the column, or a list of the columns, that count; None for whole samples.
-
-    Raises:
-        ConfigError: a column does not exist, or a sample holds an object of unknown content.
-    """
-
-    def __init__(self, dataset_iterator: DatasetIteratorIF, by: _Columns = None) -> None:
-        first = _first_of_atoms(dataset_iterator, by)
-        if first is None:
-            first, _ = equal_groups(iterator_digests(dataset_iterator, by))
-        super().__init__(dataset_iterator, first)
-        self._made_with = {"by": by}
-
-
-#: Types whose values Python compares as their digests do: numbers by value, texts and bytes by content. NaN is not such a value.
-_ATOMS: Final = frozenset((str, bytes, int, bool, type(None)))
-#: Distinct values that are held to find equal ones; of more, digests take less memory.
-_MAX_ATOMS: Final = 1 << 20
-
-
-def _first_of_atoms(
-    dataset_iterator: DatasetIteratorIF, columns: _Columns
-) -> npt.NDArray[np.intp] | None:
-    """The positions of the first of each of the distinct values of one column, ascending.
-
-    It takes a quarter of the time of digests (200,000 texts of 40 kinds). None for several columns, for other values than
-    texts, bytes and whole numbers, and for more than :data:`_MAX_ATOMS` distinct ones.
-    """
-    keys = [] if columns is None else keys_of(columns)
-    if len(keys) != 1:
-        return None
-    source = access_to(as_iterator(dataset_iterator))
-    first: dict[Any, int] = {}
-    for start, column in in_blocks(
-        source.n_samples, lambda positions: source.columns(keys, positions)[0]
-    ):
-        if column.ndim != 1 or column.dtype.kind not in "biuUSO":
-            return None
-        values = column.tolist()
-        if not _ATOMS.issuperset(map(type, values)):
-            return None
-        new = set(values).difference(first)
-        if new:
-            # from the end, so that the first position of equal values stays
-            positions = range(start + len(values) - 1, start - 1, -1)
-            position_of = dict(zip(reversed(values), positions, strict=True))
-            first.update({value: position_of[value] for value in new})
-            if len(first) > _MAX_ATOMS:
-                return None
-    return np.array(sorted(first.values()), dtype=np.intp)
-
-
-def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Column:
-    """``iterator.unique``."""
-    stacked = as_iterator(iterator)
-    key = stacked._class_column(column)
-    return stacked._stack_layer(DeduplicatedDatasetIterator, by=key).read_column(key)
-
-
-def iterator_digests(
-    dataset_iterator: DatasetIteratorIF, columns: _Columns = None
-) -> npt.NDArray[np.uint8]:
-    """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
-
-    Raises:
-        ConfigError: a column does not exist, or a sample holds an object of unknown content.
-    """
-    source = access_to(as_iterator(dataset_iterator))
-    keys = None if columns is None else keys_of(columns)
-    if keys == []:
-        raise ConfigError(
-            "samples are compared by at least one column; for whole samples leave the columns out"
-        )
-
-    def read(positions: npt.NDArray[np.intp]) -> Any:
-        return source.batch(positions) if keys is None else tuple(source.columns(keys, positions))
-
-    digests = np.empty((source.n_samples, DIGEST_BYTES), dtype=np.uint8)
-    for start, batch in in_blocks(source.n_samples, read):
-        block = row_digests(batch)
-        digests[start : start + len(block)] = block
-    return digests
-
-
-def equal_groups(
-    digests: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Which digests are equal: the position of the first of each, ascending, and for each its number among these.
-
-    Args:
-        digests: shape ``(n, 16)``.
-
-    Returns:
-        Arrays of shape ``(n_distinct,)`` and ``(n,)``, such that ``digests[first][number] == digests``.
-    """
-    classes = class_numbers(digests.view(f"V{DIGEST_BYTES}").reshape(len(digests)), "")
-    return classes.first, classes.numbers.astype(np.intp)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, parts_of, stack_columns
+from data_stack.dataset.iterator.access import (
+    OneToOneAccess,
+    SampleAccess,
+    split_positions,
+    stack_columns,
+)
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns, stack_in_turn
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import derive_generator, derive_seed
+from data_stack.dataset.randomness import Draw, derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import call_for_each, check_takes, explain_tuple_index, stopped_by
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
@@ -124,6 +129,7 @@ class MappedDatasetIterator(LayerDatasetIterator):
         if seed is not None:  # without a seed each epoch is the same
             arguments |= {"seed": check_integer("seed", seed), "epoch": checked_epoch}
             self._mixed_seed = derive_seed("mapped", arguments["seed"], checked_epoch)
+            self._draw = Draw(arguments["seed"], checked_epoch, self._mixed_seed)
         super().__init__(dataset_iterator, **arguments)
 
     def make_access(self) -> SampleAccess:
@@ -229,14 +235,16 @@ class _MapAccess(OneToOneAccess):
         self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None
     ) -> None:
         super().__init__(below)
-        self._function, self._mixed_seed = function, mixed_seed
+        self._read_below = below.make_sample_reader()
+        self._function = function
+        self._mixed_seed = mixed_seed
 
     @property
     def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
         return self.below.stacks_samples
 
     def sample(self, position: int) -> Sample:
-        sample = self.below.sample(position)
+        sample = self._read_below(position)
         try:
             if self._mixed_seed is None:
                 return self._function(sample)
@@ -250,7 +258,7 @@ class _MapAccess(OneToOneAccess):
             raise explained from error
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        parts = parts_of(positions, self.below.n_at_once)
+        parts = split_positions(positions, self.below.n_at_once)
         return [
             sample
             for part in parts
@@ -309,17 +317,22 @@ class _BatchMapAccess(_MapAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if not len(positions):
             return self.empty_batch()
-        mapped = _call_batched(
-            self._function, self.below.batch(positions), self._mixed_seed, positions.tolist()
-        )
-        form = SampleForm("bare") if isinstance(mapped, list) else SampleForm.of(mapped)
-        if not form.keys:
-            return _check_column(mapped, len(positions), "", self._function)
-        columns = [
-            _check_column(mapped[key], len(positions), f" in column {key!r}", self._function)
-            for key in form.keys
-        ]
-        return form.make(columns)  # type: ignore[no-any-return]  # a batch
+        batch = self.below.batch(positions)
+        mapped = _call_batched(self._function, batch, self._mixed_seed, positions)
+        n_rows = len(positions)
+        if isinstance(mapped, Mapping) and mapped:
+            return {
+                key: _check_column(column, n_rows, " in column", key, self._function)
+                for key, column in mapped.items()
+            }
+        if isinstance(mapped, tuple) and mapped:
+            return tuple(
+                [
+                    _check_column(column, n_rows, " in column", key, self._function)
+                    for key, column in enumerate(mapped)
+                ]
+            )
+        return _check_column(mapped, n_rows, "", None, self._function)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return _grow_reads(self.samples, start, stop)
@@ -353,6 +366,7 @@ class _ColumnMapAccess(EncodedAccess):
         mixed_seed: int | None,
     ) -> None:
         super().__init__(below, {key: function})
+        self._read_below = below.make_sample_reader()
         self._key, self._function, self._batched, self._mixed_seed = (
             key,
             function,
@@ -366,13 +380,13 @@ class _ColumnMapAccess(EncodedAccess):
         return (
             super().sample(position)
             if self._batched
-            else self._map(self.below.sample(position), position)
+            else self._map(self._read_below(position), position)
         )
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         if self._batched:
             return super().samples(positions)
-        parts = parts_of(positions, self._n_at_once)
+        parts = split_positions(positions, self._n_at_once)
         return [
             sample
             for part in parts
@@ -380,7 +394,7 @@ class _ColumnMapAccess(EncodedAccess):
         ]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        values = self.each(self._key, positions) if len(positions) > 1 else None
+        values = self.iterate_column(self._key, positions) if len(positions) > 1 else None
         if values is None:
             return super().batch(positions)
         declared = self.below.declare_columns()
@@ -394,12 +408,12 @@ class _ColumnMapAccess(EncodedAccess):
         )
         return form.make([found.get(key, mapped) for key in form.keys])  # type: ignore[no-any-return]  # a batch
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         if self._batched or not (
             isinstance(self._key, str) or self._key >= 0
         ):  # where the end is, only a sample says
             return None
-        values = self.below.each(key, positions)
+        values = self.below.iterate_column(key, positions)
         return (
             values
             if values is None or key != self._key
@@ -428,11 +442,13 @@ class _ColumnMapAccess(EncodedAccess):
     ) -> Column:
         if not len(column):
             return np.empty(0, object)
-        places = range(len(column)) if positions is None else positions.tolist()
+        if positions is None:
+            positions = np.arange(len(column), dtype=np.intp)
         if not self._batched:
-            return objects(list(map(self._call, map(_natural, list_values(column)), places)))
-        mapped = _call_batched(self._function, column, self._mixed_seed, places)
-        return _check_column(mapped, len(column), f" for column {key!r}", self._function)
+            values = map(_natural, list_values(column))
+            return objects(list(map(self._call, values, positions.tolist())))
+        mapped = _call_batched(self._function, column, self._mixed_seed, positions)
+        return _check_column(mapped, len(column), " for column", key, self._function)
 
 
 def _natural(value: Any) -> Any:
@@ -444,17 +460,33 @@ def _natural(value: Any) -> Any:
 
 
 def _call_batched(
-    function: Callable[..., Any], batch: Any, seed: int | None, positions: Iterable[int]
+    function: Callable[..., Any], batch: Any, seed: int | None, positions: IndexArrayOfInts
 ) -> Any:
-    random = () if seed is None else ([derive_generator(seed, position) for position in positions],)
+    """What ``function`` returns for a batch; with a seed it also gets a random generator for each row."""
     try:
-        return function(batch, *random)
+        if seed is None:
+            return function(batch)
+        generators = [derive_generator(seed, position) for position in positions.tolist()]
+        return function(batch, generators)
     except StopIteration as error:
         raise stopped_by(function) from error
 
 
-def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., Any]) -> Column:
-    """Values as :func:`stack_values` stacks them one by one."""
+def _check_column(
+    values: Any, n_rows: int, where: str, key: ColumnKey | None, function: Callable[..., Any]
+) -> Column:
+    """Return the values that a batched function returned as :func:`stack_values` stacks them one by one.
+
+    Args:
+        values: an array, a tensor or a list.
+        n_rows: the number of values expected.
+        where: what to say of the column in an error, before its ``key``.
+        key: of the column; None for one column of bare values.
+        function: the function, for the error.
+
+    Raises:
+        ConfigError: they are no such values.
+    """
     column: Column | None = None
     if hasattr(values, "__array__"):
         try:
@@ -462,22 +494,21 @@ def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., 
         except TypeError:  # a tensor of a dtype that numpy lacks
             array = stack_values(list(values))
         # of these kinds single values are Python objects, and objects may be numbers
-        column = (
-            stack_values(array.tolist()) if array.ndim == 1 and array.dtype.kind in "OSU" else array
-        )
+        are_objects = array.ndim == 1 and array.dtype.kind in "OSU"
+        column = stack_values(array.tolist()) if are_objects else array
     elif isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
         column = stack_values(list(values))
-    if column is None or not column.ndim or len(column) != n_rows:
-        what = (
-            f"{len(column)} values"
-            if column is not None and column.ndim
-            else f"a {type(values).__name__}"
-        )
-        expected = f"an array, tensor or list of {n_rows} values (a list is one column, several columns are a tuple)"
-        raise ConfigError(
-            f"a batched map returned {what}{where}; expected {expected}: its function is {function!r}"
-        )
-    return column
+    if column is not None and column.ndim and len(column) == n_rows:
+        return column
+    if column is not None and column.ndim:
+        what = f"{len(column)} values"
+    else:
+        what = f"a {type(values).__name__}"
+    place = where if key is None else f"{where} {key!r}"
+    raise ConfigError(
+        f"a batched map returned {what}{place}; expected an array, tensor or list of {n_rows} values "
+        f"(a list is one column, several columns are a tuple): its function is {function!r}"
+    )
 
 
 def _grow_reads(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.util.functions import stopped_by
 from data_stack.values.stacked_values import as_array, keeps_dtype, stack_values
-from data_stack.values.stacking import SampleForm, all_columns, take_runs
+from data_stack.values.stacking import SampleForm, take_runs
 
 
 @layer("sequence")
@@ -70,16 +70,22 @@ class SequenceAccess(SampleAccess):
     """
 
     def __init__(self, columns: tuple[Any, ...]) -> None:
-        self.arrays, self.n_samples = columns, len(columns[0])
+        self.arrays = columns
+        self.n_samples = len(columns[0])
+        self._form = SampleForm.tuples(len(columns))
         # of a list of numbers, say, the batches with a float have another dtype than those without
         self.fixed_columns = all(type(column) is np.ndarray for column in columns)
         self.stacks_samples = self.fixed_columns and all(map(keeps_dtype, columns))
-        if len(columns) == 2:  # a closure takes half the time of a method
-            first, second = columns
-            self.sample = lambda position: (first[position], second[position])  # type: ignore[method-assign]
 
     def sample(self, position: int) -> Sample:
         return tuple([column[position] for column in self.arrays])
+
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        if len(self.arrays) != 2:
+            return self.sample
+        # a closure over both columns takes half the time of a method
+        first, second = self.arrays
+        return lambda position: (first[position], second[position])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         rows = positions.tolist()
@@ -97,11 +103,23 @@ class SequenceAccess(SampleAccess):
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
     ) -> tuple[Column, ...] | None:
         arrays = self.arrays if keys is None else self._arrays_of(keys)
-        return all_columns(_read_runs(array, starts, length) for array in arrays)
+        columns: list[Column] = []
+        for array in arrays:
+            column = _read_runs(array, starts, length)
+            if column is None:
+                return None
+            columns.append(column)
+        return tuple(columns)
 
     def _arrays_of(self, keys: Sequence[ColumnKey]) -> list[Any]:
-        form = SampleForm.tuples(len(self.arrays))
-        return [self.arrays[form.find(key)] for key in keys]
+        arrays: list[Any] = []
+        for key in keys:
+            # Most keys are plain positions. Finding those too would double the time of a small batch.
+            if type(key) is int and 0 <= key < len(self.arrays):
+                arrays.append(self.arrays[key])
+            else:
+                arrays.append(self.arrays[self._form.find(key)])
+        return arrays
 
 
 def _by_position(sequence: Any) -> Any:

@@ -21,7 +21,7 @@ from data_stack.dataset.iterator.layers.batched import (
     distinct,
     repeat_values,
 )
-from data_stack.dataset.iterator.layers.filtered import equal_groups
+from data_stack.dataset.iterator.layers.deduplicated import equal_groups
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
 from data_stack.dataset.meta import DatasetMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow

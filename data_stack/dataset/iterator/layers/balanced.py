@@ -1,0 +1,112 @@
+"""The samples of an iterator, as often of each class."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data_stack.dataset.hashing import Uint64Array, hash_array, hash_of
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.permutation import permute_array
+from data_stack.dataset.positions import Formula, IndexArrayOfInts, Positions, check_integer
+from data_stack.dataset.randomness import check_draw, check_n_drawn
+from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
+from data_stack.exception import ConfigError
+
+
+@layer("balanced", columns=["by"])
+class BalancedDatasetIterator(DatasetIteratorView):
+    """Samples of ``dataset_iterator`` such that every class comes equally often.
+
+    With k classes, every run of k samples from a multiple of k on has one sample of each class, in an order drawn for it. So
+    the counts of any two classes never differ by more than one. The members of a class come
+    in a drawn order, each of them once, then in another order, and so on: those of a rare class again and again, equally often;
+    those of a frequent class perhaps not all. Seed, epoch and position alone decide which sample is where, and it is computed
+    in constant time.
+
+    The column ``by`` is read once, here; a copy in another process does not read it again. 4 bytes a sample are kept (8 for
+    more than 2**31 samples).
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        by: the column of classes: ints, strings, bools, floats, or arrays of one shape such as one-hot vectors. Classes are
+            compared by equality.
+        seed: any integer.
+        n_samples: how many; None for as many as ``dataset_iterator`` has.
+        epoch: number of the order, from 0; see ``at_epoch``.
+
+    Raises:
+        ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be compared; ``n_samples`` is
+            negative, or positive where there are no samples.
+    """
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        by: ColumnKey,
+        seed: int,
+        *,
+        n_samples: int | None = None,
+        epoch: int = 0,
+    ) -> None:
+        key: ColumnKey = (
+            str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
+        )
+        draw = check_draw("balanced", seed, epoch)
+        n_wanted = check_n_drawn("balanced", n_samples)
+        source = access_to(as_iterator(dataset_iterator))
+        length = source.n_samples if n_wanted is None else n_wanted
+        if length and not source.n_samples:
+            raise ConfigError(f"{length} samples cannot be drawn from an empty iterator")
+        super().__init__(
+            dataset_iterator, _balance(source, key, length, draw.key) if length else range(0)
+        )
+        self._draw = draw
+        self._made_with = {
+            "by": key,
+            "seed": draw.seed,
+            "n_samples": n_wanted,
+            "epoch": draw.epoch,
+        }
+
+
+def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> Positions:
+    classes = class_numbers(source.columns([by])[0], f"samples cannot be balanced by column {by!r}")
+    members, counts = group_positions(classes.numbers), classes.counts.astype(np.uint64)
+    members.setflags(write=False)
+    starts, keys = (
+        np.cumsum(classes.counts) - classes.counts,
+        hash_array(seed, 1 + np.arange(len(counts))),
+    )
+    return Formula(n_samples, _take_turns, hash_of(seed, 0), keys, counts, starts, members)
+
+
+def _take_turns(
+    round_key: int,
+    keys: Uint64Array,
+    counts: Uint64Array,
+    starts: NDArray[np.intp],
+    members: IndexArrayOfInts,
+    indices: IndexArrayOfInts,
+) -> IndexArrayOfInts:
+    """Rounds in which each class has one turn.
+
+    Args:
+        round_key: what decides the order in each round.
+        keys: of each class, what decides the order of its members.
+        counts: how many members each class has; positive.
+        starts: where they start.
+        members: the positions of all classes, class by class.
+        indices: at which positions are asked for.
+    """
+    rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
+    numbers = permute_array(len(counts), hash_array(round_key, rounds), turns).astype(np.intp)
+    passes, nths = np.divmod(rounds, counts[numbers])
+    nths_drawn = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(
+        np.intp
+    )
+    return members.take(starts[numbers] + nths_drawn)

@@ -1,0 +1,75 @@
+"""One sample of each of several iterators in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, share_meta
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.exception import ConfigError
+
+
+class ViewOfSeveral(DatasetIteratorView):
+    """A base class of layers that look through a combination of the iterators given."""
+
+    @classmethod
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
+        make: Any = cls
+        made: DatasetIteratorIF = make(underlying, **arguments)
+        return made
+
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        return share_meta(meta, self.underlying_iterators)
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators given."""
+        return self._dataset_iterator.underlying_iterators
+
+
+@layer("interleaved")
+class InterleavedDatasetIterator(ViewOfSeveral):
+    """One sample of each iterator in turn, each iterator's in its own order.
+
+    A round takes the next sample of every iterator, in the order given. With ``stop="longest"`` those that are exhausted are
+    passed over, until all are: every sample comes once. With ``stop="shortest"`` the last round is the last one that all can
+    fill: k iterators have ``k * min(lengths)`` samples, none if one is empty.
+
+    4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
+
+    Args:
+        iterators: any number of iterators, also none; they stay the caller's to close. Nothing is read.
+        stop: "longest" or "shortest".
+
+    Raises:
+        ConfigError: ``stop`` is neither, or all together have more than ``sys.maxsize`` samples.
+    """
+
+    def __init__(
+        self,
+        iterators: Sequence[DatasetIteratorIF],
+        *,
+        stop: Literal["longest", "shortest"] = "longest",
+    ) -> None:
+        if stop not in ("longest", "shortest"):
+            raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
+        combined = CombinedDatasetIterator(iterators)
+        lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
+        starts = np.cumsum([0, *lengths[:-1]])
+        if stop == "shortest" and lengths:
+            lengths = [min(lengths)] * len(lengths)
+        rounds = np.concatenate(
+            [np.arange(length) for length in lengths] or [np.empty(0, dtype=np.intp)]
+        )
+        positions = np.repeat(starts, lengths) + rounds if lengths else rounds
+        super().__init__(combined, positions[np.argsort(rounds, kind="stable")])
+        self._made_with = {"stop": stop}

@@ -1,0 +1,47 @@
+"""The samples of an iterator several times, one pass after the other."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.positions import Formula, IndexArrayOfInts, check_integer
+from data_stack.exception import ConfigError
+
+
+@layer("repeated")
+class RepeatedDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` ``times`` times, one pass after the other, all in the same order.
+
+    For another order in each pass, combine ``iterator.shuffle(seed, epoch=pass)``.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read or kept.
+        times: number of passes; 0 makes an empty iterator.
+
+    Raises:
+        ConfigError: ``times`` is not an integer or negative, or there would be more than ``sys.maxsize`` samples.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, times: int) -> None:
+        n_passes = check_integer("the times of a repeated iterator", times, at_least=0)
+        n_samples = len(as_iterator(dataset_iterator))
+        if n_samples * n_passes > sys.maxsize:
+            raise ConfigError(
+                f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often"
+            )
+        length = n_samples * n_passes
+        super().__init__(
+            dataset_iterator,
+            range(length) if length <= n_samples else Formula(length, _start_again, n_samples),
+        )
+        self._made_with = {"times": n_passes}
+
+
+def _start_again(n_samples: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    return indices.astype(np.intp, copy=False) % n_samples

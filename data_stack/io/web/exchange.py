@@ -1,0 +1,392 @@
+"""One GET request and its answer, which is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.request import getproxies
+
+from data_stack.exception import DataStackError, ResourceChangedError
+from data_stack.io.redaction import printable, redact, shorten
+from data_stack.io.web.errors import WebError
+from data_stack.io.web.framing import announced_length, content_encoding, refuse_framing
+from data_stack.io.web.limits import Limits, web_timeout
+from data_stack.io.web.links import Origin, bare_url, follow, is_web, origin_of
+from data_stack.io.web.ranges import ByteRange, FileVersion, refuse_part, sent_range
+from data_stack.io.web.request_clock import RequestClock
+
+if TYPE_CHECKING:
+    import requests
+
+#: The most that is received at once.
+_PIECE_BYTES: Final = 1 << 20
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+#: How much of a server's words is shown in a message.
+_MAX_REASON_CHARACTERS: Final = 60
+_MAX_ERROR_CHARACTERS: Final = 300
+
+
+class Exchange:
+    """One GET request and the redirects that it meets.
+
+    It is a context manager: entering it sends the request and receives the header; the body is read
+    by :meth:`chunks` or :meth:`read`. Another thread may :meth:`cut` it.
+
+    The header of the last answer arrives within ``timeout_seconds``, with all requests of a login.
+    The body may be slow, but not slower than the minimal rate of ``limits`` for longer than that.
+    Connections are kept alive, and used again if the body was read to its end.
+
+    An answer is what was asked for, or an error: the body ends where it was announced, a part is the
+    one of ``byte_range`` in the same version of the file, and only what may be encoded is encoded.
+
+    Args:
+        url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port
+            only, and never shown.
+        headers: headers for all servers. A ``Range`` among them is checked as ``byte_range`` is.
+        own_headers: headers for the servers that get the password, such as a token.
+        byte_range: the part to ask for; None for the whole file.
+        may_be_encoded: whether a whole file with a ``Content-Encoding`` is accepted. It is not
+            decoded: a digest must tell whether the bytes are right.
+        timeout_seconds: the longest silence of a server; None for :func:`web_timeout`.
+        limits: the minimal rate of the body.
+        deadline: monotonic time by which the header must have arrived.
+        max_redirects: how many redirects are followed.
+
+    Attributes:
+        url: the URL of the answer, after redirects, without credentials.
+        status: the status of HTTP. One that asks for a retry (408, 429, 500 and above) is raised
+            instead.
+        headers: the headers of the answer; their names in any case.
+        redirects: the headers of the redirects before.
+        timeout_seconds: the longest silence of a server.
+    """
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    redirects: list[Mapping[str, str]]
+    timeout_seconds: float
+    #: The URL that the caller gave, with its credentials, which are hidden in messages.
+    _source: str
+    #: The scheme, host and port to which credentials are sent.
+    _origin: Origin
+    #: User and password of the URL; None if it has none.
+    _auth: tuple[bytes, bytes] | None
+    _headers: dict[str, str]
+    _own_headers: dict[str, str]
+    _byte_range: ByteRange | None
+    _may_be_encoded: bool
+    _max_redirects: int
+    _clock: RequestClock
+    #: The announced length of the body; None if none was announced.
+    _expected_bytes: int | None
+    #: The answer, while the exchange is entered.
+    _answer: requests.Response
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        own_headers: Mapping[str, str] = MappingProxyType({}),
+        byte_range: ByteRange | None = None,
+        may_be_encoded: bool = False,
+        timeout_seconds: float | None = None,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
+        deadline: float = math.inf,
+        max_redirects: int = 5,
+    ) -> None:
+        self._source = url
+        self._own_headers = dict(own_headers)
+        self._may_be_encoded = may_be_encoded
+        self._max_redirects = max_redirects
+        self._expected_bytes = None
+        self.redirects = []
+
+        if timeout_seconds is None:
+            timeout_seconds = web_timeout()
+        self.timeout_seconds = timeout_seconds
+        self._clock = RequestClock(timeout_seconds, limits.min_bytes_per_second, deadline)
+
+        self._headers = {"Accept-Encoding": "identity", **headers}
+        if byte_range is None:
+            byte_range = ByteRange.requested_by(headers)
+        else:
+            self._headers.update(byte_range.headers())
+        self._byte_range = byte_range
+
+        with self._libraries_errors_as_ours():
+            parts = urlsplit(url)
+            if not is_web(url) or not parts.hostname:
+                raise WebError("the URL names no host")
+            self.url = bare_url(parts)
+            self._origin = origin_of(url)
+            self._auth = _credentials_in(parts.netloc)
+
+    def __enter__(self) -> Exchange:
+        with self._libraries_errors_as_ours():
+            self._answer = self._send_and_follow_redirects()
+        self.status = self._answer.status_code
+        self.headers = self._answer.headers
+        try:
+            self._check_header()
+        except DataStackError:
+            self._answer.close()
+            raise
+        self._expected_bytes = self.length
+        self._clock.begin_body()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answer.close()
+
+    # ------------------------------------------------------------------ the header
+
+    @property
+    def content_range(self) -> tuple[int, int, int | None] | None:
+        """First and last byte of a part, and the size of the whole file, as the answer announces them.
+
+        None if it announces no part. The size is None if the server does not know it.
+        """
+        sent = sent_range(self.headers)
+        if sent is None:
+            return None
+        return sent.start, sent.stop - 1, sent.size
+
+    @property
+    def length(self) -> int | None:
+        """The announced length of the body in bytes.
+
+        None if none was announced, or if a whole file comes in chunks.
+        """
+        sent = sent_range(self.headers)
+        if self.status == 206 and sent is not None:
+            return sent.stop - sent.start  # even if it comes in chunks
+        if self.status in (204, 304):
+            return 0
+        return announced_length(self.headers)
+
+    @property
+    def version(self) -> FileVersion:
+        """The version of the file, as far as the answer tells it."""
+        sent = sent_range(self.headers)
+        size = announced_length(self.headers) if sent is None else sent.size
+        return FileVersion.of(self.headers, size)
+
+    def describe_status(self) -> str:
+        """Return status and reason for messages, such as ``"answers 404 Not Found"``."""
+        reason = printable(str(self._answer.raw.reason or ""))[:_MAX_REASON_CHARACTERS].strip()
+        if not reason:
+            reason = http.client.responses.get(self.status, "")
+        return redact(f"answers {self.status} {reason}".strip(), self._source)
+
+    # ------------------------------------------------------------------ the body
+
+    @property
+    def n_received(self) -> int:
+        """How many bytes of the body were received so far."""
+        return self._clock.n_content_bytes
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body in the pieces in which it comes, not decompressed.
+
+        The time that the caller takes for a piece is not counted as the server's.
+
+        Raises:
+            WebError: the connection was cut, the server is overdue, or it sends another number of
+                bytes than announced.
+        """
+        while True:
+            with self._libraries_errors_as_ours():
+                data = self._answer.raw.read1(_PIECE_BYTES, decode_content=False)
+            self._count(data)
+            if not data:
+                return
+            with self._clock.paused():
+                yield data
+
+    def read(self, max_bytes: int) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            WebError: the body is longer than ``max_bytes``, or as for :meth:`chunks`.
+        """
+        pieces = list[bytes]()
+        n_left = max_bytes
+        while True:
+            with self._libraries_errors_as_ours():
+                # Unlike read1(), this receives all bytes of a range where they are to stay.
+                data = self._answer.raw.read(min(n_left + 1, _PIECE_BYTES), decode_content=False)
+            self._count(data)
+            if not data:
+                break
+            pieces.append(data)
+            n_left -= len(data)
+            if n_left < 0:
+                raise WebError(f"sends more than the limit of {max_bytes:,} bytes")
+        if len(pieces) == 1:
+            return pieces[0]
+        return b"".join(pieces)
+
+    def cut(self) -> None:
+        """Make the thread that waits for the server fail; called by another thread."""
+        self._clock.cut()
+
+    # ------------------------------------------------------------------ inside
+
+    def _send_and_follow_redirects(self) -> requests.Response:
+        """Return the answer after redirects, with its body unread."""
+        # Imported here, so that data_stack is imported without requests.
+        from data_stack.io.web.sessions import send
+
+        for _ in range(self._max_redirects + 1):
+            origin = origin_of(self.url)
+            headers = dict(self._headers)
+            auth = None
+            if origin == self._origin:
+                headers.update(self._own_headers)
+                auth = self._auth
+            answer = send(
+                self.url,
+                origin,
+                headers=headers,
+                auth=auth,
+                timeout_seconds=self.timeout_seconds,
+                tick=self._clock.tick,
+            )
+            if answer.status_code not in _REDIRECTS:
+                return answer
+            answer.close()
+            self.redirects.append(answer.headers)
+            self.url = follow(self.url, _location_in(answer.headers))
+        raise WebError(f"redirects more than {self._max_redirects} times")
+
+    def _check_header(self) -> None:
+        """Check that the header answers what was asked for.
+
+        Raises:
+            WebError: it does not, or the server asks for a retry.
+            ResourceChangedError: it is a part of another version of the file.
+        """
+        asks_for_a_retry = self.status in (408, 429) or self.status >= 500
+        if asks_for_a_retry:
+            raise WebError(
+                self.describe_status(),
+                transient=True,
+                retry_after=_asked_pause(self.headers),
+                status=self.status,
+            )
+        refusal = refuse_framing(self.headers)
+        if refusal is not None:
+            raise WebError(refusal, status=self.status)
+        if self.status not in (200, 206):
+            return  # the caller's to judge
+
+        encoding = content_encoding(self.headers)
+        may_be_encoded = self._may_be_encoded and self.status == 200
+        if encoding is not None and not may_be_encoded:
+            raise WebError(
+                f"answers encoded as {encoding}, which was not requested", status=self.status
+            )
+        if self.status == 206:
+            self._check_part()
+
+    def _check_part(self) -> None:
+        """Check that an answer with status 206 is the part that was asked for."""
+        if self._byte_range is None:
+            raise WebError(f"{self.describe_status()} instead of the whole file", status=206)
+        refusal = refuse_part(self._byte_range, self.headers)
+        if refusal is not None:
+            raise WebError(refusal, status=206)
+        expected = self._byte_range.version
+        if expected is not None and not expected.is_kept_by(self.version):
+            raise ResourceChangedError(shorten(self._source), str(expected), str(self.version))
+
+    def _count(self, data: bytes) -> None:
+        """Count bytes of the body; ``b""`` is its end.
+
+        Raises:
+            WebError: the body is longer or shorter than announced.
+        """
+        self._clock.n_content_bytes += len(data)
+        if self._expected_bytes is None:
+            return
+        if self.n_received > self._expected_bytes:
+            raise WebError(f"sends more than the {self._expected_bytes:,} bytes that it announces")
+        is_end = not data
+        if is_end and self.n_received < self._expected_bytes:
+            raise WebError("the connection was cut", transient=True)
+
+    @contextlib.contextmanager
+    def _libraries_errors_as_ours(self) -> Iterator[None]:
+        """Raise the errors of libraries as WebError, and hide the credentials of the URL in all."""
+        try:
+            yield
+        except WebError as error:
+            error.reason = redact(error.reason, self._source)
+            error.args = (error.reason, *error.args[1:])
+            raise
+        except DataStackError:
+            raise
+        except Exception as error:
+            # Imported here, so that data_stack is imported without urllib3.
+            from data_stack.io.web.failures import describe_failure
+
+            failure = describe_failure(error, self.timeout_seconds)
+            if failure is None:
+                raise
+            shown = failure.reason[:_MAX_ERROR_CHARACTERS]
+            reason = redact(shown, self._source, *getproxies().values())
+            raise WebError(reason, failure.is_transient) from None
+
+
+def _credentials_in(authority: str) -> tuple[bytes, bytes] | None:
+    """Return user and password in the authority of a URL, decoded; None if it has none."""
+    userinfo, separator, _ = authority.rpartition("@")
+    if not separator:
+        return None
+    user, _, password = userinfo.partition(":")
+    return unquote_to_bytes(user), unquote_to_bytes(password)
+
+
+def _location_in(headers: Mapping[str, str]) -> str:
+    """Return where a redirect leads to.
+
+    Raises:
+        WebError: it does not say.
+    """
+    location = headers.get("Location", "")
+    # http.client decodes headers as Latin-1, but servers send URLs in UTF-8.
+    with contextlib.suppress(UnicodeError):
+        location = location.encode("latin-1").decode("utf-8")
+    if not location:
+        raise WebError("redirects without a Location header")
+    return location
+
+
+def _asked_pause(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks to wait; None if it does not ask.
+
+    They are in ``Retry-After``, as a number or date
+    (https://www.rfc-editor.org/rfc/rfc9110#field.retry-after), or the ``t`` of ``RateLimit``.
+    """
+    value = headers.get("Retry-After", "").strip()
+    if not value:
+        rate_limit = re.search(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))
+        if rate_limit is not None:
+            return float(rate_limit[1])
+    if re.fullmatch(r"[0-9]{1,12}", value):
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+        return max(0.0, date.timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
