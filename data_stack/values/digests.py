@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import as_array, as_time, stack_values, ticks_of
+from data_stack.values.stacked_values import as_array, stack_values
+from data_stack.values.times import as_time, ticks_of
 
 DIGEST_BYTES = 16
 """Length of a digest: the start of a SHA-256."""
