@@ -519,7 +519,7 @@ class _ImagesAccess(FieldsAccess):
         with decoding_for(current_request()):
             return [self.source._read_image(position) for position in positions]
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         if key != "image" or not self.source._decodes:
             return None
         return map(self.source._read_image, positions.tolist())
