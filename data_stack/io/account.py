@@ -1,8 +1,9 @@
 """An account of what was read of a place, and what was left out, by which rule.
 
-Whoever opens a folder, a bucket or a table takes the files of a format and leaves the others out. Each
-of those is in the account of the place. Documents beside the data, and files that a tool keeps for
-itself, are left out without a word; one warning names the first few of all others and their number.
+Whoever opens a folder, a bucket or a table takes the files of a format and leaves the others out.
+Each of those is in the account of the place. Documents beside the data, and files that a tool keeps
+for itself, are left out without a word; one warning names the first few of all others and their
+number.
 """
 
 from __future__ import annotations
@@ -118,8 +119,9 @@ class PlaceAccount:
         if not summary:
             return
         warn_program(
-            f"{self.place.rstrip('/')}: {len(self.unexplained):,} of what is there is left out, and "
-            f"{self.n_read:,} read: {summary}. docs/what_is_read.md says why, and how to read it",
+            f"{self.place.rstrip('/')}: {len(self.unexplained):,} of what is there is left out, "
+            f"and {self.n_read:,} read: {summary}. "
+            "docs/what_is_read.md says why, and how to read it",
             LeftOutWarning,
         )
 

@@ -3,18 +3,19 @@
 An identifier is a relative POSIX path such as ``"mnist/raw/samples_train.gz"``:
 
 - exactly a ``str``; 1 to 512 characters; 1 to 16 segments separated by ``/``;
-- a segment has 1 to 200 characters, all of ``A-Z a-z 0-9 . _ - + = @ ,``, begins with a letter, a digit
-  or ``_`` and does not end with a dot;
-- no segment is a Windows device name (``CON``, ``NUL``, ``COM1`` …), with or without an extension.
+- a segment has 1 to 200 characters, all of ``A-Z a-z 0-9 . _ - + = @ ,``, begins with a letter, a
+  digit or ``_`` and does not end with a dot;
+- no segment is a Windows device name (``CON``, ``NUL``, ``COM1`` …), with or without an
+  extension.
 
 Whether an identifier is refused depends on the identifier alone, never on what a store holds. Names
 outside of the grammar (a leading dot, a ``~``) are therefore free for a store's own files.
 
-Other tools name their files as they like: ``city=New York/part(2).parquet``. A *key* is the name of any
-file in a store. Keys are read and deleted, but nothing is stored under a key that is no identifier. A
-key is a ``str`` of 1 to 4,096 characters without NUL; no segment is ``.`` or ``..``; the first segment
-is not ``.data_stack``, where stores keep their own files; the name does not begin with ``.~``, as an
-unfinished write does.
+Other tools name their files as they like: ``city=New York/part(2).parquet``. A *key* is the name of
+any file in a store. Keys are read and deleted, but nothing is stored under a key that is no
+identifier. A key is a ``str`` of 1 to 4,096 characters without NUL; no segment is ``.`` or ``..``;
+the first segment is not ``.data_stack``, where stores keep their own files; the name does not begin
+with ``.~``, as an unfinished write does.
 """
 
 from __future__ import annotations

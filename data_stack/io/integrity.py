@@ -2,10 +2,10 @@
 
 Files, records, object stores, MongoDB and caches use this scheme.
 
-*A block* is :data:`BLOCK_BYTES` long, the last one shorter. Its digest is XXH3-64, 8 bytes; reading a
-part of a resource verifies the blocks of that part first. It detects accidental damage: of 2^64
-damaged blocks it misses one. It does not detect attacks, as an attacker who can write to a store can
-also write its digests. Where a store has a unit of its own (a GridFS chunk), that is the block.
+*A block* is :data:`BLOCK_BYTES` long, the last one shorter. Its digest is XXH3-64, 8 bytes; reading
+a part of a resource verifies the blocks of that part first. It detects accidental damage: of 2^64
+damaged blocks it misses one. It does not detect attacks, as an attacker who can write to a store
+can also write its digests. Where a store has a unit of its own (a GridFS chunk), that is the block.
 
 *The whole* has SHA-256, by which bytes are compared across machines: with the digest of a source, a
 manifest or a fingerprint. A thread computes it while bytes are written, and verification recomputes
@@ -13,10 +13,10 @@ it; local reads do not.
 
 Measured, in GiB/s over blocks of 64 KiB on a server with AVX2: zlib.crc32 1.8, isal's CRC-32 5.7,
 CRC-32C 11.9, XXH3 16 out of memory and 47 out of the processor's cache, BLAKE3 2.7, SHA-256 0.8.
-Copying memory runs at about 10, so XXH3 is the one that a first reading hardly notices. 64 bits cost
-as much time as 128 and half the room. A disk or network transfers 64 KiB in the time of a request;
-with smaller blocks the call (0.2 µs) begins to count, and with larger ones the bytes that a small read
-does not need.
+Copying memory runs at about 10, so XXH3 is the one that a first reading hardly notices. 64 bits
+cost as much time as 128 and half the room. A disk or network transfers 64 KiB in the time of a
+request; with smaller blocks the call (0.2 µs) begins to count, and with larger ones the bytes that
+a small read does not need.
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ class BlockDigests:
                 self._n_open_bytes = 0
 
     def digests(self) -> bytes:
-        """Return the digests of all blocks so far, a short last one included; more bytes may follow."""
+        """Return the digests of all blocks so far, a short last one included.
+
+        More bytes may follow.
+        """
         finished = b"".join(self._finished)
         if not self._n_open_bytes:
             return finished
@@ -155,8 +158,8 @@ class Digest:
 
         Args:
             data: the bytes.
-            is_fixed: whether they never change, so that a thread may read them later, as it may read
-                ``bytes``.
+            is_fixed: whether they never change, so that a thread may read them later, as it may
+                read ``bytes``.
         """
         view = memoryview(data).cast("B")
         self.size += len(view)

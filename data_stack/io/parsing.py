@@ -24,7 +24,7 @@ _HARMLESS_BYTES: Final = 64 << 20
 
 
 class Readable(Protocol):
-    """A stream that a format reads from front to end: a file, a resource, a decompressing stream."""
+    """A stream that a format reads from front to end, such as a decompressing one."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Return at most ``size`` bytes; none at the end."""

@@ -26,9 +26,9 @@ class PositionalFile(PositionalStream):
     Closing the file leaves the resource open.
 
     Args:
-        resource: argument of :func:`~data_stack.io.location.as_resource`: the path or URL of a file,
-            a StreamedResource (a text resource is read as its bytes), any seekable binary file, or
-            another PositionalFile.
+        resource: argument of :func:`~data_stack.io.location.as_resource`: the path or URL of a
+            file, a StreamedResource (a text resource is read as its bytes), any seekable binary
+            file, or another PositionalFile.
 
     Attributes:
         resource: the resource that is read.
@@ -75,12 +75,19 @@ class PositionalFile(PositionalStream):
         return self.resource.read_at(offset, size)
 
     def readinto_at(self, offset: int, buffer: Any, /) -> int:
-        """Fill ``buffer`` from ``offset`` on; return how many bytes were read, fewer only at the end."""
+        """Fill ``buffer`` from ``offset`` on.
+
+        Returns:
+            How many bytes were read, fewer only at the end.
+        """
         self.check_usable()
         return self.resource.readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return ``(offset, size)`` ranges, each cut short at the end, in one request where the store can."""
+        """Return ``(offset, size)`` ranges, in one request where the store can.
+
+        Each range is cut short at the end of the file.
+        """
         self.check_usable()
         return self.resource.read_ranges(ranges)
 

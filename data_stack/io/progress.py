@@ -102,7 +102,8 @@ def with_bar(
     """
     if not shows_progress(progress):
         return items
-    return new_bar(items, desc=desc, total=total, initial=initial, unit=unit)  # type: ignore[no-any-return]  # tqdm has no types
+    bar: Iterable[_Item] = new_bar(items, desc=desc, total=total, initial=initial, unit=unit)
+    return bar
 
 
 @contextlib.contextmanager

@@ -44,8 +44,8 @@ def redact(text: str, *sources: str) -> str:
 def hide(text: str, secret: str, replacement: str) -> str:
     """Return a text with ``replacement`` in place of a secret.
 
-    A short secret may be an ordinary word, so it is only hidden where it is a word of its own: hidden
-    within ``database``, the secret ``data`` would be told by what is left.
+    A short secret may be an ordinary word, so it is only hidden where it is a word of its own:
+    hidden within ``database``, the secret ``data`` would be told by what is left.
     """
     pattern = re.escape(secret)
     if len(secret) < _MIN_CHARACTERS_WITHIN_WORDS:
@@ -81,9 +81,9 @@ def _is_secret(name: str) -> bool:
 def _userinfo(source: str) -> str:
     """Return the user and password of a URL, as written; empty if it has none.
 
-    An unencoded ``/``, ``?`` or ``#`` in a password misleads parsers of URLs, which take what follows
-    for the path. So where the authority has no ``@`` and is no host either, the last ``@`` of the URL
-    ends the password.
+    An unencoded ``/``, ``?`` or ``#`` in a password misleads parsers of URLs, which take what
+    follows for the path. So where the authority has no ``@`` and is no host either, the last ``@``
+    of the URL ends the password.
     """
     _, _, after_scheme = source.partition("://")
     authority = re.split(r"[/?#]", after_scheme, maxsplit=1)[0]

@@ -15,13 +15,14 @@ _SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 class ResourceDefinition:
     """One resource: its identifier in the store, its sources, and its digest.
 
-    Without ``sha256`` and ``md5_sum``, any bytes are stored with a warning, and the dataset's manifest
-    marks them as unverified.
+    Without ``sha256`` and ``md5_sum``, any bytes are stored with a warning, and the dataset's
+    manifest marks them as unverified.
 
     Args:
         identifier: its name in the store (grammar: :mod:`data_stack.io.identifiers`).
         source: the first source: ``https://…``, ``http://…``, ``file:///…``, a path, or
-            ``package:sklearn/datasets/data/iris.csv`` for a file inside an installed Python package.
+            ``package:sklearn/datasets/data/iris.csv`` for a file inside an installed Python
+            package.
         md5_sum: MD5 of the bytes, 32 hex digits in either case; prefer ``sha256``.
         sha256: SHA-256 of the bytes, 64 hex digits in either case.
         size: length in bytes, if known.
@@ -54,7 +55,8 @@ class ResourceDefinition:
         mirrors: object = self.mirrors
         if isinstance(mirrors, str):
             raise ConfigError(
-                f"mirrors of {self.identifier!r} must be a list of sources, got the text {mirrors!r}"
+                f"mirrors of {self.identifier!r} must be a list of sources, "
+                f"got the text {mirrors!r}"
             )
         object.__setattr__(self, "mirrors", tuple(self.mirrors))
 

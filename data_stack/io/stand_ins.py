@@ -1,7 +1,10 @@
-"""Recognizes what lies in place of data: a pointer of Git LFS, a web page, the error answer of a server.
+"""Recognizes what lies in place of data.
 
-``git clone`` without Git LFS, and raw links of GitHub, leave a text of three lines where a file should
-be. Portals answer 200 with a page to log in. Many readers take both for a table of a few rows.
+That is a pointer of Git LFS, a web page, or the error answer of a server.
+
+``git clone`` without Git LFS, and raw links of GitHub, leave a text of three lines where a file
+should be. Portals answer 200 with a page to log in. Many readers take both for a table of a few
+rows.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ _HTML: Final = re.compile(
 #: An error answer of S3, Google Cloud Storage, Azure or WebDAV.
 _XML_ERROR: Final = re.compile(rb"(<\?xml[^>]*>|\s)*<(\w+:)?error\b", re.DOTALL | re.I)
 
-# The keys of an error answer of GitHub, the Hugging Face Hub, Zenodo, OpenML, Google, FastAPI, and of
-# RFC 9457.
+# The keys of an error answer of GitHub, the Hugging Face Hub, Zenodo, OpenML, Google, FastAPI, and
+# of RFC 9457.
 _ERROR_KEYS: Final = frozenset(("error", "errors"))
 _TEXT_KEYS: Final = frozenset(("message", "msg", "detail", "details", "title", "reason"))
 _CODE_KEYS: Final = frozenset(
@@ -90,7 +93,8 @@ def check_no_stand_in(head: bytes, name: str, size: int | None = None) -> None:
         size: as for :func:`stand_in`.
 
     Raises:
-        DatasetFileCorruptError: they are; the message says what the file is, and how to get the data.
+        DatasetFileCorruptError: they are; the message says what the file is, and how to get the
+            data.
     """
     kind = stand_in(head, name, size)
     if kind is not None:
@@ -110,7 +114,7 @@ def advice_for(kind: str, head: bytes) -> str:
 
 
 def _is_json_error(data: bytes) -> bool:
-    """Return whether a whole file is the error answer of a server, by the keys of its JSON object."""
+    """Return whether a file is the error answer of a server, by the keys of its JSON object."""
     if not data.lstrip().startswith(b"{"):
         return False
     try:

@@ -49,7 +49,7 @@ def storage_error(
 
 @contextlib.contextmanager
 def explaining(explain: Callable[[OSError], Exception]) -> Iterator[None]:
-    """Raise ``explain(error)`` for an error of the operating system in the block; our own errors pass."""
+    """Raise ``explain(error)`` for an error of the operating system; our own errors pass."""
     try:
         yield
     except DataStackError:

@@ -1,16 +1,16 @@
 """The files below a folder of this machine, and the links in it that are not followed.
 
-Tools keep data behind symbolic links: the cache of Hugging Face, DVC, git-annex, or a user who links a
-folder of a class. But a folder may come from a stranger, and a link in it may name any file of this
-machine. So a link that was found in a folder is followed if its target lies
+Tools keep data behind symbolic links: the cache of Hugging Face, DVC, git-annex, or a user who
+links a folder of a class. But a folder may come from a stranger, and a link in it may name any file
+of this machine. So a link that was found in a folder is followed if its target lies
 
 - below that folder;
 - in the ``blobs`` of the same repository, if the folder is a snapshot in Hugging Face's cache;
-- below one of the paths that the environment variable ``DATA_STACK_FOLLOW_LINKS`` lists, separated as
-  in ``PATH``.
+- below one of the paths that the environment variable ``DATA_STACK_FOLLOW_LINKS`` lists, separated
+  as in ``PATH``.
 
-Opening another one is an error; a folder behind another one is left out. What a user names by its own
-path is always followed.
+Opening another one is an error; a folder behind another one is left out. What a user names by its
+own path is always followed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from data_stack.exception import MaliciousFilePathError, StorageError
 FOLLOW_LINKS: Final = "DATA_STACK_FOLLOW_LINKS"
 #: A folder of a repository in Hugging Face's cache.
 _HUB_REPOSITORY: Final = re.compile(r"(datasets|models|spaces)--[^/]+")
-#: More links to folders in folders behind links are a trap: k folders that link to each other have k!
-#: paths.
+#: More links to folders in folders behind links are a trap: k folders that link to each other have
+#: k! paths.
 _MAX_NESTED_LINKS: Final = 1000
 
 # The rules that leave a link out.
@@ -203,8 +203,9 @@ class LinkRule:
         is_link_to_file = os.path.islink(path) and os.path.isfile(path)
         if is_link_to_file and self.leads_out(path):
             raise MaliciousFilePathError(
-                f"{name!r:.200} is a link to a file outside the folder {self.place!r}; if you trust it, "
-                f"set the environment variable {FOLLOW_LINKS} to a path above the files that links lead to"
+                f"{name!r:.200} is a link to a file outside the folder {self.place!r}; "
+                f"if you trust it, set the environment variable {FOLLOW_LINKS} to a path above "
+                "the files that links lead to"
             )
 
 

@@ -26,8 +26,8 @@ class LocalVersion(NamedTuple):
     Attributes:
         size: length in bytes.
         modified_ns: time of the last change of the content, in nanoseconds since 1970.
-        changed_ns: time of the last change of content, name or rights, likewise; programs cannot set
-            it back.
+        changed_ns: time of the last change of content, name or rights, likewise; programs cannot
+            set it back.
         device: number of the device.
         inode: number of the file on the device.
         seen_ns: when this was asked, likewise.
@@ -92,9 +92,9 @@ def _format_time(time_ns: int) -> str:
 def is_same_version(before: Any, now: Any) -> bool | None:
     """Return whether two versions of a file are of the same content; None if they do not tell.
 
-    Some file systems (of FUSE, of networks) number a file anew each time it is opened: where only the
-    number differs, and the times are too old to be those of two files, nothing is certain. Nor is it
-    for a local file of another machine.
+    Some file systems (of FUSE, of networks) number a file anew each time it is opened: where only
+    the number differs, and the times are too old to be those of two files, nothing is certain. Nor
+    is it for a local file of another machine.
 
     Args:
         before: the version that was seen first: a :class:`LocalVersion`, what a store says (its
@@ -122,7 +122,8 @@ def version_of(resource: StreamedResource) -> Any:
     """Return the version of a resource.
 
     Returns:
-        The SHA-256 or tag of its store, or else a :class:`LocalVersion`; None where neither is known.
+        The SHA-256 or tag of its store, or else a :class:`LocalVersion`; None where neither is
+        known.
     """
     recorded = resource.sha256 or resource.tag
     if recorded is not None:
