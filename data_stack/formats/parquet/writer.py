@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
-from data_stack.formats.columns import by_name, samples_at_once
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.parquet.files import has_suffix, is_hidden
 from data_stack.formats.parquet.inference import schema_of_columns
@@ -38,6 +37,7 @@ from data_stack.formats.parquet.writer_part import (
     WriterPart,
     clear_progress,
 )
+from data_stack.formats.sample_columns import by_name, samples_at_once
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.unfinished import TEMPORARY
