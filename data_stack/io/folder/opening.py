@@ -8,7 +8,6 @@ from typing import Any
 from data_stack.exception import ConfigError
 from data_stack.io.folder.folder import Folder
 from data_stack.io.folder.local_folder import LocalFolder
-from data_stack.io.storage_connectors.unfinished import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import StorageURL
 

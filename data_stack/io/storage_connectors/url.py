@@ -37,9 +37,9 @@ def storage_connector_from_url(
     Args:
         url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder``
             (percent-encoded), ``memory://`` (a new, empty store on each call),
-            ``mongodb://host/database`` (``mongodb+srv://``), ``s3://bucket/prefix`` (``gs``, ``az``,
-            ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an installed plugin
-            brings.
+            ``mongodb://host/database`` (``mongodb+srv://``), ``s3://bucket/prefix`` (``gs``,
+            ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an installed
+            plugin brings.
         more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL
             has another one; by default those of installed plugins.
 
@@ -224,8 +224,8 @@ def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConne
     """Split the cache off a URL.
 
     Returns:
-        The URL without ``cache``, ``cacheBytes`` and ``cacheFresh``; and what puts this cache before
-        a store, or None if the URL has no cache.
+        The URL without ``cache``, ``cacheBytes`` and ``cacheFresh``; and what puts this cache
+        before a store, or None if the URL has no cache.
 
     Raises:
         ConfigError: the parameters are malformed.

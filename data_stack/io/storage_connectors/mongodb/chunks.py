@@ -1,7 +1,7 @@
 """The chunks of a file in GridFS.
 
-A chunk is a document ``{files_id, n, data, digest}`` of ``bucket.chunks``. Other GridFS tools ignore
-the field ``digest``.
+A chunk is a document ``{files_id, n, data, digest}`` of ``bucket.chunks``. Other GridFS tools
+ignore the field ``digest``.
 """
 
 from __future__ import annotations

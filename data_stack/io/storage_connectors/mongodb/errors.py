@@ -34,7 +34,8 @@ UNREADABLE: Final = (
 
 #: The code of a server for what a user has no right to.
 UNAUTHORIZED_CODE: Final = 13
-#: Other codes of servers: https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml
+#: Other codes of servers:
+#: https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml
 _AUTHENTICATION_CODES: Final = (18, 8000)
 _FULL_DISK_CODES: Final = (12501, 14031)
 

@@ -1,8 +1,8 @@
 """Deletes the files in GridFS that no resource needs.
 
 Deletion first *marks* the record of the upload for deletion, if there is one, and then looks for a
-version with the file. The writer first publishes the version, and then checks that the record exists
-unmarked. Both write before they read, so in any order of events at least one sees the other.
+version with the file. The writer first publishes the version, and then checks that the record
+exists unmarked. Both write before they read, so in any order of events at least one sees the other.
 
 The record of a dead process is ignored: at once on its own machine, after a silence elsewhere. All
 ages are by the clock of the server.

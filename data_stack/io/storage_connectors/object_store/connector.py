@@ -4,16 +4,16 @@ A store is laid out below its URL like this. Names that no identifier can have a
 
 - ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of
   the whole, digests of the blocks, and small content itself. Publishing is one atomic put of it;
-- ``.data_stack/objects/VERSION/NUMBER``: a part of 4 MiB, which never changes. Open readers read the
-  parts of a replaced resource until garbage collection removes them after a grace period;
+- ``.data_stack/objects/VERSION/NUMBER``: a part of 4 MiB, which never changes. Open readers read
+  the parts of a replaced resource until garbage collection removes them after a grace period;
 - ``.data_stack/leases/…`` and ``.data_stack/temporaries/…``;
 - ``a/b.gz`` without a pointer is a plain file of another tool, without digests of its blocks.
   ``.data_stack/digests/a/b.gz~`` holds the SHA-256 that
   :meth:`FsspecStorageConnector.verify_resource` found.
 
-Plain objects with a note of their digests would need no pointer. But two writers at once could leave
-the note of one beside the object of the other, as not every store has ETags; and an interrupted
-multipart upload leaves fragments that no listing shows.
+Plain objects with a note of their digests would need no pointer. But two writers at once could
+leave the note of one beside the object of the other, as not every store has ETags; and an
+interrupted multipart upload leaves fragments that no listing shows.
 """
 
 from __future__ import annotations

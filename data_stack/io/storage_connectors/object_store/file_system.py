@@ -1,6 +1,7 @@
 """A file system of fsspec, with time limits, retries and our errors.
 
-fsspec and not obstore, which is faster: a forked child hangs in obstore's runtime, and loaders fork.
+fsspec and not obstore, which is faster: a forked child hangs in obstore's runtime, and loaders
+fork.
 """
 
 from __future__ import annotations

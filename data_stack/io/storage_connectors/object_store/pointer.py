@@ -1,8 +1,8 @@
 """The pointer of a resource: a small object that describes it.
 
-A pointer has a line with the format, a line of JSON, the digests of the blocks, the content if it is
-small, and a digest of all that, which detects flipped bits and foreign files. Every field is checked
-for type and range, as an attacker can write valid digests.
+A pointer has a line with the format, a line of JSON, the digests of the blocks, the content if it
+is small, and a digest of all that, which detects flipped bits and foreign files. Every field is
+checked for type and range, as an attacker can write valid digests.
 """
 
 from __future__ import annotations

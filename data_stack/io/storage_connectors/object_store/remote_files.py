@@ -95,7 +95,7 @@ class RemoteFiles:
         return parts
 
     def checks_version(self, file: RemoteFile) -> bool:
-        """Return whether each answer to :meth:`read_ranges` says which version of the file it is."""
+        """Return whether answers to :meth:`read_ranges` say which version of the file they are."""
         return False
 
     def info(self, path: str) -> RemoteFile | None:
