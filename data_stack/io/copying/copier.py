@@ -25,11 +25,7 @@ from data_stack.io.copying.report import Copied, CopyReport, Outcome
 from data_stack.io.integrity import Digest, Fault
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.progress import byte_bar
-from data_stack.io.storage_connectors.connector import (
-    ResourceInfo,
-    StorageConnector,
-    info_of,
-)
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.storable import COPY_BYTES
