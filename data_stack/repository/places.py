@@ -152,7 +152,6 @@ class Place:
             check_no_split_is_left_out(account, datasets)
             account.warn()
         names = list(datasets) if split is None else [split]
-        _warn_of_records([datasets[name] for name in names])
 
         opened = open_splits(datasets, names, target, columns, options)
 
@@ -192,13 +191,6 @@ def _is_one_dataset(datasets: Mapping[str, DatasetFiles]) -> bool:
 
 def _names_of_splits(datasets: Mapping[str, DatasetFiles]) -> tuple[str, ...]:
     return tuple(name for name, files in datasets.items() if not files.is_place)
-
-
-def _warn_of_records(datasets: Sequence[DatasetFiles]) -> None:
-    """Warn of files beside records; the iterators of other formats account for their folders."""
-    records = [files for files in datasets if files.kind == "records"]
-    for account in account_of_datasets(records):
-        account.warn()
 
 
 def find_in_store(name: str, storage: Storage) -> Place | None:
