@@ -15,7 +15,7 @@ from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 IndexArrayOfInts = npt.NDArray[np.integer[Any]]
 
 IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
-"""Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
+"""Positions of samples: integers, of which negative ones count from the end, or a bool for each."""
 
 #: Up to this number of samples, positions fit in 4 bytes.
 _MAX_IN_INT32 = 2**31

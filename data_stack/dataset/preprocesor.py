@@ -1,4 +1,4 @@
-"""The path of :mod:`data_stack.factories.base_factory` in the original DataStack, misspelt there."""
+"""The misspelt path of :mod:`data_stack.factories.base_factory` in the original DataStack."""
 
 from __future__ import annotations
 

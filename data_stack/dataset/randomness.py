@@ -1,4 +1,4 @@
-"""Seeds: what decides the random numbers of layers and loaders, the same wherever they are drawn."""
+"""Seeds, which decide the random numbers of layers and loaders wherever they are drawn."""
 
 from __future__ import annotations
 

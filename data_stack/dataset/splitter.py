@@ -1,4 +1,4 @@
-"""Splitters: objects that divide an iterator by ratios or into folds, the same for the same seed."""
+"""Splitters: objects that divide an iterator by ratios or into folds, as a seed decides."""
 
 from __future__ import annotations
 

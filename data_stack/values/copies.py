@@ -99,7 +99,7 @@ def _replace_objects(array: Any) -> None:
             values[indices] = copy_value(values[indices])
 
 
-# -------------------------------------------------------------------------- values of derived classes
+# ----------------------------------------------------------------------- values of derived classes
 
 
 def _copy_record(value: Any) -> Any:

@@ -11,9 +11,9 @@ Floats = npt.NDArray[np.float64]
 
 
 class RunningMoments:
-    """Count, mean, variance and range of each position of a column over all its blocks, without NaN.
+    """Count, mean, variance and range of each position of a column over all its blocks.
 
-    Blocks are merged by the formula of Chan, Golub and LeVeque, "Updating Formulae and a Pairwise
+    NaN does not count. Blocks are merged by the formula of Chan, Golub and LeVeque, "Updating Formulae and a Pairwise
     Algorithm for Computing Sample Variances" (1979), which loses no digits where mean and spread
     are of different magnitude.
 
@@ -69,7 +69,10 @@ class RunningMoments:
 
     @property
     def deviation(self) -> Floats:
-        """Standard deviation of the population, shape ``(…)``; exactly 0 where all values are equal."""
+        """Standard deviation of the population, shape ``(…)``.
+
+        It is exactly 0 where all values are equal.
+        """
         with np.errstate(invalid="ignore"):
             deviation: Floats = np.sqrt(self.squares / np.maximum(self.count, 1))
         is_constant = self.low >= self.high

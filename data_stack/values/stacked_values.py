@@ -242,9 +242,9 @@ def exact_array(value: Any) -> _Array | None:
 
 
 def _with_typed_empty_lists(arrays: list[_Array], values: Sequence[Any]) -> list[_Array]:
-    """Return the arrays, those of empty lists in the dtype of the others: numpy makes floats of them.
+    """Return the arrays, those of empty lists in the dtype of the others.
 
-    They keep their dtype where the others have several dtypes, or there are none.
+    numpy makes floats of empty lists. They keep their dtype where the others have several dtypes, or there are none.
     """
     is_empty_list = [
         isinstance(value, (list, tuple)) and not array.size

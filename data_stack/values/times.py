@@ -31,7 +31,10 @@ _DAYS_OF_A_CYCLE = 146_097
 
 
 def as_time(value: date | timedelta) -> Any:
-    """Return a date, time or span of Python's or pandas' as numpy's; in UTC if it has a time zone."""
+    """Return a date, time or span of Python's or pandas' as numpy's.
+
+    A time with a time zone is returned in UTC.
+    """
     # Those of pandas are more exact than the classes of Python that they derive from.
     to_numpy = getattr(value, "to_datetime64", None) or getattr(value, "to_timedelta64", None)
     if to_numpy is not None:

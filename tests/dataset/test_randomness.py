@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.hashing import hash_array, hash_of, high_product_array
 from data_stack.dataset.permutation import KeyedPermutation
-from data_stack.dataset.randomness import derive_generator
+from data_stack.dataset.randomness import (
+    Draw,
+    check_draw,
+    check_n_drawn,
+    derive_generator,
+    derive_seed,
+)
+from data_stack.exception import ConfigError
 
 KEYS = st.integers(0, 2**64 - 1)
 SIZES = (
@@ -129,3 +136,35 @@ def test_children_of_a_derived_generator_depend_on_its_seed_and_index_alone() ->
     assert len({*draws[0], *draws[2]}) == 4
     generator = derive_generator(5, 3)
     assert generator.spawn(1)[0].random() != generator.spawn(1)[0].random()
+
+
+# --- draws of layers ----------------------------------------------------------------------------------
+
+
+def test_a_draw_holds_plain_integers_and_their_key() -> None:
+    draw = check_draw("shuffled", np.int64(3), np.uint8(2))
+
+    assert draw == Draw(3, 2, derive_seed("shuffled", 3, 2))
+    assert (type(draw.seed), type(draw.epoch)) == (int, int)
+
+
+def test_draws_of_other_layers_and_epochs_have_other_keys() -> None:
+    draws = [
+        check_draw("shuffled", 3, 0),
+        check_draw("mixed", 3, 0),
+        check_draw("shuffled", 3, 1),
+        check_draw("shuffled", 4, 0),
+    ]
+
+    assert len({draw.key for draw in draws}) == 4
+
+
+def test_seeds_epochs_and_numbers_must_be_integers() -> None:
+    with pytest.raises(ConfigError, match="the seed of a mixed iterator"):
+        check_draw("mixed", 0.5, 0)
+    with pytest.raises(ConfigError, match="the epoch of a mixed iterator must be at least 0"):
+        check_draw("mixed", 0, -1)
+    with pytest.raises(ConfigError, match="the n_samples of a mixed iterator"):
+        check_n_drawn("mixed", -1)
+    assert check_n_drawn("mixed", None) is None
+    assert check_n_drawn("mixed", np.int8(5)) == 5

@@ -25,7 +25,7 @@ from data_stack.util.request_limit import check_request
 from data_stack.values.stacked_values import as_array
 
 EncoderLike = Any
-"""An Encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
+"""An Encoder, or an object with ``fit`` and ``transform``, such as those of scikit-learn."""
 
 #: Arguments of ``fit`` that are columns of labels or texts, and not tables.
 _ARGUMENTS_OF_COLUMNS = ("y", "raw_documents")

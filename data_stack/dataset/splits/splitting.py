@@ -173,7 +173,7 @@ def _move_out_of_equal_times(ascending: npt.NDArray[Any], cut: int) -> int:
 
 
 def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Integers]:
-    """Return the positions of each part's samples, ascending; a range where they are consecutive."""
+    """Return the positions of each part's samples, ascending; consecutive ones as a range."""
     if n_parts <= _MAX_COMPARED_PARTS:
         return [_as_range(np.flatnonzero(part_of == part)) for part in range(n_parts)]
     order = group_positions(part_of)
