@@ -21,10 +21,11 @@ from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.codecs.binary import index_cells, null_mask, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles, partition_names
-from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
+from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.int96 import exact_times, read_int96
 from data_stack.formats.parquet.metadata import reading_parquet
+from data_stack.formats.parquet.page_headers import read_claimed_bytes as bytes_claimed_by_pages
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import is_instant
 from data_stack.util.executor import n_processors, n_threads
