@@ -75,11 +75,12 @@ _CONTENTS = "tests/formats/test_source_contents.py::test_"
 _OTHERS_OF_RECORDS += [f"{_CONTENTS}arguments_of_a_source_belong_to_its_fingerprint"]
 _OTHERS_OF_RECORDS += [f"{_CONTENTS}the_fingerprint_of_a_source_is_that_of_its_content[records]"]
 _LOADER = "tests/loader/test_loader"
+_OF_ORDERS = [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"]
 _OF_SESSION = [
     f"{_LOADER}_processes.py::test_any_exception_of_a_transform_arrives_and_the_workers_stay"
 ]
 _OF_SESSION += [
-    f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong"
+    f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_the_shard_or_an_error"
 ]
 _OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
@@ -108,7 +109,13 @@ TARGETS: dict[str, list[str]] = {
         f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")
     ],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
-    "loader/orders": [f"{_LOADER}_orders.py", f"{_LOADER}_laws.py", f"{_LOADER}_remote.py"],
+    "loader/orders/block_shuffled": _OF_ORDERS,
+    "loader/orders/bucketed": _OF_ORDERS,
+    "loader/orders/drawn_blocks": _OF_ORDERS,
+    "loader/orders/lanes": _OF_ORDERS,
+    "loader/schedule": [*_OF_ORDERS, f"{_LOADER}_iteration.py"],
+    "loader/state": [f"{_LOADER}_state.py", f"{_LOADER}_laws.py"],
+    "loader/progress": [f"{_LOADER}_state.py", f"{_LOADER}_laws.py", f"{_LOADER}_iteration.py"],
     "loader/session": [
         *(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")),
         *_OF_SESSION,

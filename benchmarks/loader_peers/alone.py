@@ -23,7 +23,7 @@ from record_peers.workload import WORKLOADS, Schema
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.loader import BlockShuffled, Loader, Order, Shuffled
 from data_stack.loader.orders import Bucketed
-from data_stack.loader.session import seal
+from data_stack.loader.state import add_digest
 from loader_peers.loading import BATCH, N_WORKERS
 from loader_peers.mapped import mapped_columns
 from loader_peers.memory import proportional_bytes
@@ -114,7 +114,7 @@ def state(way: str, n_samples: int, step: int) -> dict[str, float]:
         Computed(n_samples), BATCH, shuffle=True, seed=5, worker_kind="inline"
     ).state_dict()
     fields = {name: value for name, value in saved.items() if name != "digest"}
-    state = seal({**fields, "position": step * BATCH})
+    state = add_digest({**fields, "position": step * BATCH})
     cold, again, behind = [], [], []
     for _ in range(20):
         loader = Loader(Computed(n_samples), BATCH, shuffle=True, seed=5, worker_kind="inline")

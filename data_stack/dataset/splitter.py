@@ -11,28 +11,36 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.splits.parts import check_n_folds
-from data_stack.dataset.splits.splitting import check_ratios, warn_of_empty_parts
+from data_stack.dataset.splits.divisions import check_n_folds
+from data_stack.dataset.splits.shares import check_ratios, warn_of_empty_parts
 from data_stack.exception import ConfigError
 
 _Arguments = ParamSpec("_Arguments")
 _Positions = npt.NDArray[np.integer[Any]]
 
+#: Up to this number of samples, positions fit in 4 bytes.
 _MAX_IN_INT32 = 2**31
 
 
 class SplitterIF(ABC):
-    """Divides an iterator. Stateless: the same splitter always returns the same parts of the same iterator."""
+    """Divides an iterator.
+
+    A splitter is stateless: it always returns the same parts of the same iterator.
+    """
 
     @abstractmethod
     def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """The parts as views of ``dataset_iterator``."""
+        """Return the parts as views of ``dataset_iterator``."""
 
     @abstractmethod
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """The positions of the parts' samples, as lists of ints, arranged as :meth:`split` arranges the views."""
+        """Return the positions of the parts' samples, as lists of ints.
+
+        They are arranged as :meth:`split` arranges the views.
+        """
 
 
 class Splitter(SplitterIF):
@@ -42,33 +50,39 @@ class Splitter(SplitterIF):
         self.splitter_impl = splitter_impl
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """The parts as views of ``dataset_iterator``."""
+        """Return the parts as views of ``dataset_iterator``."""
         return self.splitter_impl.split(dataset_iterator)
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
-        """The positions of the parts' samples."""
+        """Return the positions of the parts' samples."""
         return self.splitter_impl.get_indices(dataset_iterator)
 
 
+# ------------------------------------------------------------------------------------------- ratios
+
+
 class _RatioSplitterImpl(SplitterIF):
+    """Divides by ratios; a subclass defines ``get_indices``."""
+
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
-        """One view for each ratio; warns of one that is empty though its ratio is not 0."""
+        """Return one view for each ratio.
+
+        Warns of a view that is empty though its ratio is not 0.
+        """
         parts = self.get_indices(dataset_iterator)
-        ratios = getattr(self, "ratios", [0.0] * len(parts))  # a client's class need not have them
-        warn_of_empty_parts(
-            {number: len(part) for number, part in enumerate(parts)},
-            dict(enumerate(ratios)),
-            len(dataset_iterator),
-            "iterator.split() rounds sizes instead of cutting them off",
-        )
+        # The class of a client need not have ratios.
+        ratios = getattr(self, "ratios", [0.0] * len(parts))
+        sizes = {number: len(part) for number, part in enumerate(parts)}
+        advice = "iterator.split() rounds sizes instead of cutting them off"
+        warn_of_empty_parts(sizes, dict(enumerate(ratios)), len(dataset_iterator), advice)
         return [DatasetIteratorView(dataset_iterator, part) for part in parts]
 
 
 class RandomSplitterImpl(_RatioSplitterImpl):
     """Parts of given sizes, drawn without looking at the samples.
 
-    Part ``i`` has ``int(ratios[i] * n)`` samples, cut off as the original did, and the last one also what remains.
-    (``iterator.split`` rounds instead, and draws several times as fast.)
+    Part ``i`` has ``int(ratios[i] * n)`` samples, cut off as the original did, and the last one
+    also what remains. (``iterator.split`` rounds instead, and draws several times as fast.)
 
     Args:
         ratios: sizes as fractions; none negative, of sum 1 (to 1e-9).
@@ -83,30 +97,40 @@ class RandomSplitterImpl(_RatioSplitterImpl):
         self.seed = _draw_if_none(seed)
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
-        """One list of positions for each ratio; no sample is read."""
+        """Return one list of positions for each ratio; no sample is read."""
         return self._determine_split_indices(len(dataset_iterator), self.ratios)
 
     def _determine_split_indices(
         self, dataset_length: int, ratios: Sequence[float]
     ) -> list[list[int]]:
-        """The original's name, which programs override and call: the positions of each part."""
+        """Return the positions of each part.
+
+        The name is the original's: programs override and call this method.
+        """
         order = _all_positions(dataset_length)
-        # Python's own shuffle, of an array: a list of positions takes ten times the memory and half as long again.
+        # Python's own shuffle, of an array: a list of positions takes ten times the memory and half
+        # as long again.
         random.Random(self.seed).shuffle(_memory(order))  # noqa: S311  # an order, not a secret
-        ends = np.cumsum([int(ratio * dataset_length) for ratio in ratios])
+        sizes = [int(ratio * dataset_length) for ratio in ratios]
+        ends = np.cumsum(sizes)
         return [part.tolist() for part in np.split(order, ends[:-1])]
 
 
 class StratifiedSplitterImpl(_RatioSplitterImpl):
-    """Parts of given sizes with the same mixture of targets in each, drawn by scikit-learn's ``train_test_split``.
+    """Parts of given sizes with the same mixture of targets in each.
+
+    They are drawn by scikit-learn's ``train_test_split``.
 
     Args:
-        ratios: sizes as fractions; none negative, of sum 1 (to 1e-9). Sizes are cut off as in :class:`RandomSplitterImpl`.
+        ratios: sizes as fractions; none negative, of sum 1 (to 1e-9). Sizes are cut off as in
+            :class:`RandomSplitterImpl`.
         seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
-        target_pos: position or key of the target in a sample. Rows of several values are classes of their own.
+        target_pos: position or key of the target in a sample. Rows of several values are classes of
+            their own.
 
     Raises:
-        ConfigError: the ratios are not such; when splitting: the seed is not, or a class or a part is too small.
+        ConfigError: the ratios are not such; when splitting: the seed is not, or a class or a part
+            is too small.
         MissingDependencyError: when splitting: scikit-learn is not installed.
     """
 
@@ -118,13 +142,16 @@ class StratifiedSplitterImpl(_RatioSplitterImpl):
         self.target_pos = target_pos
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
-        """One list of positions for each ratio; only targets are read."""
+        """Return one list of positions for each ratio; only targets are read."""
         return self._determine_split_indices(len(dataset_iterator), self.ratios, dataset_iterator)
 
     def _determine_split_indices(
         self, dataset_length: int, ratios: Sequence[float], dataset_iterator: DatasetIteratorIF
     ) -> list[list[int]]:
-        """The original's name, which programs override and call: the positions of each part."""
+        """Return the positions of each part.
+
+        The name is the original's: programs override and call this method.
+        """
         remaining = _all_positions(dataset_length)
         if len(ratios) == 1:
             return [remaining.tolist()]
@@ -134,15 +161,20 @@ class StratifiedSplitterImpl(_RatioSplitterImpl):
         parts: list[_Positions] = []
         for ratio in ratios[:-1]:
             n_wanted = min(int(dataset_length * ratio), len(remaining))
-            if ratio == 0 or n_wanted == len(remaining):
-                part, remaining = remaining[:n_wanted], remaining[n_wanted:]
+            takes_all = n_wanted == len(remaining)
+            if ratio == 0 or takes_all:
+                part = remaining[:n_wanted]
+                remaining = remaining[n_wanted:]
             else:
-                # the same seed each time: so the original drew three and more parts
-                part, remaining = draw_part(
-                    remaining, targets[remaining], n_wanted, _random_state(self.seed)
-                )
+                # With the same seed each time, as the original drew three and more parts.
+                random_state = _random_state(self.seed)
+                part, remaining = draw_part(remaining, targets[remaining], n_wanted, random_state)
             parts.append(part)
-        return [part.tolist() for part in (*parts, remaining)]
+        parts.append(remaining)
+        return [part.tolist() for part in parts]
+
+
+# -------------------------------------------------------------------------------------------- folds
 
 
 class CVSplitterImpl(SplitterIF):
@@ -158,7 +190,8 @@ class CVSplitterImpl(SplitterIF):
         seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
 
     Raises:
-        ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has that many samples.
+        ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has
+            that many samples.
     """
 
     def __init__(
@@ -169,29 +202,31 @@ class CVSplitterImpl(SplitterIF):
         shuffle: bool = True,
         seed: int | None = 1,
     ) -> None:
-        self.num_folds, self.stratification = check_n_folds(num_folds), stratification
-        self.target_pos, self.shuffle, self.seed = target_pos, shuffle, _draw_if_none(seed)
+        self.num_folds = check_n_folds(num_folds)
+        self.stratification = stratification
+        self.target_pos = target_pos
+        self.shuffle = shuffle
+        self.seed = _draw_if_none(seed)
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
-        """One view for each fold."""
-        targets = (
-            as_iterator(dataset_iterator).read_column(self.target_pos)
-            if self.stratification
-            else None
-        )
+        """Return one view for each fold."""
+        targets = None
+        if self.stratification:
+            targets = as_iterator(dataset_iterator).read_column(self.target_pos)
         random_state = _random_state(self.seed) if self.shuffle else None
-        folds = _folds_of(len(dataset_iterator), self.num_folds, targets, random_state)
+        folds = _positions_of_folds(len(dataset_iterator), self.num_folds, targets, random_state)
         return [_view(dataset_iterator, fold) for fold in folds]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
-        """One list of positions for each fold, ascending; at most targets are read."""
-        return [
-            list(fold.indices) for fold in self.split(dataset_iterator)
-        ]  # of the split, as programs override that
+        """Return one list of positions for each fold, ascending; at most targets are read."""
+        # Programs override split(), so its views decide.
+        return _indices_of(self.split(dataset_iterator))
 
 
 class NestedCVSplitterImpl(SplitterIF):
-    """Outer folds, and for each of them inner folds of all samples outside of it; either plain or stratified.
+    """Outer folds, and for each of them inner folds of all samples outside of it.
+
+    Folds are either plain or stratified.
 
     Args:
         num_outer_loop_folds: at least 2.
@@ -203,7 +238,8 @@ class NestedCVSplitterImpl(SplitterIF):
         seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
 
     Raises:
-        ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has that many samples.
+        ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has
+            that many samples.
     """
 
     def __init__(
@@ -218,49 +254,60 @@ class NestedCVSplitterImpl(SplitterIF):
     ) -> None:
         self.num_outer_loop_folds = check_n_folds(num_outer_loop_folds)
         self.num_inner_loop_folds = check_n_folds(num_inner_loop_folds)
-        self.inner_stratification, self.outer_stratification = (
-            inner_stratification,
-            outer_stratification,
-        )
-        self.target_pos, self.shuffle, self.seed = target_pos, shuffle, _draw_if_none(seed)
+        self.inner_stratification = inner_stratification
+        self.outer_stratification = outer_stratification
+        self.target_pos = target_pos
+        self.shuffle = shuffle
+        self.seed = _draw_if_none(seed)
 
     def split(
         self, dataset_iterator: DatasetIteratorIF
     ) -> tuple[list[DatasetIteratorView], list[list[DatasetIteratorView]]]:
-        """Views of the outer folds; and for each of them, views of its inner folds. All look through ``dataset_iterator``."""
+        """Return views of the outer folds; and for each of them, views of its inner folds.
+
+        All views look through ``dataset_iterator``.
+        """
         targets = None
         if self.outer_stratification or self.inner_stratification:
             targets = as_iterator(dataset_iterator).read_column(self.target_pos)
-        # One generator for all folds, outer ones first: published folds depend on it.
+        # One generator draws all folds, outer ones first: published folds depend on it.
         random_state = _random_state(self.seed) if self.shuffle else None
+
         outer_targets = targets if self.outer_stratification else None
-        outer_folds = _folds_of(
+        outer_folds = _positions_of_folds(
             len(dataset_iterator), self.num_outer_loop_folds, outer_targets, random_state
         )
-        inner_folds: list[list[DatasetIteratorView]] = []
-        for left_out in range(len(outer_folds)):
-            others = np.concatenate(
-                [fold for number, fold in enumerate(outer_folds) if number != left_out]
+
+        inner_views: list[list[DatasetIteratorView]] = []
+        for number in range(len(outer_folds)):
+            others = np.concatenate(outer_folds[:number] + outer_folds[number + 1 :])
+            inner_targets = None
+            if targets is not None and self.inner_stratification:
+                inner_targets = targets[others]
+            inner_folds = _positions_of_folds(
+                len(others), self.num_inner_loop_folds, inner_targets, random_state
             )
-            inner_targets = (
-                targets[others] if targets is not None and self.inner_stratification else None
-            )
-            folds = _folds_of(len(others), self.num_inner_loop_folds, inner_targets, random_state)
-            inner_folds.append([_view(dataset_iterator, others[fold]) for fold in folds])
-        return [_view(dataset_iterator, fold) for fold in outer_folds], inner_folds
+            inner_views.append([_view(dataset_iterator, others[fold]) for fold in inner_folds])
+        outer_views = [_view(dataset_iterator, fold) for fold in outer_folds]
+        return outer_views, inner_views
 
     def get_indices(
         self, dataset_iterator: DatasetIteratorIF
     ) -> tuple[list[list[int]], list[list[list[int]]]]:
-        """Positions of the outer folds; and for each of them, those of its inner folds, all in ``dataset_iterator``."""
-        outer_folds, inner_folds = self.split(dataset_iterator)  # as programs override that
-        return [list(fold.indices) for fold in outer_folds], [
-            [list(fold.indices) for fold in folds] for folds in inner_folds
-        ]
+        """Return positions of the outer folds; and for each of them, those of its inner folds.
+
+        All are positions in ``dataset_iterator``.
+        """
+        # Programs override split(), so its views decide.
+        outer_views, inner_views = self.split(dataset_iterator)
+        return _indices_of(outer_views), [_indices_of(views) for views in inner_views]
+
+
+# ---------------------------------------------------------------------------------------- factory
 
 
 def _maker_of(implementation: Callable[_Arguments, SplitterIF]) -> Callable[_Arguments, Splitter]:
-    """What makes a splitter of an implementation, with its arguments and docstring."""
+    """Return a function that makes a splitter, with the arguments of an implementation."""
 
     @functools.wraps(implementation)
     def get_splitter(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> Splitter:
@@ -278,11 +325,19 @@ class SplitterFactory:
     get_cv_splitter = staticmethod(_maker_of(CVSplitterImpl))
 
 
+# ---------------------------------------------------------------------------------------- positions
+
+
 def _draw_if_none(seed: int | None) -> int:
     return random.SystemRandom().randrange(1 << 32) if seed is None else seed
 
 
 def _random_state(seed: int) -> np.random.RandomState:
+    """Return a generator.
+
+    Raises:
+        ConfigError: the seed is out of range.
+    """
     try:
         return np.random.RandomState(seed)
     except (TypeError, ValueError) as error:
@@ -295,13 +350,23 @@ def _all_positions(n_samples: int) -> _Positions:
     return np.arange(n_samples, dtype=np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
 
 
-def _folds_of(
+def _positions_of_folds(
     n_samples: int,
     num_folds: int,
     targets: npt.NDArray[Any] | None,
     random_state: np.random.RandomState | None,
 ) -> list[_Positions]:
-    """The positions in each fold, ascending; ``random_state`` is drawn from and moves on."""
+    """Return the positions in each fold, ascending.
+
+    Args:
+        n_samples: the number of samples.
+        num_folds: the number of folds.
+        targets: for the same mixture in each fold; None: targets do not matter.
+        random_state: draws the folds, and moves on; None: they are consecutive.
+
+    Raises:
+        ConfigError: more folds than samples, or no class has that many samples.
+    """
     if n_samples < num_folds:
         raise ConfigError(f"{n_samples} samples cannot be divided into {num_folds} folds")
     if targets is not None:
@@ -315,9 +380,15 @@ def _folds_of(
 
 
 def _view(dataset_iterator: DatasetIteratorIF, positions: _Positions) -> DatasetIteratorView:
-    # A view made with an array has an array as its ``indices``; made with anything else, a list, as the original's had.
+    # The ``indices`` of a view that is made with an array are an array. Those of the original's
+    # views were lists, as are those of a view that is made with anything else.
     return DatasetIteratorView(dataset_iterator, _memory(positions))
 
 
+def _indices_of(views: Sequence[DatasetIteratorView]) -> list[list[int]]:
+    return [list(view.indices) for view in views]
+
+
 def _memory(positions: Any) -> Any:
-    return memoryview(positions)  # which numpy declares arrays to have from Python 3.12 on only
+    """Return the memory of an array. numpy declares that arrays have one from Python 3.12 on."""
+    return memoryview(positions)

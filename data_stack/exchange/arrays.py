@@ -11,7 +11,8 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.contract import ColumnKey, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import ImageFolderIterator, with_labels
 from data_stack.formats.targets import with_target

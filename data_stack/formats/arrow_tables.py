@@ -463,7 +463,9 @@ class TableIterator(ColumnsDatasetIterator):
         return {"columns": self.column_types}
 
     @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
         path, function, options = (arguments[name] for name in ("path", "function", "options"))
         if function not in READERS or "target" in options or scheme_of(path) is not None:
             raise ConfigError(

@@ -255,7 +255,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self._index()
         return dict(self._broken or {})
 
-    _noted = property(
+    _repr_details = property(
         lambda self: f" without {len(self._broken):,} broken images" if self._broken else ""
     )
 
@@ -555,7 +555,7 @@ class _ImagesAccess(FieldsAccess):
         with decoding_for(current_request()):
             return [self.source._read_image(position) for position in positions]
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         if key != "image" or not self.source._decodes:
             return None
         return map(self.source._read_image, positions.tolist())

@@ -20,9 +20,10 @@ import numpy as np
 
 from data_stack.codecs.codec import import_optional
 from data_stack.codecs.plain_data import PythonCodec, canonical_json, from_plain, to_plain
-from data_stack.dataset.iterator.access import KeepingAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.access import CacheAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import is_plain_tensor
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.fingerprint import fingerprint
@@ -129,7 +130,7 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         return access.identifier  # type: ignore[no-any-return]  # that of this class
 
 
-class _StoredCacheAccess(KeepingAccess):
+class _StoredCacheAccess(CacheAccess):
     """Access to records in a store, which are opened or written when the first sample is asked for; the rest as below."""
 
     prefers_blocks = False  # it is written in order

@@ -1,4 +1,4 @@
-"""Immutable bytes with positional access."""
+"""The contract of immutable bytes with positional access."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from collections.abc import Sequence
 class ByteSource(ABC):
     """Immutable bytes with positional access, which a resource of a storage connector reads.
 
-    It opens at the first read, or when its size is requested. Any number of threads may read at once. After a fork, parent and
-    child read the same bytes independently.
+    A source opens at the first read, or when its size is requested. Any number of threads may read
+    at once. After a fork, parent and child read the same bytes independently.
+
+    Attributes:
+        tag: the version of the bytes, such as an ETag, if the store does not know a digest; else
+            None.
+        prefetches: whether requests are so slow that reads should be prefetched together.
     """
+
+    tag: str | None = None
+    prefetches: bool = False
 
     @property
     @abstractmethod
@@ -24,21 +32,20 @@ class ByteSource(ABC):
     def sha256(self) -> str | None:
         """Recorded SHA-256 of the whole, 64 hex digits; None if the store does not know it."""
 
-    tag: str | None = None
-    """The version of the bytes, such as an ETag, if the store does not know a digest; else None."""
-
-    prefetches: bool = False
-    """Whether requests are so slow that reads should be prefetched together."""
-
     @abstractmethod
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer than asked only at the end."""
+        """Fill ``buffer`` from ``offset`` on.
+
+        Returns:
+            How many bytes were read: fewer than asked for only at the end.
+        """
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges, each cut short at the end; in one request where the store can."""
         parts = []
         for offset, size in ranges:
-            data = bytearray(min(size, max(0, self.size - offset)))
+            n_available = max(0, self.size - offset)
+            data = bytearray(min(size, n_available))
             n_read = self.readinto_at(offset, memoryview(data)) if data else 0
             parts.append(bytes(data[:n_read]))
         return parts
@@ -52,10 +59,10 @@ class ByteSource(ABC):
         return len(ranges)
 
     def fileno(self) -> int:
-        """A file descriptor for positional reads and mapping.
+        """Return a file descriptor for positional reads and mapping.
 
         Raises:
-            io.UnsupportedOperation: it is not a file.
+            io.UnsupportedOperation: the source is not a file.
         """
         raise io.UnsupportedOperation("this resource is not a file")
 

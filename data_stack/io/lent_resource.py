@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
-from data_stack.exception import (
-    ResourceNotFoundError,
-)
+from data_stack.exception import ResourceNotFoundError
 from data_stack.io.byte_source import ByteSource
-from data_stack.io.lazy_source import LazySource
 from data_stack.io.resources import StreamedResource
 
 
 class OneResource:
-    """A store of one resource of the caller, under its identifier. Reading from it neither moves nor closes the resource."""
+    """A store that holds one resource of the caller, under its identifier.
+
+    Reading from the store neither moves nor closes the resource.
+    """
 
     def __init__(self, resource: StreamedResource) -> None:
         self._resource = resource
 
     def get_resource(self, name: str) -> StreamedResource:
-        """Open the resource."""
+        """Open the resource.
+
+        Raises:
+            ResourceNotFoundError: the resource has another name.
+        """
         if not self.has_resource(name):
             raise ResourceNotFoundError(
                 f"found only {self._resource.identifier!r}, not {name!r:.80}"
             )
-        source = _LentBytes(lambda: cast(ByteSource, self._resource))  # it has the methods of one
-        lent = LentResource.from_source(name, source, self, self._resource.chunk_size)
+        lent = LentResource.from_source(
+            name, _LentSource(self._resource), self, self._resource.chunk_size
+        )
         lent.lender = self._resource
         return lent
 
     def has_resource(self, name: str) -> bool:
-        """Whether the resource has this name."""
+        """Return whether the resource has this name."""
         return name == self._resource.identifier
 
     def list_resources(self, prefix: str) -> list[str]:
-        """Its name, if it begins with ``prefix``."""
-        return [name for name in (self._resource.identifier,) if name.startswith(prefix)]
+        """Return the name of the resource in a list, if it begins with ``prefix``."""
+        name = self._resource.identifier
+        if name.startswith(prefix):
+            return [name]
+        return []
 
 
 class LentResource(StreamedResource):
-    """A resource of the caller with its own position. It pickles as that resource, which stays open when this one is closed."""
+    """A resource of the caller with its own position.
+
+    It pickles as that resource, which stays open when this one is closed.
+
+    Attributes:
+        lender: the resource of the caller.
+    """
 
     lender: StreamedResource
 
@@ -47,8 +62,43 @@ class LentResource(StreamedResource):
         return self.lender.__reduce__()
 
 
-class _LentBytes(LazySource):
+class _LentSource(ByteSource):
     """The bytes of a resource that the caller closes."""
 
+    def __init__(self, resource: StreamedResource) -> None:
+        self._resource = resource
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._resource.size
+
+    @property
+    def sha256(self) -> str | None:
+        """Recorded SHA-256 of the whole; None if the store does not know it."""
+        return self._resource.sha256
+
+    @property
+    def tag(self) -> str | None:  # type: ignore[override]  # read-only here
+        """The version of the bytes, if the store does not know a digest; else None."""
+        return self._resource.tag
+
+    @property
+    def prefetches(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether reads should be prefetched together."""
+        return self._resource.prefetches
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        return self._resource.readinto_at(offset, buffer)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._resource.read_ranges(ranges)
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
+        return self._resource.prefetch(ranges)
+
+    def fileno(self) -> int:
+        return self._resource.fileno()
+
     def close(self) -> None:
-        pass
+        """Leave the resource open, as it is the caller's."""

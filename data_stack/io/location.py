@@ -29,9 +29,9 @@ class Location:
     """A file or folder, whether it exists or not.
 
     Attributes:
-        folder: its parent.
-        name: its name in the parent.
-        contents: it as a folder, if that is known already.
+        folder: the folder that holds it.
+        name: its name in that folder.
+        contents: this location as a folder, if that is known already.
     """
 
     folder: Folder
@@ -40,20 +40,22 @@ class Location:
 
     @property
     def path(self) -> Path | None:
-        """Its path on this machine; None if it is elsewhere."""
-        return None if self.folder.path is None else self.folder.path / self.name
+        """The path of this location; None if it is not on this machine."""
+        if self.folder.path is None:
+            return None
+        return self.folder.path / self.name
 
     @property
     def full_name(self) -> str:
-        """Its name in messages, without credentials."""
+        """The name of this location in messages, without credentials."""
         return self.folder.describe(self.name)
 
     def is_file(self) -> bool:
-        """Whether it is an existing file."""
+        """Return whether this location is an existing file."""
         return self.folder.has_file(self.name)
 
     def is_folder(self) -> bool:
-        """Whether it is an existing, non-empty folder."""
+        """Return whether this location is an existing, non-empty folder."""
         return bool(self.as_folder().list_names())
 
     def open(self) -> StreamedResource:
@@ -61,51 +63,51 @@ class Location:
         return self.folder.open(self.name)
 
     def local_file(self) -> str | None:
-        """The path of the file, to read it; None if it is not on this machine.
+        """Return the path of the file, to read it; None if it is not on this machine.
 
         Raises:
-            MaliciousFilePathError: it was found in a folder, and is a link that leads out of it.
+            MaliciousFilePathError: the file was found in a folder, and is a link that leads out of
+                it.
         """
-        return self.folder.path_of(self.name) if isinstance(self.folder, LocalFolder) else None
+        if not isinstance(self.folder, LocalFolder):
+            return None
+        return self.folder.path_of(self.name)
 
     def as_folder(self) -> Folder:
-        """It as a folder."""
-        return self.contents or self.folder.subfolder(self.name)
+        """Return this location as a folder."""
+        if self.contents is not None:
+            return self.contents
+        return self.folder.subfolder(self.name)
 
     def listed(self) -> Location:
-        """The same location, whose files are listed once (:class:`~data_stack.io.folder.ListedFolder`)."""
+        """Return the same location as a :class:`~data_stack.io.folder.ListedFolder`, listed once."""
         return replace(self, contents=ListedFolder.of(self.as_folder()))
 
 
 def location_of(source: Any) -> Location:
-    """The location that ``source`` names.
+    """Return the location that ``source`` names.
 
     Args:
-        source: a path, a URL of a store and a name in it (``mongodb://host/database/sets/train``, see
-            :func:`~data_stack.io.url.split_url`), ``(connector or folder, "sets/train")``, or a resource or open binary file that
-            the caller lends.
+        source: one of
+
+            - a path;
+            - a URL of a store and a name in it (``mongodb://host/database/sets/train``, see
+              :func:`~data_stack.io.url.split_url`);
+            - ``(connector or folder, "sets/train")``;
+            - a resource or an open binary file that the caller lends.
 
     Raises:
-        ConfigError: it is something else, or a URL without a name in the store.
+        ConfigError: the source is something else, or a URL without a name in the store.
     """
     if isinstance(source, Location):
         return source
     if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "get_resource"):
-        above, _, name = str(source[1]).strip("/").rpartition("/")
-        if not name:
-            raise ConfigError(
-                f"a dataset in a store needs a name, such as 'sets/train', got {source[1]!r:.80}"
-            )
-        return Location(folder_of(source[0], above), name)
+        store, name = source
+        return _location_in(store, str(name))
     if isinstance(source, str) and (scheme_of(source) is not None or "://" in source):
         return location_of_url(source, storage_connector_from_url)
     if isinstance(source, (str, os.PathLike)):
-        text = os.fsdecode(source)
-        folder, name = os.path.split(os.path.abspath(os.path.expanduser(text)))
-        if not text or not name or "\0" in text:
-            raise ConfigError(f"{source!r:.80} does not name a file or folder")
-        # The user named this path, so it is followed wherever it leads; links below it stay below it.
-        return Location(LocalFolder(folder, os.sep), name, LocalFolder(os.path.join(folder, name)))
+        return _location_at(os.fsdecode(source))
     if hasattr(source, "read"):
         resource = as_resource(source)
         return Location(Folder(OneResource(resource)), resource.identifier)
@@ -113,56 +115,72 @@ def location_of(source: Any) -> Location:
 
 
 def location_of_url(url: str, connect: Callable[[str], StorageConnector]) -> Location:
-    """The location that a URL names: a name in a store, or a path.
+    """Return the location that a URL names: a name in a store, or a path.
 
     Args:
         url: see :func:`~data_stack.io.url.split_url`.
         connect: makes the connector of a store's URL.
 
     Raises:
-        ConfigError: it has no name in the store.
+        ConfigError: the URL has no name in the store.
     """
-    store, name = split_url(url)
-    if store is None:
-        return location_of(name)
-    if name.startswith("/"):  # the key of an object has an empty segment: s3://bucket/a//b
-        return Location(Folder(connect(store)), name)
-    return location_of((connect(store), name))
+    store_url, name = split_url(url)
+    if store_url is None:
+        return _location_at(name)
+    if name.startswith("/"):
+        # The key of an object has an empty segment: s3://bucket/a//b.
+        return Location(Folder(connect(store_url)), name)
+    return _location_in(connect(store_url), name)
 
 
-@contextlib.contextmanager
-def naming_stand_in(place: Location) -> Iterator[None]:
-    """Say, if a file cannot be read because it is a pointer of Git LFS or a page instead of data, what it is.
+def _location_in(store: Any, name: str) -> Location:
+    """Return the location of a name in a connector or folder.
 
     Raises:
-        DatasetFileCorruptError: it is; otherwise the error of the block.
+        ConfigError: the name is empty.
     """
-    try:
-        yield
-    except DatasetFileCorruptError:
-        with contextlib.suppress(ResourceNotFoundError, StorageError), place.open() as resource:
-            check_no_stand_in(resource.read_at(0, HEAD_BYTES), place.full_name, resource.size)
-        raise
+    prefix, _, last_part = name.strip("/").rpartition("/")
+    if not last_part:
+        raise ConfigError(
+            f"a dataset in a store needs a name, such as 'sets/train', got {name!r:.80}"
+        )
+    return Location(folder_of(store, prefix), last_part)
+
+
+def _location_at(path: str) -> Location:
+    """Return the location of a path on this machine.
+
+    Raises:
+        ConfigError: the path names neither a file nor a folder.
+    """
+    parent, name = os.path.split(os.path.abspath(os.path.expanduser(path)))
+    if not path or not name or "\0" in path:
+        raise ConfigError(f"{path!r:.80} does not name a file or folder")
+    # The user named this path, so it is followed wherever it leads: its parent may link to any place
+    # below the root. Links inside of it stay inside of it.
+    contents = LocalFolder(os.path.join(parent, name))
+    return Location(LocalFolder(parent, os.sep), name, contents)
 
 
 def is_path(source: Any) -> bool:
-    """Whether ``source`` is a path or a URL: a string, or an ``os.PathLike``."""
+    """Return whether ``source`` is a path or a URL: a string, or an ``os.PathLike``."""
     return isinstance(source, (str, os.PathLike))
 
 
 def as_resource(source: Any) -> StreamedResource:
-    """``source`` as a resource.
+    """Return ``source`` as a resource.
 
     Args:
-        source: a path, URL or other argument of :func:`location_of`, which is opened; a resource, which is returned (a text
-            resource as its bytes); or an open binary file, which the caller closes.
+        source: a path, URL or other argument of :func:`location_of`, which is opened; a resource,
+            which is returned (a text resource as its bytes); or an open binary file, which the
+            caller closes.
 
     Raises:
         ConfigError: the URL does not name a file.
         MissingFileError: there is no such file on this machine, or it is a folder.
         ResourceNotFoundError: there is no such file in a store.
-        StorageError: it cannot be opened.
-        TypeError: it is something else.
+        StorageError: the file cannot be opened.
+        TypeError: the source is something else.
     """
     if isinstance(source, StreamedTextResource):
         source = source.buffer
@@ -174,7 +192,28 @@ def as_resource(source: Any) -> StreamedResource:
         raise TypeError(
             f"expected a path, a URL, a resource or an open binary file, got {source!r:.80}"
         )
+
     name = getattr(source, "identifier", None) or getattr(source, "name", None)
-    return StreamedResource(
-        name if isinstance(name, str) and name else f"<{type(source).__name__}>", source
-    )
+    # The name of a file that was opened by its descriptor is a number.
+    if not isinstance(name, str) or not name:
+        name = f"<{type(source).__name__}>"
+    return StreamedResource(name, source)
+
+
+@contextlib.contextmanager
+def naming_stand_in(location: Location) -> Iterator[None]:
+    """Explain why a block cannot read a file, if the file is something in place of data.
+
+    That is a pointer of Git LFS, or a page; see :mod:`data_stack.io.stand_ins`.
+
+    Raises:
+        DatasetFileCorruptError: with the explanation, or else the error of the block.
+    """
+    try:
+        yield
+    except DatasetFileCorruptError:
+        with contextlib.suppress(ResourceNotFoundError, StorageError):
+            with location.open() as resource:
+                head = resource.read_at(0, HEAD_BYTES)
+                check_no_stand_in(head, location.full_name, resource.size)
+        raise

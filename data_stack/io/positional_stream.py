@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import os
 from abc import abstractmethod
-from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from data_stack.io.byte_source import ByteSource
 
+#: How much of a resource that is read whole is read at a time.
+_PIECE_BYTES: Final = 32 << 20
+
 
 class PositionalStream(io.RawIOBase):
-    """A raw stream over positional reads of a subclass."""
+    """A raw stream over the positional reads of a subclass."""
 
+    #: Where the next read begins.
     _position = 0
 
     @property
@@ -23,7 +26,7 @@ class PositionalStream(io.RawIOBase):
 
     @abstractmethod
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
-        """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer only at the end."""
+        """Fill ``buffer`` from ``offset`` on; return how many bytes were read, fewer only at the end."""
 
     def readable(self) -> bool:
         return True
@@ -37,43 +40,61 @@ class PositionalStream(io.RawIOBase):
         return n_read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        start = (0, self._position, self.size if whence == os.SEEK_END else 0)[whence]
-        if start + offset < 0:
-            raise ValueError(f"negative seek position {start + offset}")
-        self._position = start + offset
-        return self._position
+        if whence == os.SEEK_SET:
+            position = offset
+        elif whence == os.SEEK_CUR:
+            position = self._position + offset
+        elif whence == os.SEEK_END:
+            position = self.size + offset
+        else:
+            raise ValueError(f"whence must be 0, 1 or 2, got {whence}")
+        if position < 0:
+            raise ValueError(f"negative seek position {position}")
+        self._position = position
+        return position
 
     def tell(self) -> int:
         return self._position
 
 
-#: Of a file that is read whole, at once.
-_PIECE_BYTES = 32 << 20
-
-
 class SourceStream(PositionalStream):
-    """A raw stream over a ByteSource with its own position.
+    """A raw stream over a source, with a position of its own.
+
+    Args:
+        source: the source.
+        position: where the first read begins.
 
     Attributes:
-        is_owner: whether the source closes when this stream does.
+        source: the source.
+        is_owner: whether the source is closed with this stream.
     """
 
-    is_owner = True
+    source: ByteSource
+    is_owner: bool
 
     def __init__(self, source: ByteSource, position: int = 0) -> None:
-        self.source, self._position = source, position
+        self.source = source
+        self.is_owner = True
+        self._position = position
 
-    size = property(attrgetter("source.size"))
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return self.source.size
 
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
         return self.source.readinto_at(offset, buffer)
 
     def readall(self) -> bytes:
-        # The base class reads 8 KiB at once. A size may be a stranger's claim, so memory is only taken piece by piece.
-        pieces = []
-        while piece := self.read(min(_PIECE_BYTES, max(0, self.size - self._position))):
+        # The base class reads 8 KiB at a time. A size may be a stranger's claim, so memory is taken
+        # only piece by piece.
+        pieces = list[bytes]()
+        while True:
+            n_left = max(0, self.size - self._position)
+            piece = self.read(min(_PIECE_BYTES, n_left))
+            if not piece:
+                return b"".join(pieces)
             pieces.append(piece)
-        return b"".join(pieces)
 
     def fileno(self) -> int:
         return self.source.fileno()

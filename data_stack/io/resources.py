@@ -1,4 +1,4 @@
-"""Named streams of bytes or text: lazy, safe across threads, forks or pickling."""
+"""Named streams of bytes or text: lazy, safe across threads and forks, picklable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias, Union
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeAlias, Union
 
 from data_stack.exception import ResourceChangedError, UnpicklableResourceError
 from data_stack.io.byte_source import ByteSource as ByteSource
@@ -17,10 +17,14 @@ from data_stack.io.positional_stream import SourceStream
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Longer or more distant ranges are clipped to the resource first, as Python's files allocate the requested length.
-_LARGE_BYTES = 1 << 30
+#: Ranges that are longer or more distant than this are clipped to the resource first, as Python's
+#: files allocate the requested length.
+_LARGE_BYTES: Final = 1 << 30
 #: Limit of positions and lengths, beyond which Python's files raise OverflowError.
-_MAX_BYTES = 1 << 62
+_MAX_BYTES: Final = 1 << 62
+#: How much is read at a time into a buffer, out of a file without positional reads.
+_PIECE_BYTES: Final = 1 << 20
+_DEFAULT_CHUNK_BYTES: Final = 1 << 20
 
 
 class GivesResources(Protocol):
@@ -32,14 +36,16 @@ class GivesResources(Protocol):
 class StreamedResource(io.BufferedIOBase):
     """A named binary stream.
 
-    The resources of a storage connector are *sealed*: lazy (opened by the first read), read-only, with ``read_at`` from any
-    thread, independent after a fork, and pickled as (connector, identifier). Other resources wrap a ``buffer`` of the caller, to
-    store it under a name. Those of a third party's connector are pickled as (connector, identifier) too, and reopened in a
-    forked child.
+    There are two kinds of resources. Those of a storage connector are *sealed*: lazy (opened by the
+    first read), read-only, with ``read_at`` from any thread, independent after a fork, and pickled
+    as (connector, identifier). Others wrap a ``buffer`` of the caller, to store it under a name. A
+    third party's connector returns such ones; they are pickled as (connector, identifier) too, and
+    reopened in a forked child.
 
-    Iterating yields chunks of ``chunk_size`` bytes, each time from the start (from the current position if the buffer cannot
-    seek); for lines, as ``numpy.loadtxt`` needs them, use a StreamedTextResource. Like a file, a resource has one position:
-    threads that share it use ``read_at``.
+    Iterating yields chunks of ``chunk_size`` bytes, each time from the start (from the current
+    position if the buffer cannot seek); for lines, as ``numpy.loadtxt`` needs them, use a
+    StreamedTextResource. Like a file, a resource has one position: threads that share it use
+    ``read_at``.
 
     Args:
         identifier: the resource's name, e.g. ``"mnist/raw/labels.gz"``.
@@ -47,21 +53,39 @@ class StreamedResource(io.BufferedIOBase):
         chunk_size: bytes per chunk when iterating.
 
     Attributes:
-        identifier, name: the resource's name.
+        identifier: the resource's name.
+        name: the same, as files have it.
         chunk_size: bytes per chunk when iterating.
     """
 
     mode = "rb"
+    identifier: str
+    chunk_size: int
+    #: What is read by position: the buffer of the caller, or one over the source.
+    _buffer: Any
+    #: The bytes of a sealed resource; None if the resource wraps a buffer of the caller.
+    _source: ByteSource | None
+    #: What opens the resource in another process.
+    _connector: GivesResources | None
+    #: The digest that the bytes must have when the resource is opened; None once it is open.
+    _pinned_sha256: str | None
+    #: The process that ``_buffer`` and ``_lock`` belong to.
+    _pid: int
+    #: Guards the position of a buffer of the caller.
+    _lock: threading.Lock
 
-    def __init__(self, identifier: str, buffer: Any, chunk_size: int = 1 << 20) -> None:
+    def __init__(
+        self, identifier: str, buffer: Any, chunk_size: int = _DEFAULT_CHUNK_BYTES
+    ) -> None:
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1 byte, got {chunk_size}")
-        self.identifier = self.name = identifier
+        self.identifier = identifier
+        self.name = identifier
         self.chunk_size = chunk_size
         self._buffer = buffer
-        self._source: ByteSource | None = None
-        self._pinned_sha256: str | None = None
-        self._connector: GivesResources | None = None
+        self._source = None
+        self._connector = None
+        self._pinned_sha256 = None
         self._pid = os.getpid()
         self._lock = threading.Lock()
 
@@ -71,21 +95,43 @@ class StreamedResource(io.BufferedIOBase):
         identifier: str,
         source: ByteSource,
         connector: GivesResources,
-        chunk_size: int = 1 << 20,
+        chunk_size: int = _DEFAULT_CHUNK_BYTES,
     ) -> Self:
-        """A sealed resource over ``source``; for storage connectors, which pass themselves for reopening."""
+        """Return a sealed resource; for storage connectors.
+
+        Args:
+            identifier: the resource's name.
+            source: the bytes; closed together with the resource.
+            connector: opens the resource in another process.
+            chunk_size: bytes per chunk when iterating.
+        """
         resource = cls(identifier, io.BufferedReader(SourceStream(source)), chunk_size)
-        resource._source, resource._connector = source, connector
+        resource._source = source
+        resource._connector = connector
         return resource
 
     def reopen_by(self, connector: GivesResources) -> Self:
-        """Set the connector that opens it in another process, unless it has one, and return itself.
+        """Set the connector that opens the resource in another process, unless it has one.
 
         The base class of storage connectors calls it for the resources of ``get_resource``.
+
+        Returns:
+            The resource itself.
         """
         if self._connector is None:
             self._connector = connector
         return self
+
+    def pin(self, sha256: str | None) -> Self:
+        """Refuse other bytes than those of a digest when the resource is opened; None: accept any.
+
+        Returns:
+            The resource itself.
+        """
+        self._pinned_sha256 = sha256
+        return self
+
+    # ------------------------------------------------------------------ what is known of it
 
     @property
     def size(self) -> int:
@@ -108,32 +154,32 @@ class StreamedResource(io.BufferedIOBase):
     @property
     def sha256(self) -> str | None:
         """SHA-256 recorded by the store, 64 hex digits; None if unknown."""
-        return self._source.sha256 if self._source is not None else None
+        if self._source is None:
+            return None
+        return self._source.sha256
 
     @property
     def tag(self) -> str | None:
         """The version in the store, such as an ETag, if the store does not know a digest; else None."""
-        return self._source.tag if self._source is not None else None
+        if self._source is None:
+            return None
+        return self._source.tag
 
     @property
     def is_sealed(self) -> bool:
         """Whether it is a read-only resource of a storage connector."""
         return self._source is not None
 
-    def pin(self, sha256: str | None) -> Self:
-        """Refuse other bytes than those of this digest when it is opened, and return itself; None: accept any."""
-        self._pinned_sha256 = sha256
-        return self
-
     def __repr__(self) -> str:
-        state = (
-            "closed"
-            if self.closed
-            else "sealed"
-            if self._source is not None
-            else f"around {type(self._buffer).__name__}"
-        )
+        if self.closed:
+            state = "closed"
+        elif self.is_sealed:
+            state = "sealed"
+        else:
+            state = f"around {type(self._buffer).__name__}"
         return f"<{type(self).__name__} {self.identifier!r}, {state}>"
+
+    # ------------------------------------------------------------------ reading by position
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Read ``size`` bytes from ``offset`` on (fewer at the end) without moving the position.
@@ -143,54 +189,61 @@ class StreamedResource(io.BufferedIOBase):
         Raises:
             ValueError: ``offset`` or ``size`` is negative.
         """
-        offset, size = self._within(offset, size)
-        if self._source is None:
-            self._stream()
-            with self._lock:
-                position = self._buffer.tell()
-                try:
-                    self._buffer.seek(offset)
-                    return bytes(self._buffer.read(size))
-                finally:
-                    self._buffer.seek(position)
-        self._stream()
-        data = bytearray(min(size, max(0, self._source.size - offset)))
-        n_read = self._source.readinto_at(offset, memoryview(data)) if data else 0
-        return bytes(data) if n_read == len(data) else bytes(data[:n_read])
+        offset, size = self._clip(offset, size)
+        source = self._source
+        if source is None:
+            return self._seek_and_read(offset, size)
+        self._open_sealed()
+        n_available = max(0, source.size - offset)
+        data = bytearray(min(size, n_available))
+        if not data:
+            return b""
+        n_read = source.readinto_at(offset, memoryview(data))
+        if n_read < len(data):
+            del data[n_read:]
+        return bytes(data)
 
     def readinto_at(self, offset: int, buffer: Any, /) -> int:
-        """Fill ``buffer`` from ``offset`` on, as :meth:`read_at` reads; return the bytes read, fewer only at the end."""
-        view = memoryview(buffer).cast("B")
-        if self._source is None:
-            n_read = 0
-            # In pieces, so that gigabytes are not in memory twice.
-            while piece := self.read_at(offset + n_read, min(1 << 20, len(view) - n_read)):
-                view[n_read : n_read + len(piece)] = piece
-                n_read += len(piece)
-            return n_read
-        offset, _ = self._within(offset, len(view))
-        self._stream()
-        return self._source.readinto_at(offset, view) if len(view) else 0
+        """Fill ``buffer`` from ``offset`` on, as :meth:`read_at` reads.
 
-    def _within(self, offset: int, size: int) -> tuple[int, int]:
-        """Clip very long or distant ranges to the resource.
-
-        Raises:
-            ValueError: offset or length is negative.
+        Returns:
+            How many bytes were read, fewer only at the end.
         """
-        if offset < 0 or size < 0:
-            raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
-        if offset > _LARGE_BYTES or size > _LARGE_BYTES:
-            offset = min(offset, self.size)
-            size = min(size, self.size - offset)
-        return offset, size
+        view = memoryview(buffer).cast("B")
+        if self._source is not None:
+            offset, _ = self._clip(offset, len(view))
+            self._open_sealed()
+            if not len(view):
+                return 0
+            return self._source.readinto_at(offset, view)
+
+        # In pieces, so that gigabytes are not in memory twice.
+        n_read = 0
+        while True:
+            piece = self.read_at(offset + n_read, min(_PIECE_BYTES, len(view) - n_read))
+            if not piece:
+                return n_read
+            view[n_read : n_read + len(piece)] = piece
+            n_read += len(piece)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read ``(offset, size)`` ranges, each cut short at the end, in one request where the store can.
+
+        Like :meth:`read_at` it does not move the position, and any number of threads and processes
+        may do so at once.
+        """
+        clipped_ranges = [self._clip(offset, size) for offset, size in ranges]
+        if self._source is None:
+            return [self.read_at(offset, size) for offset, size in clipped_ranges]
+        self._open_sealed()
+        return self._source.read_ranges(clipped_ranges)
 
     @property
     def prefetches(self) -> bool:
         """Whether :meth:`prefetch` helps, as each read may be a request to a remote store."""
         if self._source is None:
             return False
-        self._stream()
+        self._open_sealed()
         return self._source.prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
@@ -201,43 +254,61 @@ class StreamedResource(io.BufferedIOBase):
         """
         if self._source is None:
             return len(ranges)
-        self._stream()
-        return self._source.prefetch([self._within(*each) for each in ranges])
+        self._open_sealed()
+        return self._source.prefetch([self._clip(offset, size) for offset, size in ranges])
 
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ``(offset, size)`` ranges, each cut short at the end, in one request where the store can.
+    def _clip(self, offset: int, size: int) -> tuple[int, int]:
+        """Clip very long or distant ranges to the resource.
 
-        Like :meth:`read_at` it does not move the position, and any number of threads and processes may do so at once.
+        Raises:
+            ValueError: offset or size is negative.
         """
-        ranges = [self._within(*each) for each in ranges]
-        if self._source is None:
-            return [self.read_at(offset, size) for offset, size in ranges]
+        if offset < 0 or size < 0:
+            raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
+        if offset > _LARGE_BYTES or size > _LARGE_BYTES:
+            offset = min(offset, self.size)
+            size = min(size, self.size - offset)
+        return offset, size
+
+    def _seek_and_read(self, offset: int, size: int) -> bytes:
+        """Read from a buffer of the caller, and leave its position as it was."""
         self._stream()
-        return self._source.read_ranges(ranges)
+        with self._lock:
+            position = self._buffer.tell()
+            try:
+                self._buffer.seek(offset)
+                return bytes(self._buffer.read(size))
+            finally:
+                self._buffer.seek(position)
+
+    # ------------------------------------------------------------------ reading as a file
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size < -1:
+        if size is None:
+            size = -1
+        if size < -1:
             raise ValueError(f"size must be at least 0, or -1 for all, not {size}")
         stream = self._stream()
         # Python's files allocate the requested length, unless all is asked for.
-        end = _MAX_BYTES if self._source is None else self._source.size
-        return stream.read(-1 if size is None or size >= end else size)
+        max_bytes = _MAX_BYTES if self._source is None else self._source.size
+        if size >= max_bytes:
+            size = -1
+        return stream.read(size)
 
     def read1(self, size: int = -1, /) -> bytes:
         stream: Any = self._stream()
-        return bytes(
-            stream.read1(size)
-            if hasattr(stream, "read1")
-            else stream.read(size if size >= 0 else self.chunk_size)
-        )
+        if hasattr(stream, "read1"):
+            return bytes(stream.read1(size))
+        if size < 0:
+            size = self.chunk_size
+        return bytes(stream.read(size))
 
     def readinto(self, buffer: Any, /) -> int:
         stream: Any = self._stream()
-        return (
-            (stream.readinto(buffer) or 0)
-            if hasattr(stream, "readinto")
-            else super().readinto(buffer)
-        )
+        if not hasattr(stream, "readinto"):
+            return super().readinto(buffer)
+        # A stream that would block returns None.
+        return stream.readinto(buffer) or 0
 
     def readline(self, size: int | None = -1, /) -> bytes:
         return self._stream().readline(-1 if size is None else size)
@@ -253,30 +324,41 @@ class StreamedResource(io.BufferedIOBase):
 
     def __next__(self) -> bytes:
         """The next chunk from the current position on."""
-        if chunk := self.read(self.chunk_size):
-            return chunk
-        raise StopIteration
+        chunk = self.read(self.chunk_size)
+        if not chunk:
+            raise StopIteration
+        return chunk
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         if abs(offset) > _MAX_BYTES:
             raise ValueError(f"no resource has a byte {offset}")
         self._stream().seek(offset, whence)
-        return self.tell()  # tempfile.SpooledTemporaryFile returned None until Python 3.11
+        # tempfile.SpooledTemporaryFile.seek() returned None until Python 3.11.
+        return self.tell()
 
     def tell(self) -> int:
         return int(self._stream().tell())
 
-    def readable(self) -> bool:
-        return self._says("readable", True)
-
-    def seekable(self) -> bool:
-        return self._says("seekable", hasattr(self._buffer, "seek"))
-
     def fileno(self) -> int:
         return int(self._stream().fileno())
 
+    def readable(self) -> bool:
+        return self._has_ability("readable", True)
+
+    def seekable(self) -> bool:
+        return self._has_ability("seekable", hasattr(self._buffer, "seek"))
+
     def writable(self) -> bool:
-        return self._says("writable", hasattr(self._buffer, "write"))
+        return self._has_ability("writable", hasattr(self._buffer, "write"))
+
+    def _has_ability(self, method: str, default: bool) -> bool:
+        """Ask the buffer what it can do; ``default`` if it lacks the method that tells."""
+        tell_ability = getattr(self._stream(), method, None)
+        if tell_ability is None:
+            return default
+        return bool(tell_ability())
+
+    # ------------------------------------------------------------------ writing to a buffer
 
     def write(self, data: Any, /) -> int:
         return int(self._stream().write(data))
@@ -287,6 +369,8 @@ class StreamedResource(io.BufferedIOBase):
     def flush(self) -> None:
         if not self.closed and hasattr(self._buffer, "flush"):
             self._buffer.flush()
+
+    # ------------------------------------------------------------------ closing
 
     def close(self) -> None:
         if not self.closed:
@@ -301,63 +385,85 @@ class StreamedResource(io.BufferedIOBase):
         # set_resource(identifier, StreamedResource(identifier, buffer)).
         pass
 
+    # ------------------------------------------------------------------ other processes
+
     def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         if self._connector is None:
-            what = f"resource {self.identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process"
             raise UnpicklableResourceError(
-                f"{what}; store it with set_resource() and send what get_resource() returns"
+                f"resource {self.identifier!r} wraps a {type(self._buffer).__name__} and cannot be "
+                "sent to another process; store it with set_resource() and send what "
+                "get_resource() returns"
             )
-        return _reopen, (
-            self._connector,
-            self.identifier,
-            self.chunk_size,
-            self._pinned_sha256 or self._content_sha256(),
-        )
+        sha256 = self._pinned_sha256 or self._content_sha256()
+        return _reopen, (self._connector, self.identifier, self.chunk_size, sha256)
 
     def _stream(self) -> IO[bytes]:
-        """The buffer to use; after a fork, a sealed resource of the child gets its own buffer and position."""
-        if self._source is not None and self._pid != os.getpid():
-            # tell() takes no lock, so this works even if a thread of the parent was reading at the fork.
-            position = self._buffer.tell()
-            # Detached, so that dropping it neither closes the source nor waits for a lock of the parent's threads.
-            self._buffer.detach().is_owner = False
-            self._buffer = io.BufferedReader(SourceStream(self._source, position))
-            self._lock, self._pid = threading.Lock(), os.getpid()
-        self._reopen_in_fork()
-        if self.closed:
-            raise ValueError(f"I/O operation on closed resource {self.identifier!r}")
-        if self._pinned_sha256 is not None:
-            actual = self._content_sha256()
-            if actual is not None and actual != self._pinned_sha256:
-                raise ResourceChangedError(
-                    self.identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}"
-                )
-            self._pinned_sha256 = None  # it is open, and its bytes are fixed now
+        """Return the buffer to use, open and of this process.
+
+        Raises:
+            ValueError: the resource is closed.
+            ResourceChangedError: its bytes are not those of the pinned digest.
+        """
+        if self._source is not None:
+            self._open_sealed()
+        else:
+            self._reopen_in_fork()
+            self._check_open()
         buffer: IO[bytes] = self._buffer
         return buffer
 
+    def _open_sealed(self) -> None:
+        """Prepare a sealed resource for reading, in the process that reads."""
+        if self._pid != os.getpid():
+            self._renew_buffer()
+        if self._pinned_sha256 is not None or self._buffer.closed:
+            self._check_open()
+
+    def _check_open(self) -> None:
+        """Check that the resource is not closed, and that its bytes are those of the pinned digest."""
+        if self.closed:
+            raise ValueError(f"I/O operation on closed resource {self.identifier!r}")
+        if self._pinned_sha256 is None:
+            return
+        actual_sha256 = self._content_sha256()
+        if actual_sha256 is not None and actual_sha256 != self._pinned_sha256:
+            raise ResourceChangedError(
+                self.identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual_sha256}"
+            )
+        # It is open now, and an open resource does not change.
+        self._pinned_sha256 = None
+
+    def _renew_buffer(self) -> None:
+        """Give a sealed resource a buffer and a position of its own in a forked child."""
+        if self._source is None:
+            return
+        # tell() takes no lock, so it works even if a thread of the parent was reading at the fork.
+        position = self._buffer.tell()
+        # The old buffer is detached, so that dropping it neither closes the source nor waits for a
+        # lock of the parent's threads.
+        self._buffer.detach().is_owner = False
+        self._buffer = io.BufferedReader(SourceStream(self._source, position))
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
     def _reopen_in_fork(self) -> None:
-        """Reopen a third party's resource in a forked child, which shares the position of an open file with its parent."""
-        if (
-            self._source is None
-            and self._connector is not None
-            and self._pid != os.getpid()
-            and not self.closed
-        ):
-            position = self._buffer.tell()
-            self._buffer = self._connector.get_resource(self.identifier)
-            self._buffer.seek(position)
-            self._lock, self._pid = threading.Lock(), os.getpid()
+        """Reopen a third party's resource in a forked child.
+
+        An open file of the parent would share its position with the parent.
+        """
+        if self._connector is None or self._pid == os.getpid() or self.closed:
+            return
+        position = self._buffer.tell()
+        self._buffer = self._connector.get_resource(self.identifier)
+        self._buffer.seek(position)
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def _content_sha256(self) -> str | None:
-        """The recorded digest, or that of a buffer in memory; None if unknown."""
-        if self._source is not None or not isinstance(self._buffer, io.BytesIO):
-            return self.sha256
-        return hashlib.sha256(self._buffer.getbuffer()).hexdigest()
-
-    def _says(self, ability: str, default: bool) -> bool:
-        say = getattr(self._stream(), ability, None)
-        return default if say is None else bool(say())
+        """Return the recorded digest, or that of a buffer in memory; None if unknown."""
+        if self._source is None and isinstance(self._buffer, io.BytesIO):
+            return hashlib.sha256(self._buffer.getbuffer()).hexdigest()
+        return self.sha256
 
 
 def _reopen(
@@ -374,7 +480,9 @@ Storable = Union["StreamedResource", IO[bytes], Iterable[bytes], bytes, bytearra
 
 
 class StreamedTextResource(io.TextIOWrapper):
-    """A named text stream over a binary one. Iterating yields lines, as of any text file, but always from the first one on.
+    """A named text stream over a binary one.
+
+    Iterating yields lines, as of any text file, but always from the first one on.
 
     Args:
         identifier: the resource's name.
@@ -394,41 +502,14 @@ class StreamedTextResource(io.TextIOWrapper):
         self,
         identifier: str,
         buffer: Any,
-        chunk_size: int = 1 << 20,
+        chunk_size: int = _DEFAULT_CHUNK_BYTES,
         encoding: str = "utf-8",
         newline: str | None = None,
     ) -> None:
-        self.identifier, self.chunk_size = identifier, chunk_size
+        self.identifier = identifier
+        self.chunk_size = chunk_size
         self._newline = newline
         super().__init__(buffer, encoding=encoding, newline=newline)
-
-    def reopen_by(self, connector: GivesResources) -> StreamedTextResource:
-        """Let another process open it by ``connector``, as :meth:`StreamedResource.reopen_by`, and return itself."""
-        binary: Any = self.buffer
-        if isinstance(binary, StreamedResource):
-            binary.reopen_by(connector)
-        else:
-            encoding = self.encoding
-            binary = StreamedResource(self.identifier, self.detach(), self.chunk_size).reopen_by(
-                connector
-            )
-            super().__init__(binary, encoding=encoding, newline=self._newline)
-        return self
-
-    def __reduce__(self) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
-        buffer: Any = self.buffer
-        return StreamedTextResource, (
-            self.identifier,
-            buffer,
-            self.chunk_size,
-            self.encoding,
-            self._newline,
-        )
-
-    def __reduce_ex__(
-        self, protocol: Any
-    ) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
-        return self.__reduce__()
 
     @staticmethod
     def from_streamed_resource(
@@ -442,6 +523,33 @@ class StreamedTextResource(io.TextIOWrapper):
     #: The original's spelling.
     from_streamed_resouce = from_streamed_resource
 
+    def reopen_by(self, connector: GivesResources) -> StreamedTextResource:
+        """Set the connector that opens the resource in another process, unless it has one.
+
+        Returns:
+            The resource itself.
+        """
+        binary: Any = self.buffer
+        if isinstance(binary, StreamedResource):
+            binary.reopen_by(connector)
+            return self
+        # The connector of a third party decoded a file of its own: give it a resource instead.
+        encoding = self.encoding
+        resource = StreamedResource(self.identifier, self.detach(), self.chunk_size)
+        super().__init__(resource.reopen_by(connector), encoding=encoding, newline=self._newline)
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
+        buffer: Any = self.buffer
+        arguments = (self.identifier, buffer, self.chunk_size, self.encoding, self._newline)
+        return StreamedTextResource, arguments
+
+    def __reduce_ex__(
+        self, protocol: Any
+    ) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
+        # TextIOWrapper defines this one, and refuses to be pickled.
+        return self.__reduce__()
+
     @property
     def name(self) -> str:
         """The identifier, under the name that files have it."""
@@ -454,14 +562,14 @@ class StreamedTextResource(io.TextIOWrapper):
             yield line
 
     def __next__(self) -> str:  # type: ignore[override]  # typeshed: IOBase returns bytes
-        if (
-            line := self.readline()
-        ):  # not the line of a TextIOWrapper, after which tell() does not work
-            return line
-        raise StopIteration
+        # Not the __next__ of a TextIOWrapper, after which tell() does not work.
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
 
     def readlines(self, hint: int | None = -1, /) -> list[str]:  # type: ignore[override]  # typeshed: list[bytes]
-        """The lines from the current position on; ``hint`` is ignored."""
+        """Return the lines from the current position on; ``hint`` is ignored."""
         return list(iter(self.readline, ""))
 
 
@@ -481,12 +589,16 @@ class ResourceFactory:
     def get_resource(
         identifier: str,
         file_like_object: IO[bytes] | Any,
-        chunk_size: int = 1 << 20,
+        chunk_size: int = _DEFAULT_CHUNK_BYTES,
         resource_type: SupportedStreamedResourceTypes = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE,
     ) -> Any:
-        """Name ``file_like_object``: a StreamedResource, or a StreamedTextResource where ``resource_type`` says text.
+        """Return a resource with a name over a file-like object.
 
-        The result owns the object: closing the one closes the other.
+        Args:
+            identifier: the name.
+            file_like_object: any binary file-like object; closed together with the resource.
+            chunk_size: bytes per chunk when iterating.
+            resource_type: whether to return a StreamedResource or a StreamedTextResource.
         """
         if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
             return StreamedTextResource(identifier, file_like_object, chunk_size)

@@ -10,8 +10,8 @@ from data_stack.loader.orders import Lanes as Lanes
 from data_stack.loader.orders import Order as Order
 from data_stack.loader.orders import Shuffled as Shuffled
 from data_stack.loader.plan import Plan as Plan
-from data_stack.loader.plan import shard_of_process as shard_of_process
-from data_stack.loader.session import LoaderState as LoaderState
-from data_stack.loader.session import LoaderStatistics as LoaderStatistics
+from data_stack.loader.ranks import shard_of_process as shard_of_process
+from data_stack.loader.state import LoaderState as LoaderState
+from data_stack.loader.statistics import LoaderStatistics as LoaderStatistics
 
 __all__: list[str]

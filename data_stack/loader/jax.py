@@ -26,24 +26,33 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.jax", "jax", "jax") from error
 
+#: Larger numbers, long doubles, are unknown to JAX.
+_MAX_NUMBER_BYTES = 8
+_MAX_COMPLEX_BYTES = 16
+
 
 @dataclass(frozen=True)
 class JaxConversion(Conversion):
     """Converts the batches of a loader to JAX arrays: ``loader.jax()``.
 
-    Arrays of numbers become JAX arrays of their shape. On the CPU they share memory if they begin at a multiple of 64 bytes and
-    are C-contiguous; otherwise they are copied. As always in JAX, 64-bit types become 32-bit ones unless ``jax_enable_x64``
-    is on; floats are rounded, but a number beyond the range of 32 bits is an error, where JAX alone wraps it. Strings, dates and
-    other types that JAX lacks become lists of values; values that differ in shape become a list of arrays. Containers stay as
-    they are; a :class:`~data_stack.loader.Ragged` has JAX arrays for values and offsets, and is a pytree.
+    Arrays of numbers become JAX arrays of their shape. On the CPU they share memory if they begin
+    at a multiple of 64 bytes and are C-contiguous; otherwise they are copied. As always in JAX,
+    64-bit types become 32-bit ones unless ``jax_enable_x64`` is on; floats are rounded, but a
+    number beyond the range of 32 bits is an error, where JAX alone wraps it. Strings, dates and
+    other types that JAX lacks become lists of values; values that differ in shape become a list of
+    arrays. Containers stay as they are; a :class:`~data_stack.loader.Ragged` has JAX arrays for
+    values and offsets, and is a pytree.
 
-    With a device, the copy of each batch starts one batch ahead, so that it overlaps with the training step.
+    With a device, the copy of each batch starts one batch ahead, so that it overlaps with the
+    training step.
 
     Args:
-        device: a device or sharding of JAX's; None for JAX's default device, without committing the arrays to it.
+        device: a device or sharding of JAX's; None for JAX's default device, without committing the
+            arrays to it.
 
     Raises (while iterating):
-        ConfigError: a column of numbers or arrays has samples without a value (None), or a number that JAX cannot hold.
+        ConfigError: a column of numbers or arrays has samples without a value (None), or a number
+            that JAX cannot hold.
     """
 
     name = "JAX arrays"
@@ -52,54 +61,61 @@ class JaxConversion(Conversion):
     def convert(self, batch: Any) -> Any:
         refuse_missing(batch, self.name)
         try:
-            return map_nested(batch, self._as_jax_array)
+            return map_nested(batch, self._convert_value)
         except _BeyondJaxError as error:
             column = _column_of(batch, error.values)
-            where = "a value of the batch" if column is None else f"column {column!r}"
+            place = "a value of the batch" if column is None else f"column {column!r}"
             raise ConfigError(
-                f"{where} cannot become a JAX array: {error}. Set jax.config.update('jax_enable_x64', True), "
-                f"or map the values to smaller ones"
+                f"{place} cannot become a JAX array: {error}. Set "
+                "jax.config.update('jax_enable_x64', True), or map the values to smaller ones"
             ) from error
 
     def convert_all(self, pairs: Pairs) -> Pairs:
         converted = super().convert_all(pairs)
-        return (
-            converted if self.device is None else one_ahead(converted)
-        )  # device_put does not wait for its copy
+        if self.device is None:
+            return converted
+        return one_ahead(converted)  # device_put does not wait for its copy
 
-    def _as_jax_array(self, value: Any) -> Any:
+    def _convert_value(self, value: Any) -> Any:
+        """Return a value as a JAX array, or as a list if JAX has no such array."""
         if isinstance(value, np.generic):
             return self._put(np.asarray(value)) if _is_number(value.dtype) else value
-        if not isinstance(value, np.ndarray):
-            return (
-                jax.device_put(value, self.device)
-                if isinstance(value, jax.Array) and self.device is not None
-                else value
-            )
-        if value.dtype == object:
-            return map_nested(parts_of_objects(value), self._as_jax_array)
-        if not _is_number(value.dtype):
-            return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
-        if not value.dtype.isnative:
-            value = value.astype(value.dtype.newbyteorder("="))
-        return self._put(value)
+        if isinstance(value, np.ndarray):
+            return self._convert_array(value)
+        if isinstance(value, jax.Array) and self.device is not None:
+            return jax.device_put(value, self.device)
+        return value
+
+    def _convert_array(self, array: npt.NDArray[Any]) -> Any:
+        if array.dtype == object:
+            return map_nested(parts_of_objects(array), self._convert_value)
+        if not _is_number(array.dtype):
+            is_text = array.dtype.kind in "SU"
+            return array.tolist() if is_text or array.ndim == 0 else list(array)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        return self._put(array)
 
     def _put(self, array: npt.NDArray[Any]) -> Any:
-        # Not jax.dlpack.from_dlpack: it shares memory under the same conditions, but commits the array to the CPU, which
-        # excludes computations with arrays on other devices.
-        return jax.device_put(_narrowed(array), self.device)
+        # Not jax.dlpack.from_dlpack: it shares memory under the same conditions, but commits the
+        # array to the CPU, which excludes computations with arrays on other devices.
+        return jax.device_put(_narrow(array), self.device)
 
 
 class _BeyondJaxError(ValueError):
-    """An array has a number beyond the range of JAX's 32-bit types."""
+    """An array has a number beyond the range of JAX's 32-bit types.
+
+    Attributes:
+        values: the array.
+    """
 
     def __init__(self, why: str, values: npt.NDArray[Any]) -> None:
         super().__init__(why)
         self.values = values
 
 
-def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array of the dtype that JAX makes of its dtype, where numbers fit.
+def _narrow(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of the dtype that JAX makes of its dtype, where numbers fit.
 
     Raises:
         _BeyondJaxError: one does not.
@@ -116,26 +132,30 @@ def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _column_of(batch: Any, values: npt.NDArray[Any]) -> Any:
-    """The key or position of the column that holds an array; None if it is not the column itself."""
+    """Return the key or position of the column that holds an array; None if none is the array."""
     columns: list[tuple[Any, Any]] = []
     if isinstance(batch, Mapping):
         columns = list(batch.items())
     elif isinstance(batch, tuple):
         columns = list(enumerate(batch))
     for key, column in columns:
-        is_column = column is values or (
-            isinstance(column, np.ndarray) and np.shares_memory(column, values)
-        )
-        if is_column:
+        if column is values:
+            return key
+        if isinstance(column, np.ndarray) and np.shares_memory(column, values):
             return key
     return None
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether JAX has the dtype: numpy's numbers except for long doubles, and those of ml_dtypes."""
-    if dtype.kind in "biufc":
-        return dtype.itemsize <= (16 if dtype.kind == "c" else 8)
-    return bool(dtype.kind == "V" and jax.dtypes.issubdtype(dtype, jax.numpy.number))
+    """Return whether JAX has the dtype: numpy's numbers but long doubles, and those of ml_dtypes."""
+    if dtype.kind == "c":
+        return dtype.itemsize <= _MAX_COMPLEX_BYTES
+    if dtype.kind in "biuf":
+        return dtype.itemsize <= _MAX_NUMBER_BYTES
+    return dtype.kind == "V" and bool(jax.dtypes.issubdtype(dtype, jax.numpy.number))
+
+
+# ---------------------------------------------------------------------- ragged values as pytrees
 
 
 def _flatten(ragged: Ragged) -> tuple[tuple[Any, Any], None]:
@@ -143,10 +163,14 @@ def _flatten(ragged: Ragged) -> tuple[tuple[Any, Any], None]:
 
 
 def _unflatten(_: None, parts: Iterator[Any]) -> Ragged:
-    # not by the constructor, which checks its arrays: here they may be tracers, or None
+    """Make a ragged value without its constructor, which checks its arrays.
+
+    Here they may be tracers, or None.
+    """
     ragged = object.__new__(Ragged)
-    for name, part in zip(("values", "offsets"), parts, strict=True):
-        object.__setattr__(ragged, name, part)
+    values, offsets = parts
+    object.__setattr__(ragged, "values", values)
+    object.__setattr__(ragged, "offsets", offsets)
     return ragged
 
 

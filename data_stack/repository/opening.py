@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.exception import ConfigError

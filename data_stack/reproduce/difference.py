@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorView
 from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.deduplicated import iterator_digests
 from data_stack.dataset.meta import column_key
 from data_stack.exception import ConfigError

@@ -484,7 +484,7 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
     }:  # an origin is put there by who has loaded it
         _refuse(node, f"it has the argument 'dataset_meta' alone, not {_list(arguments)}")
     try:
-        made = layer._rebuilt(below, arguments)
+        made = layer._from_arguments(below, arguments)
         meta = made.dataset_meta if isinstance(made, InformedDatasetIteratorIF) else None
         description = describe_with_content(made)
     except _ENVIRONMENT:

@@ -166,7 +166,11 @@ def explain(iterator: Any) -> Explanation:
         return layer
 
     def below_of(layer: Any) -> list[Any]:
-        given = layer._stack_on() if _is_ours(layer) else getattr(layer, "underlying_iterators", ())
+        given = (
+            layer._iterators_below()
+            if _is_ours(layer)
+            else getattr(layer, "underlying_iterators", ())
+        )
         return [unwrap(each) for each in reversed(list(given))]
 
     found = list(walk_stack(unwrap(iterator), below_of))[::-1]
@@ -214,10 +218,10 @@ def _is_ours(layer: Any) -> bool:
 
 
 def _notes(layer: Any, is_stacked: bool) -> Iterator[str]:
-    if not is_stacked and (noted := getattr(layer, "_noted", "")):
+    if not is_stacked and (noted := getattr(layer, "_repr_details", "")):
         yield noted.strip()
     arguments = layer._arguments() if is_stacked and _is_ours(layer) else {}
-    if "epoch" in arguments and arguments.get("seed") is not None:
+    if is_stacked and _is_ours(layer) and layer._draw is not None:
         yield "random: at_epoch changes it"
     if callable(arguments.get("function")):
         yield f"calls a Python function for each {'batch' if arguments.get('batched') else 'sample'}"

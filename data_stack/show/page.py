@@ -404,7 +404,7 @@ def _reads_columns(iterator: Any) -> bool:
             or (blocks is not None and len(blocks) > 100)
         ):
             return False
-        waiting += layer._stack_on()
+        waiting += layer._iterators_below()
     return True
 
 

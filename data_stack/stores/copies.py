@@ -9,7 +9,14 @@ from data_stack.exception import DatasetNotFoundError, PreparationError
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
 from data_stack.io.account import is_hidden
-from data_stack.io.copying import CopyGroup, CopyItem, CopyReport, check_apart, copy_groups
+from data_stack.io.copying import (
+    CopyGroup,
+    CopyItem,
+    CopyReport,
+    SmallFile,
+    check_apart,
+    copy_groups,
+)
 from data_stack.io.integrity import Fault
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
@@ -129,6 +136,6 @@ def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest
     return CopyGroup(
         folder,
         tuple(wanted),
-        (f"{folder}/{MANIFEST}", version.data or b""),
-        (f"{folder}/{JOURNAL}", mark.to_json()),
+        SmallFile(f"{folder}/{MANIFEST}", version.data or b""),
+        SmallFile(f"{folder}/{JOURNAL}", mark.to_json()),
     )

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.splits.parts import SavedSplits
+from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.exception import ConfigError
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.exception import ConfigError
 from data_stack.loader import Loader
-from data_stack.loader.workers import WorkerKind
+from data_stack.loader.workers.base import WorkerKind
 from data_stack.processes.child_process import dump, load
 from data_stack.values.stacking import stack_samples
 

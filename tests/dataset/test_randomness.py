@@ -9,13 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data_stack.dataset.randomness import (
-    KeyedPermutation,
-    derive_generator,
-    hash_array,
-    hash_of,
-    high_product_array,
-)
+from data_stack.dataset.hashing import hash_array, hash_of, high_product_array
+from data_stack.dataset.permutation import KeyedPermutation
+from data_stack.dataset.randomness import derive_generator
 
 KEYS = st.integers(0, 2**64 - 1)
 SIZES = (

@@ -209,7 +209,7 @@ def test_a_stack_gives_what_the_same_gives_with_lists(stack: Stack, data: st.Dat
 def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
     if isinstance(iterator, ClientSamples):
         yield iterator
-    for below in iterator._stack_on():
+    for below in iterator._iterators_below():
         yield from _leaves(below)
 
 

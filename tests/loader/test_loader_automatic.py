@@ -18,8 +18,11 @@ from process_census import census, left_since
 
 from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.loader import Loader
-from data_stack.loader import workers as automatic
-from data_stack.loader.loader import workers_of_kind
+from data_stack.loader.batch_maker import BatchMaker
+from data_stack.loader.epoch_stacks import EpochStacks
+from data_stack.loader.workers import automatic, measuring
+from data_stack.loader.workers.base import WorkerOptions
+from data_stack.loader.workers.make_workers import make_prefetching_workers
 from data_stack.util.executor import n_processors
 
 
@@ -65,9 +68,7 @@ def sleep(sample: Any) -> Any:
         (Computing(16_000, 5000), "processes"),
     ],
 )
-def test_a_loader_that_waits_takes_threads_and_one_that_computes_tries_processes(
-    source: Any, kind: str
-) -> None:
+def test_waiting_leads_to_threads_and_computing_to_processes(source: Any, kind: str) -> None:
     def tries() -> bool:
         with loader(source, epochs=None) as subject:
             return any(
@@ -81,16 +82,17 @@ def test_a_loader_that_waits_takes_threads_and_one_that_computes_tries_processes
 
 
 def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
-    """Choose these kinds in turn, ignoring the figures, and then stay with the last one."""
+    """Choose these kinds in turn, whatever was measured, and then stay with the last one."""
     following = itertools.chain(kinds, itertools.repeat(kinds[-1]))
 
-    def best(self: Any) -> str:
-        wanted = next(following)
-        return "inline" if self._refusal and wanted == "processes" else wanted
+    def choose_next(measurements: Any, *, can_use_processes: bool, **_: Any) -> str:
+        kind = next(following)
+        if kind == "processes" and not can_use_processes:
+            return "inline"
+        return kind
 
-    monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
-    monkeypatch.setattr(automatic.AutomaticWorkers, "_is_worth_a_try", lambda self, kind: False)
-    monkeypatch.setattr(automatic, "_ENOUGH", ((4, 0.0), (0, 1.0)))
+    monkeypatch.setattr(automatic, "choose_kind", choose_next)
+    monkeypatch.setattr(measuring, "is_enough", lambda n_rounds, elapsed_seconds: n_rounds >= 4)
 
 
 @pytest.mark.parametrize("way", [("inline",), ("threads",), ("threads", "inline")])
@@ -142,20 +144,15 @@ def test_what_cannot_be_sent_is_never_made_by_processes(monkeypatch: pytest.Monk
 
 
 def test_arrays_that_are_too_large_are_not_sent_to_processes() -> None:
-    workers = workers_of_kind(
-        "processes",
-        loader(np.zeros(4_000))._maker,
-        1,
-        prefetch=1,
-        timeout_seconds=None,
-        max_bytes=30_000,
-    )
+    maker = BatchMaker(EpochStacks(SequenceDatasetIterator([np.zeros(4_000)]), redraws=True))
+    options = WorkerOptions(n_workers=1, prefetch=1, max_bytes_sent=30_000)
+    workers = make_prefetching_workers(maker, "processes", options)
 
     with pytest.raises(OSError, match="too large to send"):
         workers.start()
 
 
-def test_processes_that_do_not_work_are_given_up_with_a_warning_and_no_batch_is_lost(
+def test_failing_processes_are_given_up_without_losing_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     choosing(monkeypatch, "threads", "processes")

@@ -56,7 +56,7 @@ def test_a_batch_of_equally_long_values_has_the_same_form(collation: Collation) 
         assert (one.dtype, one.ndim) == (other.dtype, other.ndim)
 
 
-def test_a_tuple_gets_its_lengths_at_the_end_and_a_bare_column_beside_it() -> None:
+def test_lengths_come_after_tuples_and_beside_bare_columns() -> None:
     lists = [[1, 2], [3], [4, 5, 6]]
     in_tuples = padded([(values, n, values[:1] * n) for n, values in enumerate(lists)], Padded())
     bare = padded(lists, Padded())
@@ -95,7 +95,7 @@ def test_each_column_has_its_own_padding_value_and_dtype() -> None:
     assert batch["tokens"].dtype == np.int64  # an empty list is no floats
 
 
-def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
+def test_values_are_padded_to_a_length_or_a_multiple() -> None:
     values = [[1, 2, 3], [4]]
 
     assert padded(values, Padded(to=5))[0].shape == (2, 5)
@@ -108,7 +108,7 @@ def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
     assert padded([[], []], Padded(multiple_of=4))[0].shape == (2, 0)
 
 
-def test_pictures_are_padded_in_both_extents() -> None:
+def test_pictures_are_padded_in_both_dimensions() -> None:
     pictures = [np.full((2, 3, 3), 1, np.uint8), np.full((4, 1, 3), 2, np.uint8)]
 
     batch, shapes = padded(pictures, Padded(255, multiple_of=(1, 4), lengths=2))
@@ -135,7 +135,7 @@ def test_an_empty_list_among_lists_of_lists_has_no_rows() -> None:
     assert padded(values, Concatenated()).lengths.tolist() == [2, 0, 1]
 
 
-def test_values_of_several_dtypes_get_the_one_that_holds_them_all() -> None:
+def test_values_of_several_dtypes_get_one_that_holds_all() -> None:
     arrays = [np.array([1, 2], np.uint8), np.array([-1], np.int8)]
 
     assert padded(arrays, Padded())[0].dtype == np.int16
@@ -147,9 +147,7 @@ def test_values_of_several_dtypes_get_the_one_that_holds_them_all() -> None:
 @pytest.mark.parametrize(
     ("dtype", "value"), [("u1", -1), ("i4", 0.5), ("i8", np.nan), ("f4", "x"), ("i4", None)]
 )
-def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(
-    dtype: str, value: Any
-) -> None:
+def test_a_padding_value_beyond_the_dtype_is_always_an_error(dtype: str, value: Any) -> None:
     for lengths in ((2, 1), (2, 2)):
         with pytest.raises(ConfigError, match=r"which cannot hold the padding value"):
             padded([np.zeros(length, dtype) for length in lengths], Padded(value))
@@ -165,8 +163,8 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(
         ([{"a": "x"}], Padded({"a": 0}), "column 'a' has no arrays"),
         ([{"a": 1}], Padded({"b": 0}), "no column 'b'"),
         ([{"a": [1], "a_lengths": 3}], Padded(), "a column 'a_lengths'"),
-        ([[1, 2]], Padded(to=(None, 3)), "to is for 2 extents"),
-        ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first extent: .*at place 1 \(2, 4\)"),
+        ([[1, 2]], Padded(to=(None, 3)), "to is for 2 dimensions"),
+        ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first dimension: .*at place 1 \(2, 4\)"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_collated_is_named(

@@ -21,7 +21,8 @@ from sizes import sized
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import LoadingError, WorkerDifferenceError
 from data_stack.loader import Loader
-from data_stack.loader.comparison import find_difference, plain_values
+from data_stack.loader.comparison import find_difference
+from data_stack.loader.workers.module_values import plain_values
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* takes long:RuntimeWarning"  # on a busy machine
@@ -232,7 +233,7 @@ def test_workers_that_stay_get_later_values_as_well(settings: Any) -> None:
     assert (first[0], second[0]) == (2.0, 3.0)
 
 
-def test_what_cannot_be_handed_over_is_an_error_of_the_column(settings: Any) -> None:
+def test_unsendable_values_are_an_error_naming_the_column(settings: Any) -> None:
     settings.kept = [object()]
     stack = numbers().map(settings.is_kept, column=0)
 

@@ -133,7 +133,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("uneven", ["pad", "drop"])
-def test_all_ranks_make_as_many_steps_and_have_every_sample_once_together(
+def test_all_ranks_have_equal_steps_and_every_sample_once_together(
     ranks: list[dict[str, Any]], uneven: str
 ) -> None:
     n_samples = N_SAMPLES + 1 if uneven == "pad" else N_SAMPLES - 1
@@ -150,7 +150,7 @@ def test_all_ranks_make_as_many_steps_and_have_every_sample_once_together(
     )
 
 
-def test_a_loader_without_a_shard_takes_that_of_the_group_and_says_so_once(
+def test_a_loader_takes_the_shard_of_the_group(
     ranks: list[dict[str, Any]],
 ) -> None:
     for number, rank in enumerate(ranks):
@@ -164,7 +164,7 @@ def test_a_loader_without_a_shard_takes_that_of_the_group_and_says_so_once(
         assert rank["len before the group"] == -(-N_SAMPLES // 6)
 
 
-def test_ranks_that_disagree_are_noticed_by_the_one_that_comes_second(tmp_path: Path) -> None:
+def test_the_second_rank_notices_that_ranks_disagree(tmp_path: Path) -> None:
     both = run_all(run_disagreeing_rank, tmp_path)
 
     for name in both[0]:
@@ -241,7 +241,7 @@ ALL_VARIABLES = ["RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"] + [
         ),
     ],
 )
-def test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong(
+def test_the_innermost_launcher_gives_the_shard_or_an_error(
     variables: dict[str, str], expected: tuple[int, int] | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (*ALL_VARIABLES, *SRUN):
@@ -259,7 +259,7 @@ def test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wr
                 find()
 
 
-def test_ranks_that_cannot_meet_log_a_digest_that_differs_if_their_loaders_do(
+def test_ranks_without_a_store_log_digests_to_compare(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")

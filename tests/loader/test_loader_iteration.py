@@ -32,13 +32,13 @@ def loader_of(iterator: Any, batch_size: Any = 4, **options: Any) -> Loader:
 # -------------------------------------------------------------------------------------------------------------------- batches
 
 
-def test_a_transform_gets_what_was_collated_and_decides_what_is_handed_out() -> None:
+def test_a_transform_gets_the_collated_batch_and_returns_any_value() -> None:
     loader = loader_of([1, 2, 3], 2, collate=sum, transform=lambda total: {"total": total})
 
     assert list(loader) == [{"total": 3}, {"total": 3}]
 
 
-def test_draws_of_a_transform_depend_on_seed_epoch_and_position_alone() -> None:
+def test_a_transform_draws_by_seed_epoch_and_position_alone() -> None:
     def draw(batch: Any, rng: np.random.Generator) -> float:
         return rng.random()
 
@@ -55,7 +55,7 @@ def test_draws_of_a_transform_depend_on_seed_epoch_and_position_alone() -> None:
 # --------------------------------------------------------------------------------------------------------------------- epochs
 
 
-def test_the_length_is_that_of_a_whole_iteration_in_every_phase() -> None:
+def test_the_length_is_always_that_of_a_whole_iteration() -> None:
     loader = loader_of(numbers_to(10), epochs=2)
     lengths = [len(loader)]
 
@@ -94,9 +94,7 @@ def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
 
 
 @pytest.mark.parametrize(("n", "drop_last"), [(0, False), (3, True)])
-def test_an_endless_loader_without_a_batch_is_an_error_and_not_a_hang(
-    n: int, drop_last: bool
-) -> None:
+def test_an_endless_loader_without_batches_is_an_error(n: int, drop_last: bool) -> None:
     loader = loader_of(numbers_to(n), epochs=None, drop_last=drop_last)
 
     with pytest.raises(ConfigError, match=f"epoch 0 has {n} samples"):
@@ -123,7 +121,7 @@ def test_a_second_iteration_ends_the_first_which_says_so() -> None:
     assert numbers_given(loader) == [[4, 5, 6, 7], [8, 9]]
 
 
-def test_ctrl_c_while_a_batch_is_made_loses_none_and_shows_no_frames_of_ours() -> None:
+def test_ctrl_c_while_a_batch_is_made_loses_none() -> None:
     pressed = [8]
 
     def transform(batch: Any) -> Any:
@@ -136,18 +134,14 @@ def test_ctrl_c_while_a_batch_is_made_loses_none_and_shows_no_frames_of_ours() -
     with pytest.raises(KeyboardInterrupt) as raised:
         numbers_given(loader)
 
-    assert [entry.name for entry in raised.traceback[1:4]] == [
-        "numbers_given",
-        "_batches",
-        "transform",
-    ]
+    assert raised.traceback[-1].name == "transform"
     pressed.clear()
     loader.load_state_dict(loader.state_dict())
     assert numbers_given(loader) == [[8, 9]]
 
 
 @pytest.mark.parametrize("of", [iter, Loader.torch])
-def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made(
+def test_a_dropped_batch_is_freed_before_the_next_one(
     of: Callable[[Loader], Any],
 ) -> None:
     made, n_alive = list[weakref.ref[Any]](), list[int]()
@@ -162,9 +156,7 @@ def test_a_batch_that_the_consumer_dropped_is_freed_before_the_next_one_is_made(
     assert n_alive == [0, 0, 0, 0]
 
 
-def test_a_sample_that_cannot_be_read_is_named_behind_all_batches_before_it_and_tried_again_from_the_state() -> (
-    None
-):
+def test_an_unreadable_sample_is_named_in_its_turn_and_retried() -> None:
     bad = [13]
 
     def read(number: int) -> int:
@@ -209,7 +201,7 @@ def test_a_function_that_fails_is_named_with_its_samples(option: str) -> None:
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))]
 )
-def test_a_copy_of_a_loader_is_where_the_loader_was_and_goes_its_own_way(
+def test_a_copy_of_a_loader_continues_on_its_own(
     copied: Callable[[Loader], Loader],
 ) -> None:
     loader = loader_of(numbers_to(30), shuffle=True, seed=4)
@@ -314,7 +306,7 @@ def test_an_argument_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
         (loader_of([1, 2]), "got Loader"),
     ],
 )
-def test_what_is_not_an_iterator_is_refused_with_what_to_pass(given: Any, message: str) -> None:
+def test_what_is_no_iterator_is_refused_with_a_remedy(given: Any, message: str) -> None:
     for make in (loader_of, TorchDataset, SequenceDatasetIterator([[1]]).combine):
         with pytest.raises(ConfigError, match=f"expected an iterator.* {message}"):
             make(given)

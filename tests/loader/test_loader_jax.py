@@ -27,7 +27,7 @@ def of_one_batch(value: Any, device: Any = None) -> Any:
     return converted
 
 
-def test_an_array_that_is_aligned_is_not_copied_on_the_cpu() -> None:
+def test_an_aligned_array_is_not_copied_on_the_cpu() -> None:
     aligned, other = beginning_at(0), beginning_at(16)
 
     first, second = of_one_batch((aligned, other), device=jax.devices("cpu")[0])

@@ -52,7 +52,7 @@ def take_ledgers(folder: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["torchrun", "lightning", "accelerate"])
-def test_a_training_with_a_killed_rank_goes_on_with_more_ranks_and_trains_each_sample_once(
+def test_a_training_continues_with_more_ranks_after_one_was_killed(
     kind: str, tmp_path: Path
 ) -> None:
     ended, said = launch(kind, tmp_path, world=2, step_of_death=8)

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.exception import DatasetOutOfBoundsError
 from data_stack.loader import BlockShuffled, InOrder, Loader, Order, Shuffled
 from data_stack.loader.plan import Uneven
-from data_stack.loader.workers import WorkerKind
+from data_stack.loader.workers.base import WorkerKind
 from data_stack.values.stacking import stack_samples
 
 KINDS: list[WorkerKind] = ["inline", "threads"]
@@ -144,7 +144,7 @@ def in_turn(ranks: list[list[Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_epoch_has_each_sample_of_its_stack_once_over_all_ranks_but_for_what_was_asked(
+def test_every_epoch_has_each_sample_once_over_all_ranks(
     kind: WorkerKind,
 ) -> None:
     @settings(max_examples=EXAMPLES[kind], suppress_health_check=list(HealthCheck))
@@ -187,7 +187,7 @@ def stack_each(stack: DatasetIteratorIF) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_stopping_at_any_step_and_going_on_elsewhere_gives_the_batches_of_the_uninterrupted_run(
+def test_an_interrupted_run_continues_elsewhere_with_the_same_batches(
     kind: WorkerKind,
 ) -> None:
     @settings(max_examples=EXAMPLES[kind], suppress_health_check=list(HealthCheck))
@@ -216,7 +216,7 @@ def test_stopping_at_any_step_and_going_on_elsewhere_gives_the_batches_of_the_un
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(cases(), st.integers(1, 12), st.integers(1, 5), st.integers(0, 8))
-def test_another_world_and_batch_size_give_what_was_left_in_the_same_order(
+def test_another_world_and_batch_size_continue_in_the_same_order(
     case: Case, batch_size: int, world: int, n_steps: int
 ) -> None:
     case.drop_last, case.uneven = False, "keep"
@@ -241,7 +241,7 @@ def test_another_world_and_batch_size_give_what_was_left_in_the_same_order(
 
 
 @pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # on a busy machine
-def test_worker_processes_give_the_same_batches_and_go_on_where_others_stopped() -> None:
+def test_worker_processes_continue_where_others_stopped() -> None:
     options: dict[str, Any] = {"shuffle": True, "seed": 5, "epochs": 2, "transform": changed}
     jumbled = (
         SequenceDatasetIterator(columns_of(60)).shuffle(seed=3).map(jittered, seed=1)

@@ -72,7 +72,7 @@ def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: in
     assert whole(Shuffled(), n, seed, epoch).tolist() == shuffled.read_column(0).tolist()
 
 
-def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
+def test_orders_are_the_same_on_every_machine_and_version() -> None:
     assert Shuffled().indices(np.arange(3), 10**12, 7, 3).tolist() == [
         934666439573,
         664447288389,
@@ -153,7 +153,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=repr)
-def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order: Order) -> None:
+def test_a_pickled_order_is_the_same_whether_used_or_not(order: Order) -> None:
     before = whole(order, 40, 1, 1)
 
     copy = pickle.loads(pickle.dumps(order))
@@ -211,7 +211,7 @@ some_blocks = st.one_of(
 
 
 @given(some_blocks, st.integers(1, 6), st.integers(1, 60), st.integers(0, 9))
-def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
+def test_a_block_wise_shuffle_reads_one_window_after_the_other(
     blocks: tuple[Any, int | None], window: int, n: int, epoch: int
 ) -> None:
     lengths, total = blocks
@@ -262,7 +262,7 @@ def test_blocks_or_samples_may_stay_in_their_order(
     st.integers(),
     st.booleans(),
 )
-def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
+def test_the_blocks_of_a_window_are_prefetched_one_window_ahead(
     lengths: list[int], window: int, seed: int, mixes_samples: bool
 ) -> None:
     n = sum(lengths)
@@ -323,12 +323,12 @@ def test_layers_that_keep_the_order_keep_the_blocks() -> None:
         assert lengths.tolist() == expected
 
 
-def test_a_stack_that_tells_no_blocks_is_an_error_that_says_what_to_do() -> None:
+def test_a_stack_without_blocks_is_an_error_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"BlockShuffled\(block_lengths=1000\)"):
         Loader(InBlocks(3, 5).shuffle(seed=1), 4, shuffle=BlockShuffled())
 
 
-def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> None:
+def test_samples_in_order_name_the_next_block_to_prefetch() -> None:
     order = InOrder().for_iterator(InBlocks(3, 4, 2))
 
     ahead = [order.upcoming(position, 9, 0, 0) for position in range(10)]
@@ -364,7 +364,7 @@ def test_an_order_that_returns_no_integers_is_an_error() -> None:
         list(Loader(InBlocks(3, 5), 4, shuffle=Masking(), worker_kind="inline"))
 
 
-def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> None:
+def test_ranks_in_lanes_share_only_the_blocks_at_borders() -> None:
     order = Lanes(BlockShuffled(block_lengths=100, window=2), lanes=4, batch_size=32)
     blocks_of = []
     for rank in range(4):
@@ -380,9 +380,7 @@ def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> No
     assert {len(blocks) for blocks in blocks_of} == {len(blocks_of[0])}
 
 
-def test_the_batches_of_lanes_come_in_turn_from_equal_stretches_and_what_is_left_comes_once() -> (
-    None
-):
+def test_lanes_take_turns_and_leave_no_sample_out() -> None:
     for n, lanes, size in itertools.product(range(1, 40), range(1, 5), range(1, 5)):
         found = whole(Lanes(InOrder(), lanes=lanes, batch_size=size), n).tolist()
 
@@ -396,7 +394,7 @@ def test_the_batches_of_lanes_come_in_turn_from_equal_stretches_and_what_is_left
 
 
 @given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 6), st.integers(0, 99))
-def test_a_window_is_that_of_the_shuffled_order_in_chunks_of_neighbouring_lengths(
+def test_a_window_is_shuffled_in_chunks_of_similar_lengths(
     n_samples: int, chunk: int, window: int, seed: int
 ) -> None:
     lengths = LENGTHS[:n_samples]

@@ -37,7 +37,7 @@ def batches(plan: Plan, position: int = 0) -> list[list[int]]:
 
 
 @given(sizes, batch_sizes, worlds, st.data())
-def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
+def test_padding_repeats_few_samples_from_the_start_of_the_epoch(
     n: int, batch: int, world: int, data: st.DataObject
 ) -> None:
     position = data.draw(st.integers(0, n))
@@ -58,7 +58,7 @@ def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
 @given(
     sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(["pad", "drop", "keep"]), st.data()
 )
-def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
+def test_all_ranks_have_equally_many_steps_unless_samples_are_kept(
     n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
 ) -> None:
     position = data.draw(st.integers(0, n))
@@ -76,9 +76,7 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
 
 
-def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewer_ranks_go_on() -> (
-    None
-):
+def test_fewer_ranks_continue_after_a_thousand_in_a_billion_samples() -> None:
     n, batch, step = 10**9 + 7, 256, 1234
     before = [Plan(n, batch, rank=rank, world=1000) for rank in range(1000)]
     position = before[0].position_after(step)

@@ -22,8 +22,9 @@ from worker_subjects import Mixed, Numbers, Told, strange
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError, WorkerError
-from data_stack.loader import Loader, processes
-from data_stack.loader.workers import ThreadWorkers
+from data_stack.loader import Loader
+from data_stack.loader.workers.processes import ProcessWorkers
+from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.testing.iterators import assert_same
 
 pytestmark = [
@@ -124,7 +125,7 @@ SCRIPT = """
 import collections
 from data_stack.exception import LoadingError
 from data_stack.loader import Loader
-from data_stack.loader import processes
+from data_stack.loader.workers import processes
 
 print("the script runs")
 Pair = collections.namedtuple("Pair", "number square")
@@ -170,7 +171,7 @@ def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["processes", "threads"])
-def test_an_exception_names_the_sample_and_the_worker_and_has_its_traceback(kind: str) -> None:
+def test_an_exception_names_sample_and_worker_with_its_traceback(kind: str) -> None:
     class Broken(Numbers):
         def __getitem__(self, index: int) -> int:
             return 1 // (index - 37)
@@ -255,9 +256,7 @@ class Unpicklable:
         return batch
 
 
-def test_what_cannot_be_unpickled_in_a_worker_and_what_cannot_be_pickled_there_is_reported() -> (
-    None
-):
+def test_what_cannot_be_pickled_on_either_side_is_reported() -> None:
     with pytest.raises(
         WorkerError,
         match=r"(?s)could not unpickle .* ValueError: .*no number.*In the worker:\nTraceback",
@@ -305,7 +304,7 @@ def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "workers"), [("processes", processes.ProcessWorkers), ("threads", ThreadWorkers)]
+    ("kind", "workers"), [("processes", ProcessWorkers), ("threads", ThreadWorkers)]
 )
 def test_a_slow_worker_is_a_warning(
     kind: str, workers: Any, monkeypatch: pytest.MonkeyPatch
@@ -381,7 +380,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     assert script.returncode == 0
 
 
-def test_a_fork_leaves_the_workers_to_their_owner_and_has_its_own() -> None:
+def test_a_fork_has_workers_of_its_own() -> None:
     images = np.random.default_rng(0).integers(0, 255, (640, 3000), dtype=np.uint8)
     with loader(SequenceDatasetIterator([images]), workers=1) as forked:
         batches = iter(forked)

@@ -91,7 +91,7 @@ def test_a_random_order_warns_once_and_says_what_to_do(
         next(iter(Loader(rows.shuffle(1), 16, worker_kind="inline")))
 
 
-def test_samples_that_fit_into_the_cache_and_those_of_this_machine_are_shuffled_silently(
+def test_cached_and_local_samples_are_shuffled_silently(
     store: FarStorageConnector, tmp_path: Path
 ) -> None:
     (tmp_path / "local").mkdir()

@@ -27,7 +27,7 @@ def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
 # -------------------------------------------------------------------------------------------------------------------- resume
 
 
-def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() -> None:
+def test_setting_the_epoch_of_a_loaded_state_changes_nothing() -> None:
     loader = loader_of(numbers_to(30))
     whole = [numbers_given(loader), numbers_given(loader)]
     state = moved(loader.state_dict(), epoch=1, position=16, first_epoch=1)
@@ -43,7 +43,7 @@ def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() ->
     assert len(found) == 2 + 4
 
 
-def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> None:
+def test_continuing_in_a_billion_samples_needs_no_list_of_them() -> None:
     iterator = numbers_to(1000).repeat(10**6)
     loader = loader_of(iterator, 256)
     state = moved(loader.state_dict(), position=256 * 10**6)
@@ -229,7 +229,7 @@ def test_other_ranks_refuse_a_state_of_ranks_in_different_epochs(
     assert other.tell() == before
 
 
-def test_ranks_in_the_same_place_go_on_as_any_other_ranks() -> None:
+def test_a_state_of_ranks_in_one_place_suits_any_ranks() -> None:
     one, other = ranks_of(5, 1, 2)
     first = numbers_given(one, 2) + numbers_given(other, 2)
     resumed = loader_of(numbers_to(5), 2, epochs=3, uneven="pad")
@@ -241,7 +241,7 @@ def test_ranks_in_the_same_place_go_on_as_any_other_ranks() -> None:
     assert sorted(np.concatenate([*first, *last]).tolist()) == list(range(5))
 
 
-def test_ranks_that_stop_in_different_epochs_begin_the_next_one_together() -> None:
+def test_ranks_that_stop_apart_begin_the_next_epoch_together() -> None:
     loaders = ranks_of(5, 1, 2)
     for loader in loaders:
         numbers_given(loader, 5)
@@ -251,7 +251,7 @@ def test_ranks_that_stop_in_different_epochs_begin_the_next_one_together() -> No
     assert places == [(3, 0, 3), (3, 0, 3)]
 
 
-def test_an_endless_loader_with_a_rank_without_samples_has_a_state() -> None:
+def test_a_rank_without_samples_has_a_state_when_endless() -> None:
     loader = ranks_of(1, 1, 2, None)[0]
     numbers_given(loader, 3)
 

@@ -41,7 +41,7 @@ def of_one_batch(value: Any) -> Any:
 # ------------------------------------------------------------------ tensors
 
 
-def test_an_array_that_is_aligned_is_not_copied_and_others_may_be_computed_with() -> None:
+def test_an_aligned_array_is_shared_and_others_are_usable() -> None:
     arrays = [beginning_at(0), *[beginning_at(offset) for offset in (4, 16, 32)]]
 
     tensors = of_one_batch(arrays)
@@ -112,7 +112,7 @@ def test_strings_ragged_values_and_what_there_are_no_tensors_for() -> None:
     assert others.numpy().tolist() == [b"x", b"yz", b""]
 
 
-def test_numbers_without_a_value_are_an_error_that_names_the_column() -> None:
+def test_missing_numbers_are_an_error_naming_the_column() -> None:
     with pytest.raises(
         ConfigError, match=r"column 'x' has samples without a value .* TensorFlow tensors"
     ):
@@ -122,7 +122,7 @@ def test_numbers_without_a_value_are_an_error_that_names_the_column() -> None:
 # ------------------------------------------------------------------ tf.data
 
 
-def test_a_dataset_has_the_form_of_the_batches_and_as_many() -> None:
+def test_a_dataset_has_form_and_number_of_the_batches() -> None:
     loader = inline(rows_and_numbers(), 16, shuffle=True)
 
     dataset = loader.tensorflow().dataset()
@@ -188,7 +188,7 @@ def test_what_has_no_form_is_refused_by_name() -> None:
             loader.tensorflow().dataset()
 
 
-def test_in_the_middle_of_an_epoch_a_dataset_gives_the_rest_and_then_whole_epochs() -> None:
+def test_a_dataset_completes_an_epoch_before_whole_ones() -> None:
     expected = [
         batch[1].tolist() for batch in inline(rows_and_numbers(), 16, shuffle=True, epochs=2)
     ]

@@ -18,7 +18,8 @@ from process_harness import run_python, until
 from data_stack.dataset.iterator import DatasetIteratorIF, InMemoryDatasetIterator, SampleAccess
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
-from data_stack.loader.workers import ThreadWorkers
+from data_stack.loader.workers.base import WorkerOptions
+from data_stack.loader.workers.threads import ThreadWorkers
 
 
 def numbers(n: int, read: Callable[[int], Any] = lambda number: None) -> DatasetIteratorIF:
@@ -69,9 +70,7 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         assert until(lambda: all(each() is None for each in kept))
 
 
-def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_threads_are_kept() -> (
-    None
-):
+def test_jobs_of_a_stopped_iteration_are_dropped_by_kept_threads() -> None:
     with loader(numbers(40)) as subject:
         next(iter(subject))
 
@@ -96,17 +95,17 @@ def test_the_jobs_of_an_iteration_that_was_broken_off_are_dropped_where_its_thre
         ),  # one small batch at the end of an epoch changes nothing
     ],
 )
-def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
+def test_large_batches_are_fewer_but_keep_all_workers_busy(
     n_workers: int, prefetch: int, mebibytes: list[int], expected: list[int]
 ) -> None:
-    ahead = ThreadWorkers(None, n_workers, prefetch=prefetch, timeout_seconds=None)  # type: ignore[arg-type]
-    found = [ahead.capacity]
+    workers = ThreadWorkers(None, WorkerOptions(n_workers, prefetch))  # type: ignore[arg-type]
+    capacities = [workers.capacity]
 
     for size in mebibytes:
-        ahead._observe_size(size << 20)
-        found.append(ahead.capacity)
+        workers.observe_size(size << 20)
+        capacities.append(workers.capacity)
 
-    assert found == [n_workers * prefetch, *expected]
+    assert capacities == [n_workers * prefetch, *expected]
 
 
 class _CountedAccess(BlocksAccess):
@@ -130,7 +129,7 @@ class Counted(InBlocks):
         return _CountedAccess(self)
 
 
-def test_small_batches_are_read_several_at_once_and_an_error_comes_in_its_turn() -> None:
+def test_small_batches_share_a_request_and_errors_keep_their_turn() -> None:
     source, received = Counted(), []
 
     with pytest.raises(LoadingError, match=r"sample 250 .* could not be read"):
@@ -152,7 +151,7 @@ def gate() -> Iterator[threading.Event]:
     made.set()
 
 
-def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(
+def test_a_batch_beyond_the_timeout_is_an_error_naming_it(
     gate: threading.Event,
 ) -> None:
     subject = loader(

@@ -156,7 +156,7 @@ def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_tensors_are_on_the_device_wherever_they_are_in_the_batch(device: str | None) -> None:
+def test_all_tensors_of_a_batch_are_on_the_device(device: str | None) -> None:
     packed = pack_sequence([torch.ones(2), torch.ones(1)])
 
     def made(batch: Any) -> Any:
@@ -212,7 +212,7 @@ def test_batches_on_a_gpu_are_whole_while_it_is_busy(pin_memory: bool) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("n_taken", [1, 7])
-def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
+def test_the_state_counts_returned_batches_not_those_read_ahead(
     device: str | None, n_taken: int
 ) -> None:
     expected = indices_of(
@@ -243,7 +243,7 @@ def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
         [np.zeros((2, 2)), None],
     ],
 )
-def test_numbers_without_a_value_are_an_error_that_says_what_to_do(missing: list[Any]) -> None:
+def test_missing_numbers_are_an_error_with_a_remedy(missing: list[Any]) -> None:
     samples = [{"label": "a", "value": value} for value in missing]
     nested = [{"both": sample} for sample in samples]
 
@@ -380,7 +380,7 @@ def test_no_samples_and_samples_that_differ_are_refused() -> None:
             collated(Samples(samples), [0, 1])
 
 
-def test_no_positions_give_empty_tensors_and_a_position_outside_is_refused() -> None:
+def test_no_positions_give_empty_tensors_and_wrong_ones_an_error() -> None:
     dataset = TorchDataset(
         SequenceDatasetIterator([np.ones((3, 2), dtype=np.uint8), ["a", "b", "c"]])
     )

@@ -251,7 +251,7 @@ def test_an_iteration_that_has_not_begun_moves_to_another_epoch() -> None:
     assert loader.epoch == 3
 
 
-def test_an_iteration_that_has_begun_ends_when_the_epoch_is_set() -> None:
+def test_setting_the_epoch_ends_an_iteration_that_has_begun() -> None:
     loader = Loader(numbers_to(20), 4)
     batches = iter(loader)
     next(batches)

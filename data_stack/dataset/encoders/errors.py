@@ -1,4 +1,4 @@
-"""The error of a value that an encoder cannot encode; it knows where the value was."""
+"""The error of a value that an encoder cannot encode."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ class EncodingError(ConfigError):
 
     Attributes:
         problem: the value and what is wrong with it.
-        position: of the sample in the column, or in the encoded iterator.
+        position: the position of the sample in the column, or in the encoded iterator.
         where: the column or feature, from outside to inside; empty if unknown.
     """
 
     def __init__(self, problem: str, position: int, where: tuple[str, ...] = ()) -> None:
         super().__init__(problem, position, where)
-        self.problem, self.position, self.where = problem, position, where
+        self.problem = problem
+        self.position = position
+        self.where = where
 
     def __str__(self) -> str:
-        return (
-            "".join(f"{each}: " for each in self.where)
-            + f"at position {self.position}, {self.problem}"
-        )
+        prefix = "".join(f"{name}: " for name in self.where)
+        return f"{prefix}at position {self.position}, {self.problem}"
 
     def within(self, where: str, position: int | None = None) -> EncodingError:
-        """The same error with the name of the column, and the position in the iterator."""
-        return EncodingError(
-            self.problem, self.position if position is None else position, (where, *self.where)
-        )
+        """Return the same error with the name of the column.
+
+        Args:
+            where: the name of the column.
+            position: the position in the iterator; None keeps the position.
+        """
+        if position is None:
+            position = self.position
+        return EncodingError(self.problem, position, (where, *self.where))

@@ -1,18 +1,18 @@
-"""How samples are read below the public methods: by layers of those they are stacked on, and by loaders."""
+"""How samples are read below the public methods: by layers, which are stacked on others, and by loaders."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar, Union
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.util.functions import iterate_all, stopped_by
+from data_stack.util.program_lines import warn_deprecated
 from data_stack.values.copies import copy_objects as copy_objects
 from data_stack.values.copies import copy_value as copy_value
 from data_stack.values.stacked_values import stack_values
@@ -28,7 +28,8 @@ from data_stack.values.stacking import (
 ColumnKey = Union[int, str]
 """Names a column: a position in tuple samples, a key of dict samples."""
 
-_Batch = TypeVar("_Batch")
+#: Dtypes of declared columns whose values numpy holds as objects.
+_DTYPES_OF_OBJECTS = frozenset(("str", "bytes", "object", "Decimal"))
 
 
 class DeclaredColumn(NamedTuple):
@@ -38,7 +39,8 @@ class DeclaredColumn(NamedTuple):
         dtype: None: see the values.
         shape: of a value; None: an extent varies.
         is_nullable: whether values may be missing.
-        origin: what it is in the library that it comes from, such as a type of Arrow's; None if unknown.
+        origin: what the column is in the library that it comes from, such as a type of Arrow's;
+            None if unknown.
     """
 
     dtype: str | None = None
@@ -48,16 +50,12 @@ class DeclaredColumn(NamedTuple):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all values are of one dtype of numpy and one shape."""
-        has_dtype = self.dtype is not None and self.dtype not in (
-            "str",
-            "bytes",
-            "object",
-            "Decimal",
-        )
-        return (
-            has_dtype and not self.is_nullable and self.shape is not None and None not in self.shape
-        )
+        """Whether all values have one dtype of numpy and one shape."""
+        if self.dtype is None or self.dtype in _DTYPES_OF_OBJECTS:
+            return False
+        if self.is_nullable:
+            return False
+        return self.shape is not None and None not in self.shape
 
 
 class DistinctValues(NamedTuple):
@@ -76,9 +74,10 @@ class DistinctValues(NamedTuple):
 class SampleAccess(ABC):
     """Reads samples at positions that are checked already, and describes them.
 
-    An iterator makes one of itself (:meth:`~data_stack.dataset.iterator.AccessedDatasetIterator.make_access`), a layer holds
-    that of what it is stacked on (:func:`access_to`), and a loader asks that of the top. Here is a whole layer, which a loader
-    treats like those of data_stack::
+    An iterator makes an access to itself
+    (:meth:`~data_stack.dataset.iterator.AccessedDatasetIterator.make_access`), a layer holds the
+    access of the iterator that it is stacked on (:func:`access_to`), and a loader asks the access of
+    the top layer. Here is a whole layer, which a loader treats like those of data_stack::
 
         class Doubled(OneToOneAccess):
             def sample(self, position):
@@ -95,20 +94,25 @@ class SampleAccess(ABC):
             def underlying_iterators(self):
                 return [self._numbers]
 
-    A subclass defines ``n_samples`` and ``sample``, and overrides what it can do faster or knows better.
-    Positions are Python ints in ``[0, n_samples)``, or integer arrays of shape ``(n,)`` in that range, which must not be
-    written to. Threads may share an access. It is not pickled with its iterator, but made again.
+    A subclass defines ``n_samples`` and ``sample``, and overrides what it can do faster or knows
+    better. Positions are Python ints in ``[0, n_samples)``, or integer arrays of shape ``(n,)`` in
+    that range, which must not be written to. Threads may share an access. An access is not pickled
+    with its iterator, but made again.
 
     Attributes:
         n_samples: how many there are.
-        fixed_columns: whether every batch has columns of one dtype and shape. Then reading only copies rows of arrays, and
-            several batches may be read as one.
-        releases_gil: whether reading mostly runs without the GIL, as image codecs do; then a loader uses threads.
-        prefers_blocks: whether a random order takes many more requests to a remote store than an order by blocks.
-        stacks_samples: whether a batch is the samples stacked, and costs as much as reading these one by one. Then a
-            combination of many parts reads the few samples of each part one by one.
-        n_at_once: how many samples to read at once where each is used by itself, as by a map: a few where they are decoded one by
-            one, so that only these are in memory; no limit where one request for many costs less.
+        fixed_columns: whether every batch has columns of one dtype and shape. Then reading only
+            copies rows of arrays, and several batches may be read as one.
+        releases_gil: whether reading mostly runs without the GIL, as image codecs do; then a loader
+            uses threads.
+        prefers_blocks: whether a random order takes many more requests to a remote store than an
+            order by blocks.
+        stacks_samples: whether a batch is the samples stacked, and costs as much as reading these
+            one by one. Then a combination of many parts reads the few samples of each part one by
+            one.
+        n_at_once: how many samples to read at once where each is used by itself, as by a map: a few
+            where samples are decoded one by one, so that only these are in memory; no limit where
+            one request for many costs less.
     """
 
     n_samples: int
@@ -122,41 +126,59 @@ class SampleAccess(ABC):
 
     @abstractmethod
     def sample(self, position: int) -> Any:
-        """One sample."""
+        """Read one sample."""
+
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        """Return a function that reads one sample, as :meth:`sample` does.
+
+        Who reads many samples one by one asks for it once. An access overrides this where its
+        function is faster than a method, or where it only forwards samples from below.
+        """
+        return self.sample
 
     def values_of_sample(self, position: int, keys: Sequence[int | str]) -> list[Any] | None:
-        """The values of some columns of one sample, as :meth:`sample` has them, without reading the others.
+        """Read the values of some columns of one sample, without reading the others.
 
-        None where the sample is read as a whole.
+        Returns:
+            The values as :meth:`sample` has them; None where a sample is read as a whole.
         """
         return None
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        """The samples at ``positions``, in that order."""
+        """Read the samples at ``positions``, in that order."""
         return [self.sample(position) for position in positions.tolist()]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        """The samples at ``positions`` as stacked columns; see ``DatasetIteratorIF.read_batch``."""
-        return stack_samples(self.samples(positions)) if len(positions) else self.empty_batch()
+        """Read the samples at ``positions`` as stacked columns; see ``DatasetIteratorIF.read_batch``."""
+        if len(positions) == 0:
+            return self.empty_batch()
+        return stack_samples(self.samples(positions))
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
     ) -> list[Column]:
-        """Several columns of the samples at ``positions`` (None: of all), in one request; see ``DatasetIteratorIF.read_column``.
+        """Read several columns of the samples at ``positions`` (None: of all), in one request.
+
+        See ``DatasetIteratorIF.read_column``.
 
         Raises:
             ConfigError: the samples have no such column.
         """
-        samples = self.iterate(0, self.n_samples) if positions is None else self.samples(positions)
-        return stack_columns(samples, keys, self)
+        if positions is None:
+            return stack_columns(self.iterate(0, self.n_samples), keys, self)
+        return stack_columns(self.samples(positions), keys, self)
 
-    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        """The values of a column one after the other, each decoded when it is asked for, so that a map has one of them in memory.
+    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        """Iterate over the values of a column, each decoded when it is asked for.
 
-        None where they are not decoded one by one.
+        So a map has one of them in memory.
+
+        Returns:
+            The values; None where they are not decoded one by one.
         """
         return None
 
+<<<<<<< HEAD
     def distinct_values(
         self, key: int | str, positions: IndexArrayOfInts | None = None
     ) -> DistinctValues | None:
@@ -175,19 +197,34 @@ class SampleAccess(ABC):
             ConfigError: the samples have no such column.
         """
         return None
+=======
+    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        """Call :meth:`iterate_column`, which is its new name."""
+        warn_deprecated(
+            "SampleAccess.each()",
+            instead="SampleAccess.iterate_column()",
+            since="0.3",
+            removed_in="1.0",
+        )
+        return self.iterate_column(key, positions)
+>>>>>>> main
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None
     ) -> Batch | None:
-        """Several runs of consecutive samples as columns of shape ``(n, length, ...)``, the caller's own, as windows need them.
-
-        None where nothing is faster than :meth:`batch` of all positions, or where columns are not always of one dtype, which is
-        not object, and one shape. An answer to no ``starts`` says that there is one to all others.
+        """Read several runs of consecutive samples, as windows need them.
 
         Args:
-            starts: the first position of each run, shape ``(n,)``; all runs end at ``n_samples`` or before.
+            starts: the first position of each run, shape ``(n,)``; all runs end at ``n_samples`` or
+                before.
             length: of each run, at least 1.
             keys: the columns to read, in a tuple; None for all, in the form of a batch.
+
+        Returns:
+            Columns of shape ``(n, length, ...)``, which belong to the caller. None where nothing is
+            faster than :meth:`batch` of all positions, or where columns are not always of one shape
+            and of one dtype other than object. Where the answer to no ``starts`` is not None, the
+            answer to all other ``starts`` is not None.
 
         Raises:
             ConfigError: the samples have no such column.
@@ -195,24 +232,34 @@ class SampleAccess(ABC):
         return None
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        """The samples from ``start`` to ``stop``, one after the other."""
+        """Iterate over the samples from ``start`` to ``stop``."""
+        read = self.make_sample_reader()
         for position in range(start, stop):
-            yield self.sample(position)
+            yield read(position)
 
     def empty_batch(self) -> Batch:
-        """The columns of no samples, with the dtype and shape of sample 0; ``()`` of an empty iterator."""
-        return empty_like(self.batch(np.zeros(1, dtype=np.intp))) if self.n_samples else ()
+        """Return the columns of no samples, with the dtype and shape of those of sample 0.
+
+        The batch of an empty iterator is ``()``.
+        """
+        if self.n_samples == 0:
+            return ()
+        return empty_like(self.batch(np.zeros(1, dtype=np.intp)))
 
     # ------------------------------------------------------------------ what is known of them
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
-        """Lengths of the blocks that are read as a whole, shape ``(n_blocks,)``, of sum ``n_samples``; None without blocks."""
+        """Return the lengths of the blocks that are read as a whole.
+
+        Returns:
+            Shape ``(n_blocks,)``, of sum ``n_samples``; None without blocks.
+        """
         return None
 
-    def prefetch(  # noqa: B027  # most have nothing to do
+    def prefetch(  # noqa: B027  # most accesses have nothing to do
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        """Start to read, in the background, the blocks of samples that are needed soon, in this order.
+        """Start to read in the background the blocks of samples that are needed soon, in this order.
 
         Args:
             positions: of the samples.
@@ -220,24 +267,29 @@ class SampleAccess(ABC):
         """
 
     def locate(self, position: int) -> str | None:
-        """Where a sample is stored, for messages: ``"row 3 of row group 0 of a.parquet"``; None if unknown."""
+        """Return where a sample is stored, for messages.
+
+        Such as ``"row 3 of row group 0 of a.parquet"``; None if unknown.
+        """
         return None
 
     def unwrap(self) -> tuple[SampleAccess, Positions | None]:
-        """The access whose samples these are, and their positions in it (None: all, in order); by default itself.
+        """Return the access whose samples these are, and their positions in it.
 
-        Layers that only rearrange samples override this, so that a stack of them is one request.
+        The positions are None for all samples in order. By default, it is this access. Layers that
+        only rearrange samples override this, so that a stack of them is one request.
         """
         return self, None
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        """The columns of dict samples by a schema; None without a schema."""
+        """Return the columns of dict samples by a schema; None without a schema."""
         return None
 
     def content_fingerprint(self) -> Any:
-        """Plain data that identifies the samples of a source together with its arguments: the digests of its files.
+        """Return plain data that identifies the samples of a source: the digests of its files.
 
-        Without it, a fingerprint holds a digest of a few samples, which may miss a difference.
+        Together with the arguments of the source it decides the samples. Without it, a fingerprint
+        holds a digest of a few samples, which may miss a difference.
         """
         return None
 
@@ -245,8 +297,9 @@ class SampleAccess(ABC):
 class SourceAccess(SampleAccess):
     """Access to a source; a base class for formats.
 
-    Where the iterator itself reads, pass it as ``source`` and set ``_keeps_access = False`` on its class: iterator and access
-    would otherwise keep each other in memory. Accesses to one source are equal.
+    Where the iterator itself reads, pass it as ``source`` and set ``_keeps_access = False`` on its
+    class: iterator and access would otherwise keep each other in memory. Accesses to one source are
+    equal.
 
     Args:
         source: the iterator that reads; None where the access does.
@@ -256,35 +309,57 @@ class SourceAccess(SampleAccess):
         self.source = source
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            type(other) is type(self) and self.source is not None and self.source is other.source
-        )
+        if self is other:
+            return True
+        if type(other) is not type(self) or self.source is None:
+            return False
+        return self.source is other.source
 
     def __hash__(self) -> int:
-        return id(self) if self.source is None else id(self.source)
+        identified = self if self.source is None else self.source
+        return id(identified)
 
 
 class OneToOneAccess(SampleAccess):
-    """Access to samples that are each made of the one at the same position below; a base class for maps and encoders.
+    """Access to samples that are each made of the one at the same position below.
 
-    It forwards blocks, places and prefetching. A subclass defines ``sample``.
+    It is a base class for maps and encoders, and forwards blocks, places and prefetching. A subclass
+    defines ``sample``.
 
     Args:
-        below: what the samples are made of.
-        keeps_values: whether values are unchanged, so that ``fixed_columns`` and ``releases_gil`` are those below.
+        below: the access to what the samples are made of.
+        keeps_values: whether values are unchanged, so that ``fixed_columns`` and ``releases_gil``
+            are those below.
     """
 
     def __init__(self, below: SampleAccess, *, keeps_values: bool = False) -> None:
-        self.below, self._keeps_values = below, keeps_values
+        self.below = below
+        self._keeps_values = keeps_values
 
-    prefers_blocks = property(attrgetter("below.prefers_blocks"))
-    n_at_once = property(attrgetter("below.n_at_once"))
-    n_samples = property(attrgetter("below.n_samples"))
-    fixed_columns = property(lambda self: self._keeps_values and self.below.fixed_columns)
-    releases_gil = property(lambda self: self._keeps_values and self.below.releases_gil)
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return self.below.n_samples
 
-    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        return self.below.each(key, positions) if self._keeps_values else None
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._keeps_values and self.below.fixed_columns
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._keeps_values and self.below.releases_gil
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.prefers_blocks
+
+    @property
+    def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
+        return self.below.n_at_once
+
+    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        if not self._keeps_values:
+            return None
+        return self.below.iterate_column(key, positions)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()
@@ -298,55 +373,70 @@ class OneToOneAccess(SampleAccess):
         return self.below.locate(position)
 
 
-class KeepingAccess(OneToOneAccess):
-    """Access to the samples below, which are kept once they were read: without samples, the columns are those below."""
+class CacheAccess(OneToOneAccess):
+    """Access to the samples below, which are kept once they were read; a base class for caches.
+
+    Without samples, the columns are those below.
+    """
 
     def empty_batch(self) -> Batch:
-        return super().empty_batch() if self.n_samples else self.below.batch(np.empty(0, np.intp))
+        if self.n_samples == 0:
+            return self.below.batch(np.empty(0, np.intp))
+        return super().empty_batch()
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return self.below.declare_columns()
 
 
-def parts_of(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
-    """Positions in parts of at most ``n_at_once``; at least one part."""
-    return (
-        positions[start : start + n_at_once]
-        for start in range(0, max(1, len(positions)), n_at_once)
-    )
+def split_positions(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
+    """Yield ``positions`` in parts of at most ``n_at_once``, and at least one part."""
+    n_positions = max(1, len(positions))
+    for start in range(0, n_positions, n_at_once):
+        yield positions[start : start + n_at_once]
 
 
 # ---------------------------------------------------------------------- access to any iterator
 
-_SAMPLES = {"__getitem__", "__len__"}
-METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
+#: The methods that decide which samples an iterator has.
+_SAMPLE_METHODS = frozenset(("__getitem__", "__len__"))
+#: The methods that read many samples, and may do it faster than one by one.
+READING_METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
 
 
 def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
-    """The public methods by which the samples of a class are read; None: by the access that it makes.
+    """Find the public methods by which the samples of a class are read.
 
-    A class that redefines any reading method above ``make_access`` is read through its public methods. If it redefines
-    ``__getitem__`` or ``__len__``, its samples change: the other methods are then built on these, unless the same class or one
-    above redefines them as well.
+    A class that redefines any reading method above ``make_access`` is read by its public methods. If
+    it redefines ``__getitem__`` or ``__len__``, its samples change: the other methods are then built
+    on these, unless the same class or one above redefines them as well.
 
     Args:
         kind: the class.
-        called: the method whose inherited version reads. A redefinition of it calls that by ``super()``, and is not asked again.
+        called: the method whose inherited version reads. A redefinition of it calls that version by
+            ``super()``, and must not be called again.
+
+    Returns:
+        The names of the methods; None where samples are read by the access that the class makes.
     """
-    found: set[str] = set()
+    redefined: set[str] = set()
     for base in kind.__mro__:
-        own = {*_SAMPLES, *METHODS}.intersection(vars(base))
+        defined = set(vars(base)).intersection(_SAMPLE_METHODS.union(READING_METHODS))
+        has_other_samples = not redefined.isdisjoint(_SAMPLE_METHODS)
         if "make_access" in vars(base):
-            if found & _SAMPLES or not found:
-                return frozenset(found) or None
-            return None if called else frozenset(METHODS)
-        if called not in own and not found & _SAMPLES:
-            found |= own
-    return frozenset(found)
+            if has_other_samples:
+                return frozenset(redefined)
+            if not redefined:
+                return None
+            # Its samples are those of the access, which inherited methods read.
+            return None if called else frozenset(READING_METHODS)
+        # Methods of the bases of a class with other samples return the samples of the bases.
+        if not has_other_samples and called not in defined:
+            redefined |= defined
+    return frozenset(redefined)
 
 
-def _new(column: Any) -> Any:
-    """A copied column, as the client's class may keep the original."""
+def _copy_column(column: Any) -> Any:
+    """Copy a column that a client's class returned, as the class may keep the original."""
     return column.copy() if isinstance(column, np.ndarray) else column
 
 
@@ -355,19 +445,23 @@ class DefaultAccess(SampleAccess):
 
     Args:
         iterator: any ``DatasetIteratorIF``.
-        methods: the public methods to call; the others are built on these, ``__getitem__`` and ``__len__``.
+        methods: the public methods to call; the others are built on these, ``__getitem__`` and
+            ``__len__``.
     """
 
-    n_samples = property(lambda self: len(self._iterator))
-
     def __init__(self, iterator: Any, methods: Collection[str]) -> None:
-        self._iterator, self._methods = iterator, methods
+        self._iterator = iterator
+        self._methods = methods
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DefaultAccess) and self._iterator is other._iterator
 
     def __hash__(self) -> int:
         return id(self._iterator)
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return len(self._iterator)
 
     def sample(self, position: int) -> Any:
         try:
@@ -379,9 +473,10 @@ class DefaultAccess(SampleAccess):
         if "__getitems__" not in self._methods:
             return super().samples(positions)
         try:
-            return self._iterator.__getitems__(positions.tolist())  # type: ignore[no-any-return]  # samples
+            samples: list[Any] = self._iterator.__getitems__(positions.tolist())
         except StopIteration as error:
             raise stopped_by(type(self._iterator).__getitems__) from error
+        return samples
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if "read_batch" not in self._methods:
@@ -390,24 +485,30 @@ class DefaultAccess(SampleAccess):
             batch = self._iterator.read_batch(positions)
         except StopIteration as error:
             raise stopped_by(type(self._iterator).read_batch) from error
-        return map_columns(_new, batch)  # type: ignore[no-any-return]  # a batch
+        copied: Batch = map_columns(_copy_column, batch)
+        return copied
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
     ) -> list[Column]:
         if "read_column" in self._methods:
-            try:
-                return [_new(self._iterator.read_column(key, positions)) for key in keys]
-            except StopIteration as error:
-                raise stopped_by(type(self._iterator).read_column) from error
+            return [self._read_column(key, positions) for key in keys]
         keys = [self._iterator._column_key(key) for key in keys]
         if len(keys) > 1 and self.n_samples and "read_batch" in self._methods:
-            batch = self.batch(
-                np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-            )
+            # one request for several columns
+            if positions is None:
+                positions = np.arange(self.n_samples, dtype=np.intp)
+            batch = self.batch(positions)
             if not isinstance(batch, np.ndarray):
                 return [value_of(batch, key) for key in keys]
         return super().columns(keys, positions)
+
+    def _read_column(self, key: int | str, positions: IndexArrayOfInts | None) -> Column:
+        try:
+            column: Column = _copy_column(self._iterator.read_column(key, positions))
+        except StopIteration as error:
+            raise stopped_by(type(self._iterator).read_column) from error
+        return column
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         if "__iter__" in self._methods and start == 0:
@@ -416,18 +517,28 @@ class DefaultAccess(SampleAccess):
 
 
 def access_to(iterator: Any, called: str = "") -> SampleAccess:
-    """The access of an iterator; :class:`DefaultAccess` where its class has none, or redefines a public reading method.
+    """Return the access of an iterator.
+
+    It is a :class:`DefaultAccess` where the class of the iterator makes none, or redefines a public
+    reading method.
 
     Args:
-        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.as_iterator`.
-        called: the public method whose inherited version reads, which a redefinition may call by ``super()``.
+        iterator: a ``DatasetIteratorIF``; of anything else see
+            :func:`~data_stack.dataset.iterator.adapted.as_iterator`.
+        called: the public method whose inherited version reads, which a redefinition may call by
+            ``super()``.
     """
     methods: frozenset[str] | None = iterator._public_methods[called]
-    return own_access(iterator) if methods is None else DefaultAccess(iterator, methods)
+    if methods is None:
+        return own_access(iterator)
+    return DefaultAccess(iterator, methods)
 
 
 def own_access(iterator: Any) -> SampleAccess:
-    """The access from ``make_access``, also where a subclass redefines public methods; made on first use."""
+    """Return the access from ``make_access``, also where a subclass redefines public methods.
+
+    The access is made on first use.
+    """
     access: SampleAccess | None = iterator._sample_access
     if access is None:
         access = iterator.make_access()
@@ -437,16 +548,29 @@ def own_access(iterator: Any) -> SampleAccess:
 
 
 def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:
-    """Columns of samples of ``access``; without samples they have the dtype and shape of sample 0, or of an empty batch."""
+    """Stack some columns of samples.
+
+    Without samples, the columns have the dtype and shape of sample 0 of ``access``, or of its empty
+    batch.
+
+    Args:
+        samples: an iterable of samples.
+        keys: the columns.
+        access: that the samples are of.
+    """
     values: list[list[Any]] = [[] for _ in keys]
     for sample in samples:
         for key, column in zip(keys, values, strict=True):
             column.append(value_of(sample, key))
-    if values and not values[0] and access.n_samples:
+    has_samples = not values or bool(values[0])
+    if has_samples:
+        return [stack_values(column) for column in values]
+    if access.n_samples:
         first = access.sample(0)
         return [stack_values([value_of(first, key)])[:0] for key in keys]
-    if values and not values[0] and len(batch := access.empty_batch()):
-        return [value_of(batch, key) for key in keys]
+    empty_batch = access.empty_batch()
+    if len(empty_batch):
+        return [value_of(empty_batch, key) for key in keys]
     return [stack_values(column) for column in values]
 
 
@@ -454,19 +578,20 @@ def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess)
 
 
 def detach(batch: Any) -> Any:
-    """A batch that shares no memory with its source, so that its receiver may write into it.
+    """Return a batch that shares no memory with its source, so that its receiver may write into it.
 
-    Accesses return new arrays. Parts of other arrays, such as those of a mapped file or of a reader's cache, are copied, and so
-    are the values in columns of objects.
+    Accesses return new arrays. Parts of other arrays, such as those of a mapped file or of a
+    reader's cache, are copied, and so are the values in columns of objects.
     """
     if isinstance(batch, dict):
         return {key: detach(column) for key, column in batch.items()}
     if isinstance(batch, tuple):
-        return tuple([detach(column) for column in batch])  # n-grams have batches in batches
-    whole = (
-        batch.base
-        if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes
-        else batch
-    )
-    new = batch if batch.flags.writeable and whole.flags.owndata else batch.copy()
+        # the columns of n-grams are batches
+        return tuple([detach(column) for column in batch])
+    owner = batch
+    if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes:
+        # the whole of another array, in another shape
+        owner = batch.base
+    is_new = batch.flags.writeable and owner.flags.owndata
+    new = batch if is_new else batch.copy()
     return copy_objects(new) if new.dtype.hasobject else new

@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF
+from data_stack.dataset.iterator.adapted import AdaptedIterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.stack import walk_stack
 
 #: Values that never change, and whose hash tells them apart.
@@ -44,7 +45,9 @@ def digest_of_data_in_memory(iterator: DatasetIteratorIF) -> int:
 
 
 def _below(iterator: Any) -> list[Any]:
-    return list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    return (
+        list(iterator._iterators_below() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    )
 
 
 def _digest(value: Any, depth: int) -> int:

@@ -1,4 +1,4 @@
-"""Stacks whose random layers are drawn for another epoch."""
+"""Draws the random layers of a stack for another epoch."""
 
 from __future__ import annotations
 
@@ -8,78 +8,95 @@ from typing import Any
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.stack import walk_stack
 from data_stack.dataset.positions import check_integer
+from data_stack.dataset.randomness import Draw
 from data_stack.exception import ConfigError
 
 
 def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
-    """The same stack with its random layers drawn for another epoch.
+    """Make the same stack with its random layers drawn for another epoch.
 
-    Layers below which nothing is random are shared with ``iterator``, not made again; if nothing at all is random, the answer
-    is ``iterator``. A layer that reads when it is made (filtered, sorted, balanced, in memory …) reads again if what lies
-    below it changes. A dataset that a repository has loaded is taken as it is.
+    Layers below which nothing is random are shared with ``iterator``, not made again; if nothing at
+    all is random, ``iterator`` itself is returned. A layer that reads when it is made (filtered,
+    sorted, balanced, in memory …) reads again if what lies below it changes. A dataset that a
+    repository has loaded is not redrawn.
 
     Args:
         iterator: any stack.
         epoch: at least 0; a stack is made for epoch 0 unless it says otherwise.
 
     Raises:
-        ConfigError: ``epoch`` is not such a number, or an iterator of a class that is not of data_stack is stacked on something
-            random.
+        ConfigError: ``epoch`` is not such a number, or an iterator of a class that is not a layer
+            of data_stack is stacked on something random.
     """
-    number = check_integer("an epoch", epoch, at_least=0)
-    drawn: dict[int, Any] = {}
-    for each, below in walk_stack(iterator, _drawn_from):
-        new, arguments = [drawn[id(one)] for one in below], _arguments_of(each)
-        if _is_random(arguments) and arguments["epoch"] != number:
-            arguments = {**arguments, "epoch": number}
-        elif all(one is other for one, other in zip(new, below, strict=True)):
-            drawn[id(each)] = each
+    wanted_epoch = check_integer("an epoch", epoch, at_least=0)
+    #: The layer at the wanted epoch, by the id of the layer.
+    redrawn_of: dict[int, Any] = {}
+    for layer, below in walk_stack(iterator, _iterators_to_redraw):
+        redrawn_below = [redrawn_of[id(other)] for other in below]
+        draw = _draw_of(layer)
+        if draw is not None and draw.epoch != wanted_epoch:
+            arguments = {**layer._arguments(), "epoch": wanted_epoch}
+        elif _are_the_same(redrawn_below, below):
+            redrawn_of[id(layer)] = layer
             continue
-        if "_layer_name" not in vars(type(each)):
-            kind = f"{type(each).__module__}.{type(each).__qualname__}"
+        elif _is_layer(layer):
+            arguments = layer._arguments()
+        else:
+            kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
             raise ConfigError(
-                f"{kind} cannot be made again for another epoch: put it below the layers that are random"
+                f"{kind} cannot be made again for another epoch: put it below the layers that are "
+                f"random"
             )
-        drawn[id(each)] = each._redrawn(new, arguments)
-    return drawn[id(iterator)]  # type: ignore[no-any-return]  # an iterator
+        redrawn_of[id(layer)] = layer._redraw(redrawn_below, arguments)
+    redrawn: DatasetIteratorIF = redrawn_of[id(iterator)]
+    return redrawn
 
 
 def has_random_layers(iterator: DatasetIteratorIF) -> bool:
-    """Whether :func:`at_epoch` makes another stack for another epoch; reads no sample."""
-    return any(_is_random(_arguments_of(each)) for each, _ in walk_stack(iterator, _drawn_from))
+    """Return whether :func:`at_epoch` makes another stack for another epoch; reads no sample."""
+    layers = walk_stack(iterator, _iterators_to_redraw)
+    return any(_draw_of(layer) is not None for layer, _ in layers)
 
 
 def list_draws(iterator: DatasetIteratorIF) -> list[Any]:
-    """The layers of a stack that hold samples of random layers in memory.
+    """Return the layers of a stack that hold samples of random layers in memory.
 
-    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it again.
+    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it
+    again.
     """
-    random: dict[int, Any] = {}
-    for each, below in walk_stack(iterator, _drawn_from):
-        if _is_random(_arguments_of(each)) or any(id(one) in random for one in below):
-            random[id(each)] = each
-    return [each for each in random.values() if vars(type(each)).get("_layer_name") == "in_memory"]
+    ids_of_random_layers: set[int] = set()
+    draws: list[Any] = []
+    for layer, below in walk_stack(iterator, _iterators_to_redraw):
+        is_drawn_below = any(id(other) in ids_of_random_layers for other in below)
+        if not is_drawn_below and _draw_of(layer) is None:
+            continue
+        ids_of_random_layers.add(id(layer))
+        if _is_layer(layer) and layer._layer_name == "in_memory":
+            draws.append(layer)
+    return draws
 
 
-def _drawn_from(iterator: Any) -> list[Any]:
-    """What a layer draws from: nothing, where a repository has loaded it."""
-    # a client's wrapper may forward attributes; the origin of what it wraps is not its own
-    origin = (
-        getattr(iterator, "__dict__", {}).get("_origin")
-        if isinstance(iterator, InformedDatasetIteratorIF)
-        else None
-    )
-    return (
-        list(iterator._stack_on() or ())
-        if isinstance(iterator, DatasetIteratorIF) and not isinstance(origin, Mapping)
-        else []
-    )
+def _iterators_to_redraw(iterator: Any) -> list[Any]:
+    """Return what a layer was made on; nothing where a repository has loaded the iterator."""
+    if not isinstance(iterator, DatasetIteratorIF):
+        return []
+    if isinstance(iterator, InformedDatasetIteratorIF):
+        # Not getattr(): a client's wrapper may forward attributes to what it wraps.
+        attributes = getattr(iterator, "__dict__", {})
+        if isinstance(attributes.get("_origin"), Mapping):
+            return []
+    return list(iterator._iterators_below() or ())
 
 
-def _arguments_of(iterator: Any) -> Mapping[str, Any]:
-    is_layer = isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
-    return iterator._arguments() if is_layer else {}
+def _draw_of(iterator: Any) -> Draw | None:
+    """Return what decides the random numbers of a layer; None where nothing is random."""
+    return iterator._draw if _is_layer(iterator) else None
 
 
-def _is_random(arguments: Mapping[str, Any]) -> bool:
-    return "epoch" in arguments and arguments.get("seed", 0) is not None
+def _is_layer(iterator: Any) -> bool:
+    """Return whether the class is a layer, which a subclass of a layer need not be."""
+    return isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
+
+
+def _are_the_same(iterators: list[Any], others: list[Any]) -> bool:
+    return all(one is other for one, other in zip(iterators, others, strict=True))

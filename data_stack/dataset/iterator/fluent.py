@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from data_stack.dataset.encoders import ClassMapping, EncoderLike
+    from data_stack.dataset.iterator.fold import Fold
     from data_stack.io.storage_connectors import StorageConnector
 
 _Stack = TypeVar("_Stack")
-_Fold = TypeVar("_Fold")
 _Same = TypeVar("_Same", covariant=True)
 
 
-class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
+class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
@@ -41,7 +41,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset declares ``columns``; a key of
     dict samples. ``by=None`` means the target, of the iterator's meta if it has one, otherwise column 1.
 
-    Type parameters: an iterator of this kind, with meta or without; a fold of it; one with samples of the same type.
+    Type parameters: an iterator of this kind, with meta or without; one of this kind with samples of the same type.
     """
 
     # ------------------------------------------------------------------ which samples, in which order
@@ -78,7 +78,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(RepeatedDatasetIterator, times=times)
 
-    def combine(self, *others: FluentIterator[Any, Any, Any], classes: Classes = "same") -> _Same:
+    def combine(self, *others: FluentIterator[Any, Any], classes: Classes = "same") -> _Same:
         """These samples, then those of ``others``, one iterator after the other.
 
         Args:
@@ -96,7 +96,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def interleave(
         self,
-        *others: FluentIterator[Any, Any, Any],
+        *others: FluentIterator[Any, Any],
         stop: Literal["longest", "shortest"] = "longest",
         classes: Classes = "same",
     ) -> _Same:
@@ -114,7 +114,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def mix(
         self,
-        *others: FluentIterator[Any, Any, Any],
+        *others: FluentIterator[Any, Any],
         proportions: Sequence[float],
         seed: int,
         n_samples: int | None = None,
@@ -352,7 +352,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(TuplesDatasetIterator, columns=list(columns))
 
-    def zip(self, *others: FluentIterator[Any, Any, Any], classes: ClassesOfZip = "same") -> _Stack:
+    def zip(self, *others: FluentIterator[Any, Any], classes: ClassesOfZip = "same") -> _Stack:
         """The columns of several equally long iterators side by side: tuples end to end, dicts united.
 
         Args:
@@ -369,7 +369,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         self: Any,
         encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
         *,
-        fit_on: FluentIterator[Any, Any, Any] | None = None,
+        fit_on: FluentIterator[Any, Any] | None = None,
     ) -> _Stack:
         """Columns replaced by what encoders make of them.
 
@@ -523,7 +523,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         seed: int | None = 0,
         stratify: ColumnKey | bool = False,
         group_by: ColumnKey | None = None,
-    ) -> list[_Fold]:
+    ) -> list[Fold[_Same]]:
         """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
 
         Raises:
@@ -543,7 +543,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> Any:
         """A layer on this iterator (and ``others``)."""
-        return layer._rebuilt([self, *others], arguments)
+        return layer._from_arguments([self, *others], arguments)
 
     def _with_common_classes(self, others: Sequence[Any], classes: ClassesOfZip) -> list[Any]:
         """This iterator and ``others``, with labels that mean the same classes if ``classes`` says so."""
@@ -563,7 +563,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """The same samples, with what is known of them."""
         from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
 
-        return InformedDatasetIterator._rebuilt([self], {"dataset_meta": meta})
+        return InformedDatasetIterator._from_arguments([self], {"dataset_meta": meta})
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""

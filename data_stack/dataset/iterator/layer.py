@@ -6,31 +6,31 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    DatasetIteratorIF,
-    as_iterator,
-)
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF
 
 _Layer = TypeVar("_Layer", bound=type[Any])
 
 LAYERS: dict[str, type[Any]] = {}
-"""Classes of iterators by name; importing a module adds its classes."""
+"""Classes of layers by name; importing a module adds its classes."""
 
 
 def layer(name: str, *, columns: Collection[str] = ()) -> Callable[[_Layer], _Layer]:
-    """Decorates a class of iterators to register it as a layer. A subclass is a layer only if it is decorated, too.
+    """Decorate a class of iterators to register it as a layer.
+
+    A subclass is a layer only if it is decorated, too.
 
     Args:
         name: of the layer in recipes.
-        columns: the constructor's arguments that name columns, or lists of columns; the class gets positions in place of the
-            names that a meta declares.
+        columns: the constructor's arguments that name columns, or lists of columns; the class gets
+            positions in place of the names that a meta declares.
     """
 
-    def register(kind: _Layer) -> _Layer:
-        kind._layer_name, kind._column_arguments = name, frozenset(columns)
-        LAYERS[name] = kind
-        return kind
+    def register(layer_class: _Layer) -> _Layer:
+        layer_class._layer_name = name
+        layer_class._column_arguments = frozenset(columns)
+        LAYERS[name] = layer_class
+        return layer_class
 
     return register
 
@@ -38,18 +38,23 @@ def layer(name: str, *, columns: Collection[str] = ()) -> Callable[[_Layer], _La
 class LayerDatasetIterator(AccessedDatasetIterator):
     """A layer on one iterator.
 
+    A random layer also sets ``_draw``, by :func:`~data_stack.dataset.randomness.check_draw`, so that
+    :func:`~data_stack.dataset.iterator.epochs.at_epoch` makes it again for each epoch.
+
     Args:
-        dataset_iterator: what lies below; it stays the caller's to close.
+        dataset_iterator: what lies below; it is not closed.
         made_with: the other arguments of the layer, for recipes.
     """
 
+    #: What lies below, as it was given: an iterator, or a list or the like.
+    _dataset_iterator: DatasetIteratorIF
+
     def __init__(self, dataset_iterator: DatasetIteratorIF, **made_with: Any) -> None:
         as_iterator(dataset_iterator)  # refuses what has no samples
-        self._dataset_iterator, self._stacked_on, self._made_with = (
-            dataset_iterator,
-            [dataset_iterator],
-            made_with,
-        )
+        self._dataset_iterator = dataset_iterator
+        self._stacked_on = [dataset_iterator]
+        self._made_with = made_with
 
     def _below(self) -> SampleAccess:
+        """Return the access to what lies below."""
         return access_to(as_iterator(self._dataset_iterator))

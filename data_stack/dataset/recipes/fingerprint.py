@@ -166,7 +166,7 @@ def _fingerprint_in_memory(iterator: InMemoryDatasetIterator) -> str:
     if iterator._kept_fingerprint is None:
         known_fingerprint = None
         if not iterator.has_changed_sources():
-            (source,) = iterator._stack_on()
+            (source,) = iterator._iterators_below()
             with suppress(ResourceChangedError, ResourceNotFoundError):
                 known_fingerprint = fingerprint(source)
         if known_fingerprint is None:

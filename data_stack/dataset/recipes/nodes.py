@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    AdaptedIterator,
-    DatasetIteratorIF,
-    InformedDatasetIteratorIF,
-    as_iterator,
-)
+from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.stack import walk_stack
 from data_stack.dataset.recipes.library_identity import column_of_numbers
@@ -236,7 +232,7 @@ def _is_source(iterator: Any, layer: str | None) -> bool:
 def _iterators_below(iterator: Any) -> list[Any]:
     if not isinstance(iterator, DatasetIteratorIF):
         return []
-    return list(iterator._stack_on() or ())
+    return list(iterator._iterators_below() or ())
 
 
 def _layer_arguments(iterator: Any, layer: str | None) -> Mapping[str, Any]:
@@ -283,7 +279,7 @@ def fingerprint_left_behind(iterator: Any) -> str | None:
 
 def has_source_in_memory(iterator: Any) -> bool:
     """Return whether samples in memory still refer to the iterator that they were read from."""
-    return isinstance(iterator, InMemoryDatasetIterator) and bool(iterator._stack_on())
+    return isinstance(iterator, InMemoryDatasetIterator) and bool(iterator._iterators_below())
 
 
 def arguments_without_samples(node: Node) -> Mapping[str, Any]:

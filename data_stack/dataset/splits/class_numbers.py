@@ -1,4 +1,4 @@
-"""Numbers for the distinct values of a column: classes to stratify by, groups to keep together, names of parts."""
+"""Numbers for the distinct values of a column: classes, groups, or names of parts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from data_stack.values.stacked_values import is_missing, missing_in, one_hot_pos
 
 _Integers = npt.NDArray[np.integer[Any]]
 
+#: Up to this number, positions fit in 4 bytes.
+_MAX_IN_INT32 = 2**31
+
 
 @dataclass(frozen=True, eq=False)
 class ClassNumbers:
-    """Which samples have equal values in a column. Classes are numbered in the order in which they appear.
+    """Which samples have equal values in a column.
 
-    So the numbers do not depend on how the values are written: 0, 1, 1 and "a", "b", "b" are numbered alike, and so are one-hot
-    rows and the labels that they stand for.
+    Classes are numbered in the order in which they appear. So the numbers do not depend on how the
+    values are written: 0, 1, 1 and "a", "b", "b" are numbered alike, and so are one-hot rows and
+    the labels that they stand for.
 
     Attributes:
-        numbers: the class of each sample, shape ``(n_samples,)``, unsigned integers as narrow as they can be.
+        numbers: the class of each sample, shape ``(n_samples,)``, unsigned integers as narrow as
+            they can be.
         counts: members of each class, shape ``(n_classes,)``.
         first: position of each class's first member, shape ``(n_classes,)``, ascending.
         values: what the column holds there, shape ``(n_classes, ...)``.
@@ -38,8 +43,10 @@ class ClassNumbers:
         return len(self.counts)
 
     def shorten(self, number: int) -> str:
-        """A class by its value, its members and where the first one is, for messages."""
-        return f"{value_shown(self.values[number])} (members: {self.counts[number]:,}, first at position {self.first[number]})"
+        """Return a class as messages name it: its value, its members and where the first one is."""
+        value = value_shown(self.values[number])
+        n_members = self.counts[number]
+        return f"{value} (members: {n_members:,}, first at position {self.first[number]})"
 
 
 def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
@@ -50,28 +57,40 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
         refusal: how messages begin, e.g. ``"samples cannot be stratified by column 1"``.
 
     Raises:
-        ConfigError: a value is NaN or None, or has no equality (a list, an array of another shape than the others).
+        ConfigError: a value is NaN or None, or has no equality (a list, an array of another shape
+            than the others).
     """
     check_nothing_missing(column, refusal)
     n_samples = len(column)
-    flat = column.reshape(n_samples) if column.size == n_samples else column
-    if flat.dtype == object:
-        numbers = _of_objects(flat, refusal)
+    has_one_value_each = column.size == n_samples
+    values = column.reshape(n_samples) if has_one_value_each else column
+
+    if values.dtype == object:
+        numbers = _number_objects(values, refusal)
+    elif values.ndim > 1:
+        numbers = _number_rows(values)
     else:
-        numbers = _of_rows(flat) if flat.ndim > 1 else _of_sortable(flat)
-    numbers = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))), copy=False)
-    first = np.unique(numbers, return_index=True)[1]
-    for position in first.tolist() if flat.dtype == object else ():
-        if is_missing(flat[position]):
-            _refuse_missing(position, flat, refusal)
+        numbers = _number_sortable(values)
+    n_classes = int(numbers.max(initial=0))
+    numbers = numbers.astype(np.min_scalar_type(n_classes), copy=False)
+    _, first = np.unique(numbers, return_index=True)
+
+    # Each distinct object is looked at once.
+    if values.dtype == object:
+        for position in first.tolist():
+            if is_missing(values[position]):
+                raise _missing_error(position, values, refusal)
     return ClassNumbers(numbers, np.bincount(numbers), first, column[first])
 
 
 def group_positions(numbers: _Integers) -> _Integers:
-    """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
-    return np.argsort(numbers, kind="stable").astype(
-        np.int32 if len(numbers) <= 2**31 else np.int64, copy=False
-    )
+    """Return all positions, class by class, ascending in each class.
+
+    A position takes 4 bytes where that suffices, otherwise 8.
+    """
+    order = np.argsort(numbers, kind="stable")
+    dtype = np.int32 if len(numbers) <= _MAX_IN_INT32 else np.int64
+    return order.astype(dtype, copy=False)
 
 
 def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
@@ -80,58 +99,76 @@ def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
     Raises:
         ConfigError: there is one.
     """
-    if column.dtype != object and (missing := missing_in(column)).any():
-        _refuse_missing(int(np.argwhere(missing)[0][0]), column, refusal)
+    if column.dtype == object:
+        return
+    is_missing_at = missing_in(column)
+    if is_missing_at.any():
+        position = int(np.argwhere(is_missing_at)[0][0])
+        raise _missing_error(position, column, refusal)
 
 
 def value_shown(value: Any) -> str:
-    """A value of a column as Python writes it, for messages: ``3``, not ``np.int64(3)``."""
+    """Return a value of a column as messages show it: ``3``, not ``np.int64(3)``."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return str(value)
-    plain = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-    return f"{plain!r:.80}"
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    return f"{value!r:.80}"
 
 
-def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> None:
-    advice = "Leave such samples out first (iterator.filter), or replace their value (iterator.map)"
-    raise ConfigError(
-        f"{refusal}: its value at position {position} is {value_shown(column[position])}. {advice}"
+def _missing_error(position: int, column: npt.NDArray[Any], refusal: str) -> ConfigError:
+    return ConfigError(
+        f"{refusal}: its value at position {position} is {value_shown(column[position])}. "
+        "Leave such samples out first (iterator.filter), or replace their value (iterator.map)"
     )
 
 
-def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
+def _number_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
+    """Number objects by equality.
+
+    Raises:
+        ConfigError: an object has no hash, or the column has further dimensions.
+    """
     if column.ndim > 1:
         raise ConfigError(
             f"{refusal}: its values are arrays of objects, of shape {column.shape[1:]}"
         )
-    known: dict[Any, int] = {}
+    number_by_value: dict[Any, int] = {}
     numbers: list[int] = []
     try:
+        # extend() keeps the numbers up to the first object without a hash.
         numbers.extend(
-            known.setdefault(value, len(known)) for value in column.tolist()
-        )  # up to the one that has no hash
+            number_by_value.setdefault(value, len(number_by_value)) for value in column.tolist()
+        )
     except TypeError as error:
-        problem = f"its value at position {len(numbers)} cannot be compared ({error}); arrays need one shape"
-        raise ConfigError(f"{refusal}: {problem}. Map it to one label a sample first.") from error
+        raise ConfigError(
+            f"{refusal}: its value at position {len(numbers)} cannot be compared ({error}); "
+            "arrays need one shape. Map it to one label a sample first."
+        ) from error
     return np.array(numbers, dtype=np.intp)
 
 
-def _of_sortable(column: npt.NDArray[Any]) -> _Integers:
-    _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
-    number_of = np.empty(len(first), dtype=np.min_scalar_type(len(first)))
-    number_of[np.argsort(first)] = np.arange(len(first))
-    return number_of[inverse.reshape(len(column))]
+def _number_sortable(column: npt.NDArray[Any]) -> _Integers:
+    """Number the values of a column of shape ``(n_samples,)`` that numpy can sort."""
+    _, first, sorted_numbers = np.unique(column, return_index=True, return_inverse=True)
+    n_classes = len(first)
+    number_by_sorted_number = np.empty(n_classes, dtype=np.min_scalar_type(n_classes))
+    number_by_sorted_number[np.argsort(first)] = np.arange(n_classes)
+    return number_by_sorted_number[sorted_numbers.reshape(len(column))]
 
 
-def _of_rows(column: npt.NDArray[Any]) -> _Integers:
+def _number_rows(column: npt.NDArray[Any]) -> _Integers:
+    """Number the rows of a column of arrays."""
     rows = column.reshape(len(column), math.prod(column.shape[1:]))
-    if (ones := one_hot_positions(rows)) is not None:
-        return _of_sortable(ones)
+    labels = one_hot_positions(rows)
+    if labels is not None:
+        return _number_sortable(labels)
     if rows.size == 0:
         return np.zeros(len(rows), dtype=np.uint8)
-    rows = np.ascontiguousarray(
-        rows + 0.0 if rows.dtype.kind in "fc" else rows
-    )  # so that -0.0 has the bytes of 0.0
-    return _of_sortable(
-        rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(len(rows))
-    )
+
+    # Rows are compared by their bytes.
+    if rows.dtype.kind in "fc":
+        rows = rows + 0.0  # so that -0.0 has the bytes of 0.0
+    rows = np.ascontiguousarray(rows)
+    bytes_of_row = np.dtype((np.void, rows.itemsize * rows.shape[1]))
+    return _number_sortable(rows.view(bytes_of_row).reshape(len(rows)))

@@ -24,44 +24,69 @@ def draw_part(
     n_wanted: int,
     random_state: np.random.RandomState,
 ) -> tuple[_Positions, _Positions]:
-    """``n_wanted`` of the positions and the others, both in drawn order, with the same mixture of targets.
+    """Draw ``n_wanted`` of the positions, with the same mixture of targets.
+
+    Returns:
+        The drawn positions and the others, both in drawn order.
 
     Raises:
-        ConfigError: the targets have no order, a class has a single member, or a part is smaller than the number of classes.
+        ConfigError: the targets have no order, a class has a single member, or a part is smaller
+            than the number of classes.
     """
     try:
-        part, rest = train_test_split(
-            positions, train_size=n_wanted, stratify=_plain(targets), random_state=random_state
+        part, others = train_test_split(
+            positions,
+            train_size=n_wanted,
+            stratify=_without_objects(targets),
+            random_state=random_state,
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"the targets cannot be stratified: {error}") from error
-    return part, rest
+    return part, others
 
 
 def draw_folds(
     targets: npt.NDArray[Any], num_folds: int, random_state: np.random.RandomState | None
 ) -> list[_Positions]:
-    """The positions of each fold, ascending; one-hot targets count as their labels.
+    """Return the positions of each fold, ascending; one-hot targets count as their labels.
+
+    Args:
+        targets: shape ``(n_samples, ...)``.
+        num_folds: the number of folds.
+        random_state: draws the folds; None: they are consecutive within each class.
 
     Raises:
-        ConfigError: the targets are not labels, or all classes have fewer members than there are folds.
+        ConfigError: the targets are not labels, or all classes have fewer members than there are
+            folds.
     """
     try:
-        labels = _plain(targets)
-        if labels.ndim > 1:
-            ones = labels.reshape(len(labels)) if labels[0].size == 1 else one_hot_positions(labels)
-            if ones is None:
-                raise ConfigError(
-                    f"stratification needs one label a sample; the targets have values of shape {labels.shape[1:]}"
-                )
-            labels = ones
-        folds = StratifiedKFold(
-            num_folds, shuffle=random_state is not None, random_state=random_state
-        ).split(labels, labels)
-        return [test for _, test in folds]
+        labels = _labels_of(_without_objects(targets))
+        is_drawn = random_state is not None
+        splitter = StratifiedKFold(num_folds, shuffle=is_drawn, random_state=random_state)
+        return [test for _, test in splitter.split(labels, labels)]
     except (ValueError, TypeError) as error:
         raise ConfigError(f"the targets cannot be stratified: {error}") from error
 
 
-def _plain(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _labels_of(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return one label a sample.
+
+    Raises:
+        ConfigError: a target has several values, and is not a one-hot vector.
+    """
+    if targets.ndim == 1:
+        return targets
+    has_one_value_each = targets[0].size == 1
+    if has_one_value_each:
+        return targets.reshape(len(targets))
+    labels = one_hot_positions(targets)
+    if labels is None:
+        raise ConfigError(
+            "stratification needs one label a sample; "
+            f"the targets have values of shape {targets.shape[1:]}"
+        )
+    return labels
+
+
+def _without_objects(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.array(targets.tolist()) if targets.dtype == object else targets

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from data_stack.dataset.iterator import column_names
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import ARROW_ERRORS, JSON_TEXT, Origin
 from data_stack.formats.columns import (

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.columns import by_name, samples_at_once
 from data_stack.formats.dataset_writer import DatasetWriter

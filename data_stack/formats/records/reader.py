@@ -437,7 +437,7 @@ class RecordAccess(RemoteAccess):
             stacked=True,
         )
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         reader = self.source
         is_alone = key in reader._keys and reader._references is None and n_threads_here() == 1
         column = (

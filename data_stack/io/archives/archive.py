@@ -21,6 +21,8 @@ from data_stack.util.suggestions import did_you_mean
 _MAX_NAME_CHARACTERS: Final = 1024
 #: Control characters, a backslash (a separator on Windows), and what could not be decoded.
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]")
+#: The beginning of an absolute path, on Windows too.
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:")
 
 
 @dataclass(frozen=True)
@@ -38,52 +40,68 @@ class ArchiveMember:
     size: int
     is_folder: bool = False
     offset: int = field(default=0, repr=False, compare=False)
+    #: What a tar reads the member from.
     _headers: Any = field(default=None, repr=False, compare=False)
 
 
-class Archive(ABC):
-    """The regular files and folders of a zip or tar archive ``name``; :func:`open_archive` makes one.
+def _take_all(member: ArchiveMember) -> bool:
+    return True
 
-    Iterating yields the members in their order and checks their names: one that is absolute, climbs out, has a backslash or
-    control character, or occurs twice is an error, and so are links, devices and pipes. Owners, times and permissions are not
-    carried over. Any number of members may be open at once, in several threads.
+
+def _keep_name(name: str) -> str:
+    return name
+
+
+class Archive(ABC):
+    """The regular files and folders of a zip or tar archive; :func:`open_archive` makes one.
+
+    Iterating yields the members in their order and checks their names. A name that is absolute,
+    climbs out, has a backslash or control character, or occurs twice is an error, and so are links,
+    devices and pipes. Owners, times and permissions are not carried over. Any number of members may
+    be open at once, in several threads.
+
+    Args:
+        name: the name of the archive in messages.
+        limits: bounds on the unpacked size.
 
     Raises:
         ArchiveError: the archive is damaged or truncated.
         UnsafeArchiveError: a member is not a file or folder with a unique name inside of the archive.
-        ArchiveLimitError: it exceeds its limits.
+        ArchiveLimitError: the archive exceeds its limits.
     """
 
     def __init__(self, name: str, limits: ArchiveLimits) -> None:
-        self.name, self._limits = name, limits
+        self.name = name
+        self._limits = limits
         self._closed = False
 
     @abstractmethod
     def __iter__(self) -> Iterator[ArchiveMember]:
-        """All members, folders included, in the order of the archive."""
+        """Yield all members, folders included, in the order of the archive."""
 
     @abstractmethod
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
-        """Open a file of the archive for reading forward; its checksum is verified before its last byte is returned.
+        """Open a file of the archive for reading forward.
+
+        Its checksum is verified before its last byte is returned.
 
         Raises:
             ArchiveError: there is no file of that name.
         """
 
     def read(self, member: ArchiveMember | str) -> bytes:
-        """All bytes of a small file of the archive.
+        """Return all bytes of a small file of the archive.
 
         Raises:
             ArchiveError: as for :meth:`open`.
-            RequestLimitError: it has more than a request may take.
+            RequestLimitError: the file has more bytes than a request may take.
         """
+        member_name = member if isinstance(member, str) else member.name
         with self.open(member) as stream:
-            return read_within_limit(
-                stream, f"{member if isinstance(member, str) else member.name!r} of {self.name!r}"
-            )
+            return read_within_limit(stream, f"{member_name!r} of {self.name!r}")
 
     def names(self) -> list[str]:
-        """Names of all files, in the order of the archive."""
+        """Return the names of all files, in the order of the archive."""
         return [member.name for member in self if not member.is_folder]
 
     def unpack(
@@ -91,20 +109,20 @@ class Archive(ABC):
         target: Any,
         prefix: str = "",
         *,
-        members: Callable[[ArchiveMember], bool] = lambda member: True,
-        rename: Callable[[str], str] = str,
+        members: Callable[[ArchiveMember], bool] = _take_all,
+        rename: Callable[[str], str] = _keep_name,
     ) -> list[str]:
         """Store files of the archive under ``prefix/name``; a member is published once it was read whole.
 
         After an error the members before it are stored; unpacking again replaces them.
 
         Args:
-            target: argument of :func:`~data_stack.io.folder.folder_of`: a StorageConnector, the PreparedResources of a dataset,
-                or the path of a folder.
+            target: argument of :func:`~data_stack.io.folder.folder_of`: a StorageConnector, the
+                PreparedResources of a dataset, or the path of a folder.
             prefix: e.g. ``"raw/images"``.
             members: which files to unpack.
-            rename: returns new names, for names outside of the grammar of :mod:`data_stack.io.identifiers`, such as those with
-                spaces or umlauts.
+            rename: returns new names, for names outside of the grammar of
+                :mod:`data_stack.io.identifiers`, such as those with spaces or umlauts.
 
         Returns:
             The identifiers stored, in the order of the archive.
@@ -113,14 +131,16 @@ class Archive(ABC):
             ArchiveError: a name is not an identifier, or as for reading.
             UnsafeArchiveError: two members get the same identifier, or as for reading.
         """
-        folder, used = folder_of(target), dict[str, bool]()
+        folder = folder_of(target)
+        stored = dict[str, bool]()
         for member in self:
-            if not member.is_folder and members(member):
-                identifier = self._identifier(rename(member.name), prefix)
-                add_name(used, identifier, self.name)
-                with self.open(member) as stream, folder.create(identifier) as writer:
-                    shutil.copyfileobj(stream, writer, COPY_BYTES)
-        return list(used)
+            if member.is_folder or not members(member):
+                continue
+            identifier = self._identifier(rename(member.name), prefix)
+            add_name(stored, identifier, self.name)
+            with self.open(member) as stream, folder.create(identifier) as writer:
+                shutil.copyfileobj(stream, writer, COPY_BYTES)
+        return list(stored)
 
     def close(self) -> None:
         """Stop reading. The stream underneath stays open."""
@@ -138,12 +158,15 @@ class Archive(ABC):
         if self._closed:
             raise ValueError(f"archive {self.name!r} is closed")
 
-    def _no_member(self, name: str, names: Iterable[str] = ()) -> ArchiveError:
+    def _no_member_error(self, name: str, names: Iterable[str] = ()) -> ArchiveError:
         return ArchiveError(f"{self.name!r} has no file {name!r}{did_you_mean(name, names)}")
 
     def _identifier(self, name: str, prefix: str) -> str:
+        """Return the identifier under which a member is stored."""
+        if prefix:
+            name = f"{prefix.rstrip('/')}/{name}"
         try:
-            return check_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
+            return check_identifier(name)
         except MalformedIdentifierError as error:
             raise ArchiveError(
                 f"a member of {self.name!r} cannot be stored under its name: {error}. Give rename=…"
@@ -151,10 +174,14 @@ class Archive(ABC):
 
 
 def read_within_limit(stream: Any, what: str) -> bytes:
-    """The rest of a stream of unknown length.
+    """Return the rest of a stream of unknown length.
+
+    Args:
+        stream: the stream.
+        what: names the stream in the error.
 
     Raises:
-        RequestLimitError: ``what`` has more than a request may take.
+        RequestLimitError: there is more than a request may take.
     """
     data = bytearray()
     while chunk := stream.read(COPY_BYTES):
@@ -163,34 +190,49 @@ def read_within_limit(stream: Any, what: str) -> bytes:
     return bytes(data)
 
 
-def add_name(seen: dict[str, bool], name: str, archive: str, is_folder: bool = False) -> None:
-    """Add a name to those seen, with whether it is a folder.
+def add_name(
+    is_folder_by_name: dict[str, bool], name: str, archive: str, is_folder: bool = False
+) -> None:
+    """Add the name of a member to those that occurred before.
+
+    Args:
+        is_folder_by_name: the names that occurred, each with whether it is that of a folder.
+        name: the name of the member.
+        archive: the name of the archive, for the message.
+        is_folder: whether the member is a folder.
 
     Raises:
-        UnsafeArchiveError: it occurred before, other than as a folder both times.
+        UnsafeArchiveError: the name occurred before, other than as a folder both times.
     """
-    if name in seen and not (is_folder and seen[name]):
-        raise UnsafeArchiveError(f"{archive!r} has two members {name!r}")
-    seen[name] = is_folder
+    if name in is_folder_by_name:
+        are_both_folders = is_folder and is_folder_by_name[name]
+        if not are_both_folders:
+            raise UnsafeArchiveError(f"{archive!r} has two members {name!r}")
+    is_folder_by_name[name] = is_folder
 
 
 def check_name(name: str, archive: str) -> str:
-    """Normalize a member name: without ``./``, ``//`` and a trailing ``/``; empty for the archive's top folder.
+    """Normalize the name of a member.
+
+    Returns:
+        The name without ``./``, ``//`` and a trailing ``/``; empty for the archive's top folder.
 
     Raises:
-        UnsafeArchiveError: it is absolute, climbs out, is too long, or is not portable.
+        UnsafeArchiveError: the name is absolute, climbs out, is too long, or is not portable.
     """
     if len(name) > _MAX_NAME_CHARACTERS:
         raise UnsafeArchiveError(
-            f"{archive!r} has a member name of {len(name)} characters, more than {_MAX_NAME_CHARACTERS}"
+            f"{archive!r} has a member name of {len(name)} characters, "
+            f"more than {_MAX_NAME_CHARACTERS}"
         )
     segments = [segment for segment in name.split("/") if segment not in ("", ".")]
-    if re.match(r"/|[A-Za-z]:", name) or ".." in segments:
+    if _ABSOLUTE.match(name) or ".." in segments:
         raise UnsafeArchiveError(
             f"{archive!r} has a member {name!r}, which lies outside of the target folder"
         )
     if _FORBIDDEN.search(name):
         raise UnsafeArchiveError(
-            f"{archive!r} has a member {name!r} with a backslash, control character or undecodable byte"
+            f"{archive!r} has a member {name!r} with a backslash, control character "
+            "or undecodable byte"
         )
     return "/".join(segments)

@@ -8,12 +8,9 @@ import lzma
 import math
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from data_stack.exception import (
-    ArchiveError,
-    MissingDependencyError,
-)
+from data_stack.exception import ArchiveError, MissingDependencyError
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import CHUNK_BYTES, delay_last_chunk, stream_of, with_head
 from data_stack.io.parsing import name_of
@@ -21,9 +18,12 @@ from data_stack.io.storage_connectors.writer import can_seek
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
-#: Small, because unused input is copied after each of the many streams that a hostile file may have, and because zstandard does
-#: not bound its output: 8 bytes become at most 256 KiB, this much 32 MiB.
+#: How much input is unpacked at a time. It is small, because unused input is copied after each of the
+#: many streams that a hostile file may have, and because zstandard does not bound its output: 8 bytes
+#: become at most 256 KiB, this much 32 MiB.
 _INPUT_BYTES: Final = 1 << 10
+#: How many bytes tell the compression of a file.
+_MAGIC_BYTES: Final = 6
 _MAGICS: Final = {
     "gzip": b"\x1f\x8b",
     "bz2": b"BZh",
@@ -40,22 +40,25 @@ def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io
         with resources["raw/labels.idx.gz"] as resource, open_decompressed(resource) as labels:
             ...
 
-    Concatenated streams are read as one, zero bytes after the end are padding. Checksums are verified before the last bytes
-    are returned.
+    Concatenated streams are read as one, zero bytes after the end are padding. Checksums are verified
+    before the last bytes are returned.
 
     Args:
-        stream: any binary file-like object, rewound first if it can seek; it stays the caller's to close.
-        limits: bounds on the output.
+        stream: any binary file-like object, rewound first if it can seek. It is not closed.
+        limits: bounds on the output; None for the default ones.
 
     Returns:
         A binary stream that reads forward only.
 
     Raises:
-        ArchiveError: the stream is not compressed; when reading also: it is damaged, cut short, or followed by something else.
+        ArchiveError: the stream is not compressed. When reading: it is damaged, cut short, or
+            followed by something else.
         ArchiveLimitError: when reading: the output exceeds ``limits``.
-        MissingDependencyError: it is zstd, and zstandard is not installed.
+        MissingDependencyError: the stream is zstd, and zstandard is not installed.
     """
-    limits, name = limits or ArchiveLimits(), name_of(stream)
+    if limits is None:
+        limits = ArchiveLimits()
+    name = name_of(stream)
     if can_seek(stream):
         stream.seek(0)
     stream, head = with_head(stream)
@@ -64,17 +67,19 @@ def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io
         raise ArchiveError(
             f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}"
         )
-    return stream_of(
-        delay_last_chunk(decompress_chunks(stream, name, compression, limits, limits.max_bytes)),
-        name,
-    )
+    chunks = decompress_chunks(stream, name, compression, limits, limits.max_bytes)
+    return stream_of(delay_last_chunk(chunks), name)
 
 
 def compression_of(head: bytes) -> str | None:
-    """The compression that a file beginning with ``head`` (6 bytes) has."""
-    if len(head) >= 4 and 0x50 <= head[0] <= 0x5F and head[1:4] == b"\x2a\x4d\x18":
-        return "zstd"  # a skippable frame
-    return next((name for name, magic in _MAGICS.items() if head.startswith(magic)), None)
+    """Return the compression of a file that begins with ``head`` (6 bytes); None if it has none."""
+    is_skippable_frame = len(head) >= 4 and 0x50 <= head[0] <= 0x5F and head[1:4] == b"\x2a\x4d\x18"
+    if is_skippable_frame:
+        return "zstd"
+    for compression, magic in _MAGICS.items():
+        if head.startswith(magic):
+            return compression
+    return None
 
 
 def decompress_chunks(
@@ -84,10 +89,27 @@ def decompress_chunks(
     limits: ArchiveLimits,
     max_bytes: float = math.inf,
 ) -> Iterator[bytes]:
-    """Decompress in chunks of bounded size; the ratio is checked, and the length against ``max_bytes``."""
-    data, n_read, n_bytes = b"", 0, 0
+    """Yield the unpacked bytes in chunks of bounded size.
+
+    Args:
+        stream: the compressed bytes.
+        name: of the file, for messages.
+        compression: ``"gzip"``, ``"bz2"``, ``"xz"`` or ``"zstd"``.
+        limits: the compression ratio is checked by them.
+        max_bytes: limit of the unpacked bytes.
+
+    Raises:
+        ArchiveError: the file is damaged, truncated, or followed by something else.
+        ArchiveLimitError: it unpacks to too much.
+        MissingDependencyError: it is zstd, and zstandard is not installed.
+    """
+    data = b""
+    n_read = 0
+    n_bytes = 0
+
+    # A file may consist of several streams, one behind the other.
     while True:
-        decompressor = _MAKERS[compression]()
+        decompressor = _new_decompressor(compression)
         while not decompressor.eof:
             if decompressor.needs_input and not data:
                 data = stream.read(_INPUT_BYTES)
@@ -101,64 +123,114 @@ def decompress_chunks(
             except MemoryError:
                 raise
             except Exception as error:  # each library has its own
-                why = f"is damaged before byte {n_read:,}, or needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack"
                 raise ArchiveError(
-                    f"{name!r} {why}: {error}. Fetch it again, or compress it with less memory."
+                    f"{name!r} is damaged before byte {n_read:,}, or needs more than "
+                    f"{_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack: {error}. "
+                    "Fetch it again, or compress it with less memory."
                 ) from error
-            data, n_bytes = b"", n_bytes + len(output)
+            data = b""
+            n_bytes += len(output)
             limits.check_ratio(name, n_bytes, n_read)
             if n_bytes > max_bytes:
                 limits.check_bytes(name, n_bytes)
             if output:
                 yield output
+
+        # What follows the end of a stream tells whether another one begins.
         data = decompressor.unused_data
-        if len(data) < 6:
+        if len(data) < _MAGIC_BYTES:
             more = stream.read(_INPUT_BYTES)
-            data, n_read = data + more, n_read + len(more)
+            data += more
+            n_read += len(more)
         if compression_of(data) != compression:
             break
+
     while data:
-        if data.strip(b"\0"):
+        is_padding = not data.strip(b"\0")
+        if not is_padding:
             raise ArchiveError(
-                f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off."
+                f"{name!r} has other data behind its compressed data. "
+                "Fetch it again, or cut that off."
             )
         data = stream.read(CHUNK_BYTES)
 
 
-class _Inflater:
-    """A decompressor of zlib, or of zstandard, which cannot bound its output, with the interface of bz2 and lzma."""
+class _Decompressor(Protocol):
+    """The interface of the decompressors of bz2 and lzma."""
 
-    eof, unused_data, needs_input = False, b"", True
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the stream was reached."""
 
-    def __init__(self, library: Any, is_bounded: bool) -> None:
-        self._library, self._is_bounded = library, is_bounded
+    @property
+    def needs_input(self) -> bool:
+        """Whether no more output is to be had without input."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """The input behind the end of the stream."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        if self._is_bounded:
-            output = bytes(
-                self._library.decompress(self._library.unconsumed_tail + data, max_length)
-            )
-            # A full output may leave more inside, even when all input is consumed.
-            self.needs_input = len(output) < max_length
-        else:
-            output = bytes(self._library.decompress(data))
-        self.eof, self.unused_data = self._library.eof, self._library.unused_data
+        """Return at most ``max_length`` unpacked bytes."""
+
+
+class _ZlibDecompressor:
+    """A decompressor of gzip."""
+
+    eof: bool
+    unused_data: bytes
+    needs_input: bool
+
+    def __init__(self) -> None:
+        self._library = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self.eof = False
+        self.unused_data = b""
+        self.needs_input = True
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        output = self._library.decompress(self._library.unconsumed_tail + data, max_length)
+        # A full output may leave more inside, even when all input is consumed.
+        self.needs_input = len(output) < max_length
+        self.eof = self._library.eof
+        self.unused_data = self._library.unused_data
         return output
 
 
-def _zstd() -> _Inflater:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependencyError("reading zstd", "zstandard", "zstd") from error
-    return _Inflater(
-        zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj(), False
-    )
+class _ZstdDecompressor:
+    """A decompressor of zstd, which cannot bound its output: small input does."""
+
+    eof: bool
+    unused_data: bytes
+    needs_input = True
+
+    def __init__(self) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingDependencyError("reading zstd", "zstandard", "zstd") from error
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+        self._library = decompressor.decompressobj()
+        self.eof = False
+        self.unused_data = b""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        output = self._library.decompress(data)
+        self.eof = self._library.eof
+        self.unused_data = self._library.unused_data
+        return output
 
 
-_MAKERS: Final[dict[str, Callable[[], Any]]] = {
-    "gzip": lambda: _Inflater(zlib.decompressobj(16 + zlib.MAX_WBITS), True),
+def _new_xz_decompressor() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_WINDOW_BYTES)
+
+
+_DECOMPRESSORS: Final[dict[str, Callable[[], _Decompressor]]] = {
+    "gzip": _ZlibDecompressor,
     "bz2": bz2.BZ2Decompressor,
-    "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_WINDOW_BYTES),
-    "zstd": _zstd,
+    "xz": _new_xz_decompressor,
+    "zstd": _ZstdDecompressor,
 }
+
+
+def _new_decompressor(compression: str) -> _Decompressor:
+    return _DECOMPRESSORS[compression]()

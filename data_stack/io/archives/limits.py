@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Final
 
-from data_stack.exception import (
-    ArchiveLimitError,
-    ConfigError,
-)
+from data_stack.exception import ArchiveLimitError, ConfigError
+
+#: Archives that unpack to at most this are never bombs.
+_HARMLESS_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """Bounds on the unpacked size, counted while unpacking; sizes in headers can only make it fail earlier.
+    """Bounds on the unpacked size, counted while unpacking.
+
+    Sizes in headers can only make it fail earlier.
 
     Args:
         max_bytes: of all members together.
         max_members: entries, folders included. Their names are kept in memory, about 100 bytes each.
-        max_ratio: unpacked bytes per stored byte, checked beyond 16 MiB of output. Images reach 1, tables 10, sparse masks a
-            few 100; a bomb of zeros has 1,000 (gzip) to 1,000,000 (bzip2).
+        max_ratio: unpacked bytes per stored byte, checked beyond 16 MiB of output. Images reach 1,
+            tables 10, sparse masks a few 100; a bomb of zeros has 1,000 (gzip) to 1,000,000 (bzip2).
 
     Raises:
         ConfigError: a limit is not positive.
@@ -30,34 +33,47 @@ class ArchiveLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise ConfigError(
-                    f"{field.name} of ArchiveLimits must be positive, got {getattr(self, field.name)!r}"
-                )
+            limit = getattr(self, field.name)
+            if not limit > 0:
+                raise ConfigError(f"{field.name} of ArchiveLimits must be positive, got {limit!r}")
 
     def check_bytes(self, archive: str, n_bytes: int) -> None:
-        """Refuse more than ``max_bytes``."""
+        """Refuse more than ``max_bytes``.
+
+        Raises:
+            ArchiveLimitError: there are more.
+        """
         if n_bytes > self.max_bytes:
             raise _limit_error(
                 archive, f"unpacks to more than {self.max_bytes:,} bytes", "max_bytes"
             )
 
     def check_count(self, archive: str, n_members: int) -> None:
-        """Refuse more than ``max_members``."""
+        """Refuse more than ``max_members``.
+
+        Raises:
+            ArchiveLimitError: there are more.
+        """
         if n_members > self.max_members:
             raise _limit_error(
                 archive, f"has more than {self.max_members:,} members", "max_members"
             )
 
     def check_ratio(self, archive: str, n_bytes: int, n_stored_bytes: int) -> None:
-        """Refuse a compression ratio above ``max_ratio``."""
-        # Archives that unpack to at most this are never bombs.
-        if n_bytes > 16 << 20 and n_bytes > self.max_ratio * n_stored_bytes:
-            what = f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, more than {self.max_ratio:g} fold"
-            raise _limit_error(archive, what, "max_ratio")
+        """Refuse a compression ratio above ``max_ratio``.
+
+        Raises:
+            ArchiveLimitError: it is higher.
+        """
+        if n_bytes > _HARMLESS_BYTES and n_bytes > self.max_ratio * n_stored_bytes:
+            raise _limit_error(
+                archive,
+                f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, more than {self.max_ratio:g} fold",
+                "max_ratio",
+            )
 
 
-def _limit_error(archive: str, what: str, limit: str) -> ArchiveLimitError:
+def _limit_error(archive: str, problem: str, limit: str) -> ArchiveLimitError:
     return ArchiveLimitError(
-        f"{archive!r} {what}. If you trust it, read it with limits=ArchiveLimits({limit}=…)."
+        f"{archive!r} {problem}. If you trust it, read it with limits=ArchiveLimits({limit}=…)."
     )

@@ -1,4 +1,4 @@
-"""Streams over parts of a file, and over chunks of bytes."""
+"""Binary streams over a part of a file, or over chunks of bytes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from data_stack.exception import (
-    ArchiveError,
-)
+from data_stack.exception import ArchiveError
 from data_stack.io.positional_stream import PositionalStream
 from data_stack.io.resources import StreamedResource
 
 CHUNK_BYTES: Final = 1 << 17
+#: How many bytes tell what a file is: the header of a tar.
+HEAD_BYTES: Final = 512
 
 
 def window(
@@ -24,20 +24,37 @@ def window(
     *,
     block_bytes: int = CHUNK_BYTES,
 ) -> io.BufferedReader:
-    """A stream over a part of a file, with its own position; it reads ``block_bytes`` at a time, and leaves the file open."""
-    return io.BufferedReader(_Window(file, start, file.size if end is None else end), block_bytes)
+    """Return a stream over a part of a file, with its own position.
+
+    Closing the stream leaves the file open.
+
+    Args:
+        file: the file.
+        start: the first byte of the part.
+        end: the byte behind its last one; None for the end of the file.
+        block_bytes: how much is read at a time.
+    """
+    if end is None:
+        end = file.size
+    return io.BufferedReader(_Window(file, start, end), block_bytes)
 
 
 class _Window(PositionalStream):
-    def __init__(self, file: StreamedResource, start: int, end: int) -> None:
-        self._file, self._start, self._end = file, start, end
+    """A raw stream over a part of a file."""
 
-    size = property(lambda self: self._end - self._start)
+    def __init__(self, file: StreamedResource, start: int, end: int) -> None:
+        self._file = file
+        self._start = start
+        self._end = end
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._end - self._start
 
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
-        data = self._file.read_at(
-            self._start + offset, max(0, min(len(buffer), self.size - offset))
-        )
+        n_available = max(0, self.size - offset)
+        data = self._file.read_at(self._start + offset, min(len(buffer), n_available))
         buffer[: len(data)] = data
         return len(data)
 
@@ -49,28 +66,43 @@ class _Window(PositionalStream):
 
 
 def chunks_of(stream: Any) -> Iterator[bytes]:
-    """Read a file-like object to its end."""
+    """Yield the bytes of a file-like object to its end.
+
+    Raises:
+        TypeError: it is a text stream.
+    """
     while data := stream.read(CHUNK_BYTES):
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(
-                f"an archive is read from bytes, not {type(data).__name__}; open the stream in binary mode"
+                f"an archive is read from bytes, not {type(data).__name__}; "
+                "open the stream in binary mode"
             )
         yield bytes(data)
 
 
 def with_head(stream: Any) -> tuple[io.BufferedReader, bytes]:
-    """A stream of the rest of ``stream``, and the 512 bytes that it begins with (fewer at the end)."""
+    """Read the first bytes of a stream that cannot go back.
+
+    Returns:
+        A stream over all bytes, the first ones included; and the first 512 bytes, fewer of a shorter
+        stream.
+    """
     chunks = chunks_of(stream)
     head = b""
     for chunk in chunks:
         head += chunk
-        if len(head) >= 512:
+        if len(head) >= HEAD_BYTES:
             break
-    return stream_of(itertools.chain([head], chunks)), head[:512]
+    return stream_of(itertools.chain([head], chunks)), head[:HEAD_BYTES]
 
 
 def stream_of(chunks: Iterator[bytes], name: str = "") -> io.BufferedReader:
-    """A forward-only binary stream of non-empty ``chunks``; reading raises what the iterator raises."""
+    """Return a forward-only binary stream over chunks; reading raises what the iterator raises.
+
+    Args:
+        chunks: the bytes; none but the last chunk may be empty.
+        name: of the stream, for messages.
+    """
     return io.BufferedReader(_ChunkStream(chunks, name), CHUNK_BYTES)
 
 
@@ -86,27 +118,39 @@ def delay_last_chunk(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _ChunkStream(io.RawIOBase):
+    """A raw stream over an iterator of bytes."""
+
+    #: The rest of the chunk that was taken last.
+    _rest: memoryview
+    #: What reading raises; None while the iterator can go on.
+    _error: Exception | None
+
     def __init__(self, chunks: Iterator[bytes], name: str) -> None:
         self.name = name
         self._chunks = chunks
-        self._ahead = memoryview(b"")
-        self._error: Exception | None = None
+        self._rest = memoryview(b"")
+        self._error = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        if not self._ahead:
-            self._ahead = memoryview(self._next())
-        part = self._ahead[: len(view)]
+        if not self._rest:
+            self._rest = memoryview(self._next_chunk())
+        part = self._rest[: len(view)]
         view[: len(part)] = part
-        self._ahead = self._ahead[len(part) :]
+        self._rest = self._rest[len(part) :]
         return len(part)
 
-    def _next(self) -> bytes:
+    def _next_chunk(self) -> bytes:
+        """Return the next chunk; empty at the end.
+
+        A generator that has raised is exhausted: its next value would look like the end of the file.
+        So the error is kept, and raised again by each further read. It is set before the generator
+        runs, as Ctrl-C may end the generator without an error that could be kept.
+        """
         if self._error is not None:
-            # A generator that raised is exhausted; further reads must not look like the end of the file.
             raise self._error
         self._error = ArchiveError(f"reading {self.name!r} was interrupted; open it again")
         try:

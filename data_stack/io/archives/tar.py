@@ -1,7 +1,7 @@
-"""Reading of tar archives, plain or compressed, in the formats POSIX (pax), GNU tar and V7.
+"""Reads tar archives, plain or compressed, in the formats POSIX (pax), GNU tar and V7.
 
-:mod:`tarfile` parses the headers. This module adds the checks that it lacks: it believes a header of any size, takes a damaged
-block for the end, and ignores everything behind that.
+:mod:`tarfile` parses the headers. This module adds the checks that it lacks: it believes a header of
+any size, takes a damaged block for the end, and ignores everything behind that.
 """
 
 from __future__ import annotations
@@ -20,18 +20,31 @@ from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
+#: The longest extension header of a member: a long name, or its attributes. Linux keeps at most 64 KiB
+#: of extended attributes.
+_MAX_HEADER_BYTES: Final = 1 << 17
+_MAX_MEMBER_BYTES: Final = 1 << 63
+#: For these, regular expressions of tarfile take quadratic time, in Python before 3.11.10.
+_MANY_DIGITS: Final = re.compile(rb"[0-9]{512}")
 
 
 class TarArchive(Archive):
     """A tar archive.
 
-    A plain one has random access. A compressed one is read from its start for each member that is opened by name, so iterate,
-    and open each member as it comes.
+    A plain one has random access. A compressed one is read from its start for each member that is
+    opened by name, so iterate, and open each member as it comes.
 
     Args:
+        name: the name of the archive in messages.
         begin: opens a new stream of the unpacked tar.
-        file: the tar itself, if it is not compressed.
+        file: the tar itself, if it is not compressed; else None.
+        limits: bounds on the unpacked size.
     """
+
+    _begin: Callable[[], Any]
+    _file: StreamedResource | None
+    #: The members of a plain tar by name; None before one is opened by name.
+    _index: dict[str, ArchiveMember] | None
 
     def __init__(
         self,
@@ -41,45 +54,72 @@ class TarArchive(Archive):
         limits: ArchiveLimits,
     ) -> None:
         super().__init__(name, limits)
-        self._begin, self._file = begin, file
-        self._index: dict[str, ArchiveMember] | None = None
+        self._begin = begin
+        self._file = file
+        self._index = None
 
     def __iter__(self) -> Iterator[ArchiveMember]:
         self._check_open()
-        return self._read_members(_Headers(self._begin(), self))
+        return self._read_members(_ForwardFile(self._begin(), self))
 
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
         self._check_open()
-        name = member if isinstance(member, str) else member.name
-        found = (
-            member
-            if isinstance(member, ArchiveMember)
-            and getattr(member._headers, "archive", None) is self
-            else None
-        )
         if self._file is not None:
-            if found is None:
-                self._index = self._index or {each.name: each for each in self}
-                found = self._index.get(name)
-            if found is None or found.is_folder:
-                raise self._no_member(name, self._index or ())
-            return stream_of(self._content(self._file.read_at, found), name)
-        # The content of the member that was yielded last comes next, unless it was opened before.
-        if (
-            found is None
-            or found.is_folder
-            or not found._headers.tell() == found.offset != found._headers.opened
-        ):
-            found = next((each for each in self if each.name == name and not each.is_folder), None)
-        if found is None:
-            raise self._no_member(name)
-        found._headers.opened = found.offset
-        return stream_of(self._content(found._headers.read_at, found), name)
+            return self._open_in_plain(self._file, member)
+        return self._open_in_compressed(member)
+
+    # ------------------------------------------------------------------ opening a member
+
+    def _open_in_plain(
+        self, file: StreamedResource, member: ArchiveMember | str
+    ) -> io.BufferedReader:
+        """Open a member of a plain tar by its position."""
+        if isinstance(member, ArchiveMember) and self._is_own(member):
+            if member.is_folder:
+                raise self._no_member_error(member.name)
+            return stream_of(self._content(file.read_at, member), member.name)
+
+        name = member if isinstance(member, str) else member.name
+        if self._index is None:
+            self._index = {own_member.name: own_member for own_member in self}
+        own_member = self._index.get(name)
+        if own_member is None or own_member.is_folder:
+            raise self._no_member_error(name, self._index)
+        return stream_of(self._content(file.read_at, own_member), name)
+
+    def _open_in_compressed(self, member: ArchiveMember | str) -> io.BufferedReader:
+        """Open a member of a compressed tar, which is read forward only."""
+        # The content of the member that an iteration yielded last comes next in its stream.
+        if isinstance(member, ArchiveMember) and self._is_own(member) and not member.is_folder:
+            headers: _ForwardFile = member._headers
+            is_next = headers.tell() == member.offset
+            if is_next and headers.opened_offset != member.offset:
+                return self._open_next(member)
+
+        # All others are looked for from the start.
+        name = member if isinstance(member, str) else member.name
+        for own_member in self:
+            if own_member.name == name and not own_member.is_folder:
+                return self._open_next(own_member)
+        raise self._no_member_error(name)
+
+    def _open_next(self, member: ArchiveMember) -> io.BufferedReader:
+        """Open the member whose content comes next in the stream of its headers."""
+        headers: _ForwardFile = member._headers
+        headers.opened_offset = member.offset
+        return stream_of(self._content(headers.read_at, member), member.name)
+
+    def _is_own(self, member: ArchiveMember) -> bool:
+        """Return whether an iteration over this archive yielded a member."""
+        headers = member._headers
+        return isinstance(headers, _ForwardFile) and headers.archive is self
 
     def _content(
         self, read_at: Callable[[int, int], bytes], member: ArchiveMember
     ) -> Iterator[bytes]:
-        offset, end = member.offset, member.offset + member.size
+        """Yield the content of a member."""
+        offset = member.offset
+        end = member.offset + member.size
         while offset < end:
             chunk = read_at(offset, min(CHUNK_BYTES, end - offset))
             if not chunk:
@@ -89,41 +129,39 @@ class TarArchive(Archive):
             offset += len(chunk)
             yield chunk
 
-    def _read_members(self, headers: _Headers) -> Iterator[ArchiveMember]:
-        names, n_bytes = dict[str, bool](), 0
-        for n_members, header in enumerate(self._parse(headers), 1):
+    # ------------------------------------------------------------------ reading headers
+
+    def _read_members(self, headers: _ForwardFile) -> Iterator[ArchiveMember]:
+        """Yield the members, and check the end of the archive."""
+        is_folder_by_name = dict[str, bool]()
+        n_members = 0
+        n_bytes = 0
+        for header in self._parse_headers(headers):
+            n_members += 1
             self._limits.check_count(self.name, n_members)
-            member = self._member(header, headers)
+            member = self._member_of(header, headers)
             n_bytes += member.size
             self._limits.check_bytes(self.name, n_bytes)
-            if member.name:
-                add_name(names, member.name, self.name, member.is_folder)
-                yield member
-                self._check_open()
-        if headers.last != _ZEROS:
-            raise ArchiveError(
-                f"{self.name!r} is damaged or truncated: its end mark is missing. Fetch it again."
-            )
-        end = headers.read_content(_BLOCK_BYTES)
-        if len(end) < _BLOCK_BYTES:
-            raise ArchiveError(
-                f"{self.name!r} is truncated: it ends inside of its end mark. Fetch it again."
-            )
-        # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
-        while end:
-            if end.strip(b"\0"):
-                raise ArchiveError(
-                    f"{self.name!r} has other data behind the end of its tar; split concatenated archives"
-                )
-            end = headers.read_content(CHUNK_BYTES)
+            is_top_folder = not member.name
+            if is_top_folder:
+                continue
+            add_name(is_folder_by_name, member.name, self.name, member.is_folder)
+            yield member
+            self._check_open()
+        self._check_end(headers)
 
-    def _parse(self, headers: _Headers) -> Iterator[tarfile.TarInfo]:
+    def _parse_headers(self, headers: _ForwardFile) -> Iterator[tarfile.TarInfo]:
+        """Yield the headers as tarfile understands them."""
         name = self.name
         try:
-            tar = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
-            while (header := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all; typeshed lacks it
-                if {"path", "size"} & tar.pax_headers.keys():
+            tar = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]  # it has what tarfile calls
+            while True:
+                header = tar.next()
+                if header is None:
+                    return
+                # tarfile would keep all headers in memory.
+                tar.members.clear()  # type: ignore[attr-defined]  # typeshed lacks it
+                if "path" in tar.pax_headers or "size" in tar.pax_headers:
                     raise ArchiveError(
                         f"{name!r} has a pax header with one name or size for all members"
                     )
@@ -133,35 +171,89 @@ class TarArchive(Archive):
                 f"{name!r} is damaged before byte {headers.tell():,}: {error}. Fetch it again."
             ) from error
 
-    def _member(self, header: tarfile.TarInfo, headers: _Headers) -> ArchiveMember:
-        """The member of a header."""
-        name, size = self.name, header.size
-        if not 0 <= size < 1 << 63:
+    def _member_of(self, header: tarfile.TarInfo, headers: _ForwardFile) -> ArchiveMember:
+        """Return the member of a header.
+
+        Raises:
+            ArchiveError: the header is damaged.
+            UnsafeArchiveError: the member is no regular file or folder inside of the archive.
+        """
+        name = self.name
+        size = header.size
+        if not 0 <= size < _MAX_MEMBER_BYTES:
             raise ArchiveError(f"{name!r} is damaged: {header.name!r} has no valid size")
+
+        # Implementations disagree on whether these have content; without content, all see the same
+        # members.
         is_special = header.issparse() or not (header.isreg() or header.isdir())
-        # Implementations disagree on whether these have content; without content, all see the same members.
         if size and (is_special or header.isdir()):
             raise UnsafeArchiveError(
                 f"{name!r}: {header.name!r} is sparse or not a regular file, but has {size:,} bytes"
             )
         if is_special:
-            kind = f"a link, a device, sparse or of another kind ({header.type!r})"
             raise UnsafeArchiveError(
-                f"{name!r}: {header.name!r} is {kind}; only files and folders are read. Use another tool."
+                f"{name!r}: {header.name!r} is a link, a device, sparse or of another kind "
+                f"({header.type!r}); only files and folders are read. Use another tool."
             )
-        checked = check_name(header.name, name)
-        if header.isreg() and (not checked or header.name.endswith("/")):
+
+        member_name = check_name(header.name, name)
+        if header.isreg() and (not member_name or header.name.endswith("/")):
             raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
-        return ArchiveMember(checked, size, header.isdir(), header.offset_data, headers)
+        return ArchiveMember(member_name, size, header.isdir(), header.offset_data, headers)
+
+    def _check_end(self, headers: _ForwardFile) -> None:
+        """Check that the headers end with the mark of an archive, and that only zeros follow.
+
+        The stream is read on to its end: a checksum may follow, and another tar behind the end must
+        not be ignored silently.
+
+        Raises:
+            ArchiveError: the archive is damaged or truncated, or other data follows.
+        """
+        if headers.last_read != _ZEROS:
+            raise ArchiveError(
+                f"{self.name!r} is damaged or truncated: its end mark is missing. Fetch it again."
+            )
+        block = headers.read_content(_BLOCK_BYTES)
+        if len(block) < _BLOCK_BYTES:
+            raise ArchiveError(
+                f"{self.name!r} is truncated: it ends inside of its end mark. Fetch it again."
+            )
+        while block:
+            is_padding = not block.strip(b"\0")
+            if not is_padding:
+                raise ArchiveError(
+                    f"{self.name!r} has other data behind the end of its tar; "
+                    "split concatenated archives"
+                )
+            block = headers.read_content(CHUNK_BYTES)
 
 
-class _Headers:
-    """The file that tarfile reads headers from: forward only, in reads of bounded size."""
+class _ForwardFile:
+    """The file from which tarfile reads headers: forward only, in reads of bounded size.
+
+    Args:
+        stream: the unpacked tar, at its start.
+        archive: the archive.
+
+    Attributes:
+        archive: the archive.
+        last_read: what tarfile read last.
+        opened_offset: where the content of the member that was opened last begins; -1 before.
+    """
+
+    archive: TarArchive
+    last_read: bytes
+    opened_offset: int
+    _stream: io.BufferedReader
+    _position: int
 
     def __init__(self, stream: io.BufferedReader, archive: TarArchive) -> None:
-        self.archive, self._archive = archive, archive.name
-        self._stream, self._position, self.opened = stream, 0, -1
-        self.last = b""
+        self.archive = archive
+        self.last_read = b""
+        self.opened_offset = -1
+        self._stream = stream
+        self._position = 0
 
     def tell(self) -> int:
         return self._position
@@ -169,34 +261,30 @@ class _Headers:
     def seek(self, offset: int) -> None:
         if offset < self._position:
             raise ArchiveError(
-                f"{self._archive!r} is damaged: a header leads back to byte {offset:,}"
+                f"{self.archive.name!r} is damaged: a header leads back to byte {offset:,}"
             )
         if self._stream.seekable():
             self._stream.seek(offset)
             self._position = offset
-        while self._position < offset and self.read_content(
-            min(CHUNK_BYTES, offset - self._position)
-        ):
-            pass
+            return
+        while self._position < offset:
+            data = self.read_content(min(CHUNK_BYTES, offset - self._position))
+            if not data:
+                return  # the next read of a header finds the end
 
     def read(self, size: int) -> bytes:
         """Read a header, or the content of an extension header."""
-        # A long name or the attributes of a member; 64 KiB of extended attributes are the most that Linux keeps.
-        if not 0 <= size <= 1 << 17:
+        name = self.archive.name
+        if not 0 <= size <= _MAX_HEADER_BYTES:
+            raise ArchiveError(f"{name!r} claims {size:,} bytes of attributes for one member")
+        self.last_read = self.read_content(size)
+        if size > _BLOCK_BYTES and len(self.last_read) < size:
             raise ArchiveError(
-                f"{self._archive!r} claims {size:,} bytes of attributes for one member"
+                f"{name!r} is truncated: it ends inside of a header. Fetch it again."
             )
-        self.last = self.read_content(size)
-        if size > _BLOCK_BYTES and len(self.last) < size:
-            raise ArchiveError(
-                f"{self._archive!r} is truncated: it ends inside of a header. Fetch it again."
-            )
-        # Regular expressions of tarfile take quadratic time for these, in Python before 3.11.10.
-        if re.search(rb"[0-9]{512}", self.last):
-            raise ArchiveError(
-                f"{self._archive!r} is damaged: a header has numbers of hundreds of digits"
-            )
-        return self.last
+        if _MANY_DIGITS.search(self.last_read):
+            raise ArchiveError(f"{name!r} is damaged: a header has numbers of hundreds of digits")
+        return self.last_read
 
     def read_content(self, size: int) -> bytes:
         """Read a part of a member."""
@@ -205,18 +293,25 @@ class _Headers:
         return data
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Read a part of a member, which must come next."""
+        """Read a part of a member, which must come next.
+
+        Raises:
+            ValueError: the iteration has read on meanwhile.
+        """
         if self._position != offset:
             raise ValueError(
-                f"a member of {self._archive!r} can no longer be read: the iteration is past it"
+                f"a member of {self.archive.name!r} can no longer be read: the iteration is past it"
             )
         return self.read_content(size)
 
 
 def looks_like_tar(block: bytes) -> bool:
-    """Whether a file that begins with ``block`` (512 bytes) is a tar, by the checksum of its header."""
+    """Return whether a file that begins with ``block`` (512 bytes) is a tar.
+
+    The checksum of its first header tells.
+    """
     if block == _ZEROS:
-        return True
+        return True  # an empty archive
     try:
         tarfile.TarInfo.frombuf(block, "latin-1", "strict")
     except tarfile.HeaderError:

@@ -1,12 +1,9 @@
-"""Folders of a dataset's files: on this machine, or below a prefix of any store.
-
-A format passes ``source`` and ``prefix`` of its user to :func:`folder_of`, and then opens, lists, publishes and deletes files by
-name. Other file systems are further subclasses of :class:`Folder`.
-"""
+"""A folder of files in any store."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -20,30 +17,33 @@ from data_stack.io.identifiers import check_key_prefix, check_prefix
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Lease, StorageConnector
-from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.tree import LINK_OF_STORE, LeftOut
 
-#: Limit of files that are read whole (a spec, a manifest).
+#: Limit of files that are read whole, such as a spec or a manifest.
 _MAX_SMALL_BYTES: Final = 64 << 20
 
 
 class Folder:
-    """A folder of files: a store and a prefix. It holds nothing open, pickles as configuration, and threads may share it.
+    """A folder of files: a store and a prefix.
 
-    A file is named by its path relative to the folder, with ``/`` between the parts. It is published atomically: readers see the
-    old file, the new one, or none. A dataset of several files is complete once its manifest, the last one, exists.
+    It holds nothing open, pickles as configuration, and threads may share it. A file is named by its
+    path relative to the folder, with ``/`` between the parts. It is published atomically: readers
+    see the old file, the new one, or none. A dataset of several files is complete once its manifest,
+    the last one, exists. Other file systems are further subclasses.
 
     Args:
-        store: a storage connector, or the resources of a dataset. It needs ``get_resource`` and ``has_resource``; without one of
-            the other methods, what needs it raises UnsupportedStorageOperationError.
+        store: a storage connector, or the resources of a dataset. It needs ``get_resource`` and
+            ``has_resource``. Of the other methods it may lack some: what needs them raises
+            UnsupportedStorageOperationError then.
         name: the prefix, without a slash at the end; empty for the whole store.
 
     Attributes:
-        name: its name in messages, without credentials.
-        path: its absolute path; None if it is not on this machine.
+        name: the name of the folder in messages, without credentials.
+        path: the absolute path of the folder; None if it is not on this machine.
         checks_reads: whether the store verifies each read.
-        can_delete: whether files can be listed and deleted, so that an interrupted write can be resumed or removed.
+        can_delete: whether files can be listed and deleted, so that an interrupted write can be
+            resumed or removed.
     """
 
     name: str
@@ -59,117 +59,80 @@ class Folder:
         self.name = name
         self._has_keys = hasattr(store, "open_key")
         self.checks_reads = getattr(store, "checks_reads", False)
-        kind = type(uncached(store))
-        own = (StorageConnector.delete_resource, StorageConnector.list_resources)
-        self.can_delete = all(getattr(kind, base.__name__, base) is not base for base in own)
+        self.can_delete = _implements(store, "delete_resource") and _implements(
+            store, "list_resources"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    # ------------------------------------------------------------------ names
+
+    def full_name(self, file: str) -> str:
+        """Return the name of a file in its store."""
+        if not self.name:
+            return file
+        return f"{self.name.rstrip('/')}/{file}"
+
+    def describe(self, file: str) -> str:
+        """Return the name of a file and its store for messages, without credentials."""
+        name = self.full_name(file)
+        if isinstance(self._store, StorageConnector):
+            return f"{name} in {self._store!r}"
+        return name
+
+    def subfolder(self, name: str) -> Folder:
+        """Return a folder in this one, which need not exist.
+
+        Raises:
+            MalformedIdentifierError: ``name`` leads out of this folder, or nothing can be stored
+                under it.
+        """
+        return Folder(self._store, self._check_prefix(self.full_name(name)))
+
+    # ------------------------------------------------------------------ reading
 
     def has_file(self, file: str) -> bool:
-        """Whether there is a file (not merely a folder) of that name."""
+        """Return whether there is a file (not merely a folder) of that name."""
         name = self.full_name(file)
-        return bool(self._store.has_key(name) if self._has_keys else self._store.has_resource(name))
+        if self._has_keys:
+            return bool(self._store.has_key(name))
+        return bool(self._store.has_resource(name))
 
     def open(self, file: str) -> StreamedResource:
         """Open a file for reading; the caller closes it.
 
-        A subclass returns ``StreamedResource.from_source(self.full_name(file), source, self)``; another process opens it again
-        with :meth:`get_resource`.
+        A subclass returns ``StreamedResource.from_source(self.full_name(file), source, self)``;
+        another process opens it again with :meth:`get_resource`.
 
         Raises:
             ResourceNotFoundError: there is no such file.
         """
         name = self.full_name(file)
-        method = self._store.open_key if self._has_keys else self._store.get_resource
-        return method(name)  # type: ignore[no-any-return]
-
-    def list_names(self) -> list[str]:
-        """The names of the files and folders in it, sorted; an empty list if it does not exist.
-
-        Raises:
-            UnsupportedStorageOperationError: the store cannot list.
-        """
-        return sorted({path.partition("/")[0] for path in self.list_files()})
-
-    def list_files(self) -> list[str]:
-        """The paths of all files in it and in its folders, at any depth, sorted; an empty list if it does not exist.
-
-        Raises:
-            UnsupportedStorageOperationError: the store cannot list.
-        """
-        start = self.full_name("")
-        return sorted(name[len(start) :] for name in self._list(start) if name.startswith(start))
-
-    def survey(self) -> tuple[list[str], list[LeftOut]]:
-        """The paths of all files, as :meth:`list_files`, and what is there but is not listed, with the reasons.
-
-        Raises:
-            UnsupportedStorageOperationError: the store cannot list.
-        """
-        links: list[LeftOut] = []
         if self._has_keys:
-            start = self.full_name("")
-            names = self._ask("list", "list_links", start)
-            links = [LeftOut(name[len(start) :], LINK_OF_STORE) for name in names]
-        return self.list_files(), links
+            return self._store.open_key(name)  # type: ignore[no-any-return]  # any store
+        return self._store.get_resource(name)  # type: ignore[no-any-return]  # any store
 
-    def subfolder(self, name: str) -> Folder:
-        """A folder in it, which need not exist.
-
-        Raises:
-            MalformedIdentifierError: ``name`` leads out of this folder, or nothing can be stored under it.
-        """
-        return Folder(self._store, self._check_prefix(self.full_name(name)))
-
-    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
-        """Write a file: it is published durably when the block ends cleanly, and replaces an older one.
-
-        Raises:
-            UnsupportedStorageOperationError: this folder can only be read.
-            StorageError: it could not be written; an older one is unchanged.
-        """
-        return self._ask("write", "create", self.full_name(file))  # type: ignore[no-any-return]
-
-    def delete(self, file: str) -> None:
-        """Delete a file if it exists, and folders within this one that it leaves empty.
-
-        Raises:
-            UnsupportedStorageOperationError: this folder cannot delete.
-            StorageError: it could not be deleted.
-        """
-        with contextlib.suppress(ResourceNotFoundError):
-            method = "delete_key" if self._has_keys else "delete_resource"
-            self._ask("delete", method, self.full_name(file))
-
-    def lease(self, file: str) -> AbstractContextManager[Lease]:
-        """A lease of this folder, which uses the name of a file. It ends with the block, or with the process.
-
-        The default is always free.
-        """
-        if not hasattr(self._store, "lease"):
-            return contextlib.nullcontext(Lease())
-        return self._store.lease(self.full_name(file))  # type: ignore[no-any-return]
-
-    def full_name(self, file: str) -> str:
-        """The name of a file in messages."""
-        return f"{self.name.rstrip('/')}/{file}" if self.name else file
-
-    def describe(self, file: str) -> str:
-        """The name of a file and its store in messages, without credentials."""
-        return self.full_name(file) + (
-            f" in {self._store!r}" if isinstance(self._store, StorageConnector) else ""
-        )
+    def get_resource(self, identifier: str) -> StreamedResource:
+        """Open a file by its full name, for a resource in another process."""
+        return self.open(identifier.removeprefix(self.full_name("")))
 
     def read(self, file: str) -> bytes:
-        """The content of a small file.
+        """Return the content of a small file.
 
         Raises:
             ResourceNotFoundError: there is no such file.
-            DatasetFileCorruptError: it is larger than 64 MiB.
+            DatasetFileCorruptError: the file is larger than 64 MiB.
         """
         with self.open(file) as resource:
             return self.read_small(resource)
 
     def read_small(self, resource: StreamedResource) -> bytes:
-        """The content of an opened small file; raises as :meth:`read`."""
+        """Return the content of an opened small file.
+
+        Raises:
+            DatasetFileCorruptError: the file is larger than 64 MiB.
+        """
         data = resource.read(_MAX_SMALL_BYTES + 1)
         if len(data) > _MAX_SMALL_BYTES:
             raise DatasetFileCorruptError(
@@ -177,16 +140,95 @@ class Folder:
             )
         return data
 
-    def get_resource(self, identifier: str) -> StreamedResource:
-        """Open a file by its full name, for a resource in another process."""
-        return self.open(identifier.removeprefix(self.full_name("")))
+    # ------------------------------------------------------------------ listing
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}>"
+    def list_names(self) -> list[str]:
+        """Return the names of the files and folders in this one, sorted.
 
-    def _list(self, prefix: str) -> list[str]:
-        method = "list_keys" if self._has_keys else "list_resources"
-        return self._ask("list", method, prefix)  # type: ignore[no-any-return]
+        The list is empty if the folder does not exist.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+        return sorted({path.partition("/")[0] for path in self.list_files()})
+
+    def list_files(self) -> list[str]:
+        """Return the paths of all files in the folder, at any depth, sorted.
+
+        The list is empty if the folder does not exist.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+        return _paths_below(self.full_name(""), self._list_store())
+
+    def survey(self) -> tuple[list[str], list[LeftOut]]:
+        """Return all files, as :meth:`list_files`, and what is there but is not listed.
+
+        Raises:
+            UnsupportedStorageOperationError: the store cannot list.
+        """
+        left_out = list[LeftOut]()
+        if self._has_keys:
+            list_links = self._method_of_store("list_links", "list")
+            for path in _paths_below(self.full_name(""), list_links(self.full_name(""))):
+                left_out.append(LeftOut(path, LINK_OF_STORE))
+        return self.list_files(), left_out
+
+    # ------------------------------------------------------------------ writing
+
+    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
+        """Write a file: it is published durably when the block ends cleanly, and replaces an older one.
+
+        Raises:
+            UnsupportedStorageOperationError: this folder can only be read.
+            StorageError: the file could not be written; an older one is unchanged.
+        """
+        create = self._method_of_store("create", "write", file)
+        return create(self.full_name(file))  # type: ignore[no-any-return]  # any store
+
+    def delete(self, file: str) -> None:
+        """Delete a file if it exists, and folders within this one that it leaves empty.
+
+        Raises:
+            UnsupportedStorageOperationError: this folder cannot delete.
+            StorageError: the file could not be deleted.
+        """
+        method_name = "delete_key" if self._has_keys else "delete_resource"
+        delete = self._method_of_store(method_name, "delete", file)
+        with contextlib.suppress(ResourceNotFoundError):
+            delete(self.full_name(file))
+
+    def lease(self, file: str) -> AbstractContextManager[Lease]:
+        """Return a lease of this folder, which uses the name of a file.
+
+        It ends with the block, or with the process. In a store without leases it is always free.
+        """
+        if not hasattr(self._store, "lease"):
+            return contextlib.nullcontext(Lease())
+        return self._store.lease(self.full_name(file))  # type: ignore[no-any-return]  # any store
+
+    # ------------------------------------------------------------------ inside
+
+    def _list_store(self) -> list[str]:
+        """Return the full names of all files in this folder."""
+        method_name = "list_keys" if self._has_keys else "list_resources"
+        list_names = self._method_of_store(method_name, "list")
+        return list_names(self.full_name(""))  # type: ignore[no-any-return]  # any store
+
+    def _method_of_store(self, method_name: str, action: str, file: str = "") -> Callable[..., Any]:
+        """Return a method that a store may lack.
+
+        Raises:
+            UnsupportedStorageOperationError: the store lacks it; ``action`` and ``file`` are in the
+                message.
+        """
+        method = getattr(self._store, method_name, None)
+        if method is None:
+            raise UnsupportedStorageOperationError(
+                f"cannot {action} {self.full_name(file)!r}: {type(self._store).__name__} is for reading"
+            )
+        return method  # type: ignore[no-any-return]  # any store
 
     def _check_prefix(self, prefix: str) -> str:
         """Return a prefix if names of the store can begin with it.
@@ -194,15 +236,24 @@ class Folder:
         Raises:
             MalformedIdentifierError: they cannot.
         """
-        # A connector that overrides no method for keys has only identifiers.
-        own = getattr(type(uncached(self._store)), "open_key", StorageConnector.open_key)
-        return (
-            check_prefix(prefix) if own is StorageConnector.open_key else check_key_prefix(prefix)
-        )
+        if _implements(self._store, "open_key"):
+            return check_key_prefix(prefix)
+        # A store without methods of its own for keys has only identifiers.
+        return check_prefix(prefix)
 
-    def _ask(self, action: str, method: str, name: str) -> Any:
-        if not hasattr(self._store, method):
-            raise UnsupportedStorageOperationError(
-                f"cannot {action} {name!r}: {type(self._store).__name__} is for reading"
-            )
-        return getattr(self._store, method)(name)
+
+def _paths_below(start: str, names: list[str]) -> list[str]:
+    """Return the ends of the names that begin with ``start``, sorted."""
+    return sorted(name[len(start) :] for name in names if name.startswith(start))
+
+
+def _implements(store: Any, method_name: str) -> bool:
+    """Return whether a store has a method of its own, and not only that of the base class.
+
+    The method of :class:`StorageConnector` raises UnsupportedStorageOperationError, and a connector
+    of a third party says nowhere what it can do. A format must know before it writes the first file,
+    so it cannot wait for the error. Of a cached store, the store behind the cache decides.
+    """
+    store_class = type(uncached(store))
+    method = getattr(store_class, method_name, None)
+    return method is not None and method is not getattr(StorageConnector, method_name)

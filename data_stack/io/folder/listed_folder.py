@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from data_stack.io.folder.folder import Folder
-from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
+
+
+class _Listing:
+    """The full names of the files below a prefix of a store, listed when they are first asked for.
+
+    Args:
+        list_names: lists them.
+    """
+
+    def __init__(self, list_names: Callable[[], list[str]]) -> None:
+        self._list_names = list_names
+        #: The names as keys, in the order of the store; None before the first question.
+        self._names: dict[str, None] | None = None
+
+    def names(self) -> dict[str, None]:
+        """Return the names as the keys of a dict."""
+        if self._names is None:
+            self._names = dict.fromkeys(self._list_names())
+        return self._names
 
 
 class ListedFolder(Folder):
-    """A folder of a store that lists its files once, at the first question for a name, and with them those of its subfolders.
+    """A folder of a store that lists its files once, at the first question for a name.
 
-    It is for a few questions in a row: what changes later, it does not see. It pickles as an ordinary folder.
+    Its subfolders share the list. The folder is for a few questions in a row: what changes later, it
+    does not see. It pickles as an ordinary folder.
 
     Args:
-        store, name: as for :class:`Folder`.
-        listed: the names of the files in the store that begin with ``name``; None to list them.
+        store: as for :class:`Folder`.
+        name: as for :class:`Folder`.
+        listing: the files of a folder above; None to list those of this folder.
     """
 
-    def __init__(
-        self, store: Any, name: str, listed: Callable[[], Collection[str]] | None = None
-    ) -> None:
+    def __init__(self, store: Any, name: str, listing: _Listing | None = None) -> None:
         super().__init__(store, name)
-        self._listed = listed or functools.cache(
-            lambda: dict.fromkeys(self._list(self.full_name("")))
-        )
+        if listing is None:
+            listing = _Listing(self._list_store)
+        self._listing = listing
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Folder, (self._store, self.name)
 
+    @classmethod
+    def of(cls, folder: Folder) -> Folder:
+        """Return a folder that lists its files once; a folder of this machine as it is.
+
+        A folder of a store that cannot list is returned as it is, too.
+        """
+        if folder.path is not None or not folder.can_delete:
+            return folder
+        return cls(folder._store, folder.name)
+
     def has_file(self, file: str) -> bool:
-        return self.full_name(file) in self._listed()
+        return self.full_name(file) in self._listing.names()
 
     def list_files(self) -> list[str]:
         start = self.full_name("")
-        return sorted(name[len(start) :] for name in self._listed() if name.startswith(start))
+        names = self._listing.names()
+        return sorted(name[len(start) :] for name in names if name.startswith(start))
 
     def subfolder(self, name: str) -> Folder:
-        return ListedFolder(self._store, self._check_prefix(self.full_name(name)), self._listed)
-
-    @classmethod
-    def of(cls, folder: Folder) -> Folder:
-        """A folder, listed once if its store can list it; a folder of this machine as it is."""
-        return (
-            cls(folder._store, folder.name) if folder.can_delete and folder.path is None else folder
-        )
+        prefix = self._check_prefix(self.full_name(name))
+        return ListedFolder(self._store, prefix, self._listing)

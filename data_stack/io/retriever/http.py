@@ -1,4 +1,8 @@
-"""Resources from untrusted web servers: whole, resumed only where the file is certainly the same, and no error pages."""
+"""Downloads resources from untrusted web servers.
+
+A resource arrives whole. It is resumed only where the file is certainly the same, and an error page
+is not taken for it.
+"""
 
 from __future__ import annotations
 
@@ -8,123 +12,172 @@ from urllib.parse import urlsplit
 
 from data_stack.exception import ResourceChangedError
 from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_page
-from data_stack.io.web.errors import WebError
-from data_stack.io.web.exchange import Exchange
+from data_stack.io.web import ByteRange, Exchange, FileVersion, WebError, retrying
 from data_stack.io.web.framing import content_encoding, is_chunked
-from data_stack.io.web.ranges import ByteRange, FileVersion, sent_range
-from data_stack.io.web.retries import retrying
+from data_stack.io.web.ranges import sent_range
+
+#: Names of resources that may be pages.
+_PAGE_SUFFIXES = (".html", ".htm", ".xhtml")
 
 
 def fetch_http(source: str, transfer: Transfer) -> None:
-    """Download an ``https://`` or ``http://`` URL, resuming interrupted transfers; see :mod:`data_stack.io.web`.
+    """Download an ``https://`` or ``http://`` URL, resuming interrupted transfers.
 
-    A transfer is resumed only with a strong ETag that is unchanged; else it starts again. That includes transfers of earlier
-    calls, if a digest verifies the whole.
+    A transfer is resumed only with a strong ETag that is unchanged; else it starts again. That
+    includes transfers of earlier calls, if a digest verifies the whole. See :mod:`data_stack.io.web`.
+
+    Raises:
+        SourceError: the server did not send the resource.
     """
-    validator = transfer.take_up()
-    version = None if validator is None else FileVersion(etag=validator)
+    download = _Download(source, transfer)
+    try:
+        retrying(
+            download.request,
+            transfer.limits,
+            progress=lambda: transfer.size,
+            wait=transfer.wait,
+        )
+    except WebError as error:
+        raise SourceError(error.reason) from None
 
-    def exchange(deadline: float) -> None:
-        """Send one request, and receive the answer; WebError if it is wrong or incomplete."""
-        nonlocal version
-        if version is None and transfer.size:
+
+class _Download:
+    """The requests for one resource, of which each goes on where the one before was interrupted."""
+
+    #: The version of which the transfer has the beginning; None if it cannot be resumed.
+    _version: FileVersion | None
+
+    def __init__(self, source: str, transfer: Transfer) -> None:
+        self._source = source
+        self._transfer = transfer
+        self._version = None
+        validator = transfer.take_up()
+        if validator is not None:
+            self._version = FileVersion(etag=validator)
+
+    def request(self, deadline: float) -> None:
+        """Send one request, and receive the answer.
+
+        Raises:
+            WebError: the answer is wrong or incomplete.
+        """
+        transfer = self._transfer
+        if self._version is None and transfer.size:
             transfer.restart()
-        missing = None
-        if version is not None and transfer.size:
-            missing = ByteRange(transfer.size, version=version, or_whole=True)
-        answer = Exchange(
-            source,
-            byte_range=missing,
+
+        missing_part = None
+        if self._version is not None and transfer.size:
+            missing_part = ByteRange(transfer.size, version=self._version, or_whole=True)
+        exchange = Exchange(
+            self._source,
+            byte_range=missing_part,
             may_be_encoded=transfer.has_digest,
             timeout_seconds=transfer.timeout_seconds,
             limits=transfer.limits,
             deadline=deadline,
         )
-        transfer.interrupt = answer.cut
+        # Another thread may end the transfer from now on, or may have ended it just before.
+        transfer.interrupt = exchange.cut
         transfer.check()
-        expected = version
-        version = None  # whatever goes wrong now, the next request is for the whole file
-        with _resumed(transfer), answer:
-            if answer.status not in (200, 206, 416):
-                raise WebError(answer.describe_status())
-            if transfer.size and answer.status != 200:
-                _check_resumed(answer, transfer)
-                version = expected
+
+        # Whatever goes wrong before the header is checked, the next request is for the whole file.
+        resumed_version = self._version
+        self._version = None
+        with self._faults_of_parts_as_transient(), exchange:
+            if exchange.status not in (200, 206, 416):
+                raise WebError(exchange.describe_status())
+            is_rest = transfer.size > 0 and exchange.status != 200
+            if is_rest:
+                self._check_rest(exchange)
+                self._version = resumed_version
             else:
                 if transfer.size:
                     transfer.restart()
-                version = _check_whole(answer, transfer)
-            _receive(answer, transfer, source)
+                self._version = self._check_whole(exchange)
+            self._receive(exchange)
 
-    try:
-        retrying(exchange, transfer.limits, progress=lambda: transfer.size, wait=transfer.wait)
-    except WebError as error:
-        raise SourceError(error.reason) from None
-
-
-@contextlib.contextmanager
-def _resumed(transfer: Transfer) -> Iterator[None]:
-    """Let a transfer begin again if the server sends another part than the missing one, or a part of another version."""
-    try:
-        yield
-    except ResourceChangedError as error:
-        raise WebError(
-            f"resumes with another version of the file: {error.actual}", transient=True
-        ) from None
-    except WebError as error:
-        if error.status != 206:
-            raise
-        raise WebError(error.reason, transient=transfer.size > 0, status=206) from None
-
-
-def _check_resumed(answer: Exchange, transfer: Transfer) -> None:
-    """Check that the rest of the file ends where the whole was announced to.
-
-    It does not after a 416: the file is shorter than our part.
-    """
-    sent = sent_range(answer.headers)
-    if answer.status == 416 or sent is None or transfer.expected_size not in (None, sent.size):
-        raise WebError("resumes with another part or file than requested", transient=True)
-
-
-def _check_whole(answer: Exchange, transfer: Transfer) -> FileVersion | None:
-    """Check the header of a whole file, and return its version if equal ones have equal bytes."""
-    length = answer.length
-    size = transfer.definition.size
-    if answer.status != 200:
-        raise WebError(f"{answer.describe_status()} instead of the whole file")
-    if length is not None and length != size:
-        if size is not None:
-            raise WebError(f"announces {length:,} bytes, expected {size:,}")
-        if length > transfer.limits.max_bytes:
+    @contextlib.contextmanager
+    def _faults_of_parts_as_transient(self) -> Iterator[None]:
+        """Let the transfer begin again if the server sends another part, or a part of another version."""
+        try:
+            yield
+        except ResourceChangedError as error:
             raise WebError(
-                f"announces {length:,} bytes, more than the limit of {transfer.limits.max_bytes:,}"
+                f"resumes with another version of the file: {error.actual}", transient=True
+            ) from None
+        except WebError as error:
+            if error.status != 206:
+                raise
+            was_resumed = self._transfer.size > 0
+            raise WebError(error.reason, transient=was_resumed, status=206) from None
+
+    def _check_rest(self, exchange: Exchange) -> None:
+        """Check that the rest of the file ends where the whole was announced to end.
+
+        After a 416 it does not: the file is shorter than the part that has arrived.
+        """
+        expected_size = self._transfer.expected_size
+        sent = sent_range(exchange.headers)
+        if exchange.status == 416 or sent is None or expected_size not in (None, sent.size):
+            raise WebError("resumes with another part or file than requested", transient=True)
+
+    def _check_whole(self, exchange: Exchange) -> FileVersion | None:
+        """Check the header of a whole file.
+
+        Returns:
+            The version of the file, if equal versions have equal bytes; else None.
+        """
+        transfer = self._transfer
+        if exchange.status != 200:
+            raise WebError(f"{exchange.describe_status()} instead of the whole file")
+
+        length = exchange.length
+        defined_size = transfer.definition.size
+        if length is not None and defined_size is not None and length != defined_size:
+            raise WebError(f"announces {length:,} bytes, expected {defined_size:,}")
+        max_bytes = transfer.limits.max_bytes
+        if length is not None and defined_size is None and length > max_bytes:
+            raise WebError(f"announces {length:,} bytes, more than the limit of {max_bytes:,}")
+
+        transfer.expected_size = defined_size if length is None else length
+        transfer.encoding = content_encoding(exchange.headers)
+        transfer.has_end = length is not None or is_chunked(exchange.headers)
+        etag = exchange.version.strong_etag
+        transfer.keep(etag)
+        if etag is None:
+            return None
+        return FileVersion(etag=etag)
+
+    def _receive(self, exchange: Exchange) -> None:
+        """Receive the body, and check that it is complete and no error page."""
+        transfer = self._transfer
+        expected_size = transfer.expected_size
+        of_expected = "bytes" if expected_size is None else f"of {expected_size:,} bytes"
+        try:
+            for data in exchange.chunks():
+                transfer.write(data)
+        except WebError as error:
+            transfer.check()
+            raise WebError(
+                f"{error.reason} after {transfer.size:,} {of_expected}", error.transient
+            ) from None
+        if expected_size is not None and transfer.size < expected_size:
+            raise WebError(
+                f"the connection was cut after {transfer.size:,} {of_expected}", transient=True
             )
-    transfer.expected_size = size if length is None else length
-    transfer.encoding = content_encoding(answer.headers)
-    transfer.has_end = length is not None or is_chunked(answer.headers)
-    etag = answer.version.strong_etag
-    transfer.keep(etag)
-    return None if etag is None else FileVersion(etag=etag)
+        if not transfer.has_digest:
+            self._check_plausible()
 
-
-def _receive(answer: Exchange, transfer: Transfer, source: str) -> None:
-    expected = "bytes" if transfer.expected_size is None else f"of {transfer.expected_size:,} bytes"
-    try:
-        for data in answer.chunks():
-            transfer.write(data)
-    except WebError as error:
-        transfer.check()
-        raise WebError(
-            f"{error.reason} after {transfer.size:,} {expected}", error.transient
-        ) from None
-    if transfer.expected_size is not None and transfer.size < transfer.expected_size:
-        raise WebError(f"the connection was cut after {transfer.size:,} {expected}", transient=True)
-    if not transfer.has_digest:
+    def _check_plausible(self) -> None:
+        """Check that a file without a digest is neither empty nor an error page."""
+        transfer = self._transfer
         if transfer.size == 0 and transfer.definition.size is None:
             raise WebError("answers with an empty body")
-        names = (transfer.definition.identifier.lower(), urlsplit(source).path.lower())
-        if looks_like_page(transfer.head) and not any(
-            name.endswith((".html", ".htm", ".xhtml")) for name in names
-        ):
+        if looks_like_page(transfer.head) and not self._may_be_page():
             raise WebError("answers with an HTML page")
+
+    def _may_be_page(self) -> bool:
+        """Return whether the resource is a page by its name or its URL."""
+        identifier = self._transfer.definition.identifier
+        path = urlsplit(self._source).path
+        return identifier.lower().endswith(_PAGE_SUFFIXES) or path.lower().endswith(_PAGE_SUFFIXES)

@@ -1,4 +1,4 @@
-"""Files of installed packages as sources."""
+"""Fetches files of installed packages."""
 
 from __future__ import annotations
 
@@ -13,20 +13,29 @@ def fetch_package(source: str, transfer: Transfer) -> None:
     """Copy a file of an installed package: ``package:sklearn/datasets/data/iris.csv``.
 
     It runs no code of the package; the import finders locate its folder.
+
+    Raises:
+        SourceError: the source is malformed, the package or its file is missing, or as for
+            :func:`~data_stack.io.retriever.file.copy_file`.
     """
-    package, *names = source.partition(":")[2].split("/")
-    # find_spec() would import the parents of a submodule.
-    if (
-        not package.isidentifier()
-        or not names
-        or any(name in ("", ".", "..") or "\\" in name for name in names)
-    ):
+    _, _, package_and_path = source.partition(":")
+    package, *names = package_and_path.split("/")
+    # Of a submodule, find_spec() would import the parents.
+    is_top_package = package.isidentifier()
+    if not is_top_package or not names or any(_leads_elsewhere(name) for name in names):
         raise SourceError("not of the form package:NAME/folder/file")
+
     spec = find_spec(package)
     if spec is None:
         raise SourceError(f"no package {package!r} is installed here")
     for folder in spec.submodule_search_locations or ():
         path = os.path.join(folder, *names)
         if os.path.lexists(path):
-            return copy_file(path, transfer)
+            copy_file(path, transfer)
+            return
     raise SourceError(f"the installed package {package!r} has no file {'/'.join(names)}")
+
+
+def _leads_elsewhere(name: str) -> bool:
+    """Return whether a part of a path is no plain name of a file or folder."""
+    return name in ("", ".", "..") or "\\" in name

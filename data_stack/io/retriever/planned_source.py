@@ -1,4 +1,4 @@
-"""Which source would deliver a resource, asked without retrieving it."""
+"""Finds out which source would deliver a resource, without retrieving it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.offline import is_offline
@@ -14,7 +15,12 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.schemes import fetcher_of
 from data_stack.io.retriever.transfer import SourceError, Transfer
 from data_stack.io.storage_connectors.writer import ResourceWriter
-from data_stack.io.web.limits import Limits
+from data_stack.io.web import Limits
+
+_N_THREADS: Final = 4
+_LIMITS: Final = Limits(n_retries=1)
+#: How much of the error of a fetcher is shown.
+_MAX_ERROR_CHARACTERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +29,11 @@ class PlannedSource:
 
     Attributes:
         identifier: its name.
-        size: bytes that its source announces, or else those of the definition; None if neither is known.
+        size: bytes that its source announces, or else those of the definition; None if neither is
+            known.
         is_stored: whether the store has it; its bytes are compared with its digest when it is used.
-        source: the first of its sources that sent its first bytes, without credentials; None if it is stored, or if none did.
+        source: the first of its sources that sent its first bytes, without credentials; None if it
+            is stored, or if none did.
         refusals: ``(source, reason)`` of each source before that one.
     """
 
@@ -52,43 +60,62 @@ def ask_sources(
     Returns:
         One entry for each definition, in their order.
     """
-    answers: dict[str, PlannedSource] = {}
-    offline = is_offline() if offline is None else offline
+    if offline is None:
+        offline = is_offline()
+    answers = dict[str, PlannedSource]()
 
     def ask(definition: ResourceDefinition) -> None:
-        refusals: list[tuple[str, str]] = []
-        for source in map(os.fsdecode, definition.sources):
-            writer, limits = (
-                ResourceWriter(definition.identifier, io.BytesIO()),
-                Limits(n_retries=1),
-            )
-            transfer = _FirstBytes(
-                definition, writer, timeout_seconds=timeout_seconds, limits=limits
-            )
-            reason = ""
-            try:
-                fetcher_of(source, offline=offline)[0](source, transfer)
-            except Exception as error:  # noqa: BLE001  # fetchers may raise anything
-                kind = "" if isinstance(error, SourceError) else f"{type(error).__name__}: "
-                reason = redact(f"{kind}{error}"[:300], source)
-            if transfer.has_answered or not reason:
-                name, size = definition.identifier, transfer.expected_size
-                answers[name] = PlannedSource(name, size, False, shorten(source), tuple(refusals))
-                return
-            refusals.append((shorten(source), reason))
-        answers[definition.identifier] = PlannedSource(
-            definition.identifier, definition.size, False, None, tuple(refusals)
-        )
+        answers[definition.identifier] = _first_to_answer(definition, offline, timeout_seconds)
 
-    JobThreads(definitions, ask, 4).run()
+    JobThreads(definitions, ask, _N_THREADS).run()
     return [answers[definition.identifier] for definition in definitions]
 
 
-class _FirstBytes(Transfer):
-    """A transfer that ends with the first bytes."""
+def _first_to_answer(
+    definition: ResourceDefinition, offline: bool, timeout_seconds: float
+) -> PlannedSource:
+    """Return the first source of a resource that sends bytes, and why those before it do not."""
+    identifier = definition.identifier
+    refusals = list[tuple[str, str]]()
+    for source in map(os.fsdecode, definition.sources):
+        writer = ResourceWriter(identifier, io.BytesIO())
+        transfer = _FirstBytesTransfer(
+            definition, writer, timeout_seconds=timeout_seconds, limits=_LIMITS
+        )
+        reason = _ask_one(source, transfer, offline)
+        if reason is None:
+            return PlannedSource(
+                identifier, transfer.expected_size, False, shorten(source), tuple(refusals)
+            )
+        refusals.append((shorten(source), reason))
+    return PlannedSource(identifier, definition.size, False, None, tuple(refusals))
+
+
+def _ask_one(source: str, transfer: _FirstBytesTransfer, offline: bool) -> str | None:
+    """Return why a source sends no bytes; None if it sends some, or an empty resource."""
+    try:
+        fetcher = fetcher_of(source, offline=offline)
+        fetcher.fetch(source, transfer)
+    except Exception as error:  # noqa: BLE001  # fetchers may raise anything
+        if transfer.has_answered:
+            return None
+        reason = str(error)
+        if not isinstance(error, SourceError):
+            reason = f"{type(error).__name__}: {reason}"
+        return redact(reason[:_MAX_ERROR_CHARACTERS], source)
+    return None
+
+
+class _FirstBytesTransfer(Transfer):
+    """A transfer that ends with the first bytes.
+
+    Attributes:
+        has_answered: whether they came.
+    """
 
     has_answered = False
 
     def write(self, data: object) -> None:
         self.has_answered = True
+        # The one way to make a fetcher stop, as for Ctrl-C.
         raise SourceError("answered")

@@ -5,37 +5,77 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from data_stack.exception import DataStackError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.writer import ResourceWriter
-from data_stack.io.web.limits import Limits
+from data_stack.io.web import Limits
+
+#: How many of the first bytes are kept, to recognize a page or a pointer in place of a file.
+_HEAD_BYTES: Final = 4096
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class SourceError(DataStackError):
     """The error of one source, without credentials; becomes an entry of ``RetrievalError.attempts``."""
 
 
+def _do_nothing() -> None:
+    """Stand in for a function that the fetcher does not set."""
+
+
 class Transfer:
     """Receives the bytes of one source from a fetcher.
 
-    A fetcher runs in its own thread, watched by the thread that called ``retrieve()``. Its bytes are hashed and counted, and
-    published only once all of them arrived and match the definition.
+    A fetcher runs in its own thread, watched by the thread that called ``retrieve()``. Its bytes are
+    hashed and counted, and published only once all of them arrived and match the definition.
+
+    Args:
+        definition: the resource to retrieve.
+        writer: where the bytes go.
+        timeout_seconds: longest silence of a source.
+        limits: the other limits; None for the default ones.
 
     Attributes:
         definition: the resource to retrieve.
         size: bytes written so far.
-        expected_size: length of the whole; the fetcher sets it when the source announces one.
-        encoding: coding in which the source says that it sent the bytes, such as ``gzip``; the fetcher sets it.
-        has_end: whether the source tells where the whole ends, so that a cut one would be noticed; the fetcher sets it.
-        is_verified: whether the bytes have a digest that the source lists and the definition cannot hold; the fetcher sets it.
+        head: the first bytes, at most 4 KiB.
         timeout_seconds: longest silence of a source.
         limits: the other limits.
-        interrupt: called by another thread when the transfer is ended, to make a blocking call fail; the fetcher sets it.
+        expected_size: length of the whole; the fetcher sets it when the source announces one.
+        encoding: coding in which the source says that it sent the bytes, such as ``gzip``; the
+            fetcher sets it.
+        has_end: whether the source tells where the whole ends, so that a cut one would be noticed;
+            the fetcher sets it.
+        is_verified: whether the bytes have a digest that the source lists and the definition cannot
+            hold; the fetcher sets it.
+        listed_digest: algorithm and hexadecimal digest that the source lists besides the definition;
+            set by :meth:`expect`.
+        interrupt: called by another thread when the transfer is ended, to make a blocking call fail;
+            the fetcher sets it.
     """
 
-    interrupt: Callable[[], None] = staticmethod(lambda: None)
+    definition: ResourceDefinition
+    size: int
+    head: bytes
+    timeout_seconds: float
+    limits: Limits
+    expected_size: int | None
+    encoding: str | None
+    has_end: bool
+    is_verified: bool
+    listed_digest: tuple[str, str] | None
+    interrupt: Callable[[], None]
+    _writer: ResourceWriter
+    #: More bytes than these are refused.
+    _max_bytes: int
+    #: The hashes of the bytes written, by algorithm.
+    _hashes: dict[str, hashlib._Hash]
+    #: Whether the fetcher has begun, by writing or by resuming.
+    _has_begun: bool
+    #: Set once the transfer is ended.
+    _ended: threading.Event
 
     def __init__(
         self,
@@ -45,38 +85,42 @@ class Transfer:
         timeout_seconds: float = 30.0,
         limits: Limits | None = None,
     ) -> None:
+        if limits is None:
+            limits = Limits()
         self.definition = definition
         self.timeout_seconds = timeout_seconds
-        self.limits = limits or Limits()
+        self.limits = limits
         self.size = 0
-        self.expected_size = definition.size
-        self.encoding: str | None = None
-        self.has_end = True
-        #: Algorithm and hexadecimal digest that the source lists besides the definition.
-        self.listed_digest: tuple[str, str] | None = None
-        self._has_begun = False
-        self.is_verified = False
         self.head = b""
+        self.expected_size = definition.size
+        self.encoding = None
+        self.has_end = True
+        self.is_verified = False
+        self.listed_digest = None
+        self.interrupt = _do_nothing
         self._writer = writer
-        self._most = self.limits.max_bytes if definition.size is None else definition.size
-        self._hashes: dict[str, hashlib._Hash] = {}
+        self._max_bytes = limits.max_bytes if definition.size is None else definition.size
+        self._has_begun = False
+        self._ended = threading.Event()
+        self._hashes = {}
         if definition.md5_sum is not None:
             self.hash_by("md5")
-        self._ended = threading.Event()
 
     # ------------------------------------------------------------------ for fetchers
 
     @property
     def has_digest(self) -> bool:
         """Whether a digest will verify the bytes, so that no heuristics are needed."""
-        is_listed = self.listed_digest is not None
-        return bool(self.definition.sha256 or self.definition.md5_sum) or is_listed
+        is_defined = bool(self.definition.sha256 or self.definition.md5_sum)
+        return is_defined or self.listed_digest is not None
 
     def expect(self, algorithm: str, digest: str) -> None:
-        """Let the bytes be compared with a digest that the source lists, once all of them are there; before the first byte.
+        """Compare the bytes with a digest that the source lists, once all of them have arrived.
+
+        It is called before the first byte.
 
         Args:
-            algorithm: of hashlib, such as ``"sha1"``.
+            algorithm: an algorithm of hashlib, such as ``"sha1"``.
             digest: hexadecimal.
         """
         self.hash_by(algorithm)
@@ -86,16 +130,16 @@ class Transfer:
         """Write the next bytes.
 
         Raises:
-            SourceError: there are more than expected or allowed, or the transfer was ended.
+            SourceError: there are more bytes than expected or allowed, or the transfer was ended.
             StorageError: the store could not write; fetchers do not catch it.
         """
         self.check()
         if not self._has_begun:
-            self._begin()
+            self._begin_anew()
         view = memoryview(data).cast("B")
-        if self.size + len(view) > self._most:
-            what = "limit of" if self.definition.size is None else "expected"
-            raise SourceError(f"sends more than the {what} {self._most:,} bytes")
+        if self.size + len(view) > self._max_bytes:
+            limit = "limit of" if self.definition.size is None else "expected"
+            raise SourceError(f"sends more than the {limit} {self._max_bytes:,} bytes")
         self._writer.write(view)
         self._count(view)
 
@@ -103,16 +147,20 @@ class Transfer:
         """Resume an interrupted retrieval of this source, before anything is written.
 
         Returns:
-            The validator that it passed to :meth:`keep`; None if there is nothing to resume.
+            The validator that the interrupted retrieval passed to :meth:`keep`; None if there is
+            nothing to resume.
         """
         self._has_begun = True
         partial = self._writer.partial
         if partial is None or partial.validator is None or not self.has_digest:
             return None
+
+        # The hashes have to see what is there already.
         for data in self._writer.take_up():
             self.check()
             self._count(data)
-        if not 0 < self.size <= self._most:
+        is_a_beginning = 0 < self.size <= self._max_bytes
+        if not is_a_beginning:
             self.keep(None)
             self.restart()
         return partial.validator
@@ -121,8 +169,8 @@ class Transfer:
         """Let a later retrieval resume this one if it is interrupted.
 
         Args:
-            validator: identifies the version at the source, such as an ETag; None if it has none. Without a digest nothing
-                could verify what is resumed, so nothing is kept.
+            validator: identifies the version at the source, such as an ETag; None if the source has
+                none. Without a digest nothing could verify what is resumed, so nothing is kept.
         """
         if self._writer.partial is not None:
             self._writer.partial.keep(validator if self.has_digest else None)
@@ -131,38 +179,36 @@ class Transfer:
         """Discard all bytes written."""
         self._writer.seek(0)
         self._writer.truncate(0)
-        self.size, self.head = 0, b""
-        self._hashes = {name: hashlib.new(name, usedforsecurity=False) for name in self._hashes}
+        self.size = 0
+        self.head = b""
+        for algorithm in self._hashes:
+            self._hashes[algorithm] = hashlib.new(algorithm, usedforsecurity=False)
 
     def hash_by(self, algorithm: str) -> hashlib._Hash:
-        """The hash of the bytes written, by an algorithm of hashlib; called before the first byte, and again for the result."""
-        return self._hashes.setdefault(algorithm, hashlib.new(algorithm, usedforsecurity=False))
+        """Return the hash of the bytes written, by an algorithm of hashlib.
+
+        It is called before the first byte, and again for the result.
+        """
+        if algorithm not in self._hashes:
+            self._hashes[algorithm] = hashlib.new(algorithm, usedforsecurity=False)
+        return self._hashes[algorithm]
 
     def check(self) -> None:
         """Check whether the transfer may continue.
 
         Raises:
-            SourceError: it was ended (by Ctrl-C).
+            SourceError: the transfer was ended (by Ctrl-C).
         """
         self.wait(0)
 
     def wait(self, seconds: float) -> None:
-        """Sleep until the transfer is ended, at most ``seconds``."""
+        """Sleep for some seconds.
+
+        Raises:
+            SourceError: the transfer was ended (by Ctrl-C), which ends the sleep too.
+        """
         if self._ended.wait(seconds):
             raise SourceError("interrupted")
-
-    def _begin(self) -> None:
-        """Discard what an earlier retrieval left and this fetcher did not take up."""
-        self._has_begun = True
-        if self._writer.partial is not None and self._writer.partial.validator is not None:
-            self.keep(None)
-            self.restart()
-
-    def _count(self, data: bytes | memoryview) -> None:
-        for each in self._hashes.values():
-            each.update(data)
-        self.head += bytes(data[: max(0, 4096 - len(self.head))])
-        self.size += len(data)
 
     # ------------------------------------------------------------------ for the engine
 
@@ -171,17 +217,32 @@ class Transfer:
         self._ended.set()
         self.interrupt()
 
+    # ------------------------------------------------------------------ inside
 
-#: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises SourceError; any other exception but
-#: StorageError counts as one, with its text.
+    def _begin_anew(self) -> None:
+        """Discard what an earlier retrieval left, and this fetcher did not take up."""
+        self._has_begun = True
+        partial = self._writer.partial
+        if partial is not None and partial.validator is not None:
+            self.keep(None)
+            self.restart()
+
+    def _count(self, data: bytes | memoryview) -> None:
+        """Count and hash bytes that are written."""
+        for digest in self._hashes.values():
+            digest.update(data)
+        n_missing_of_head = _HEAD_BYTES - len(self.head)
+        if n_missing_of_head > 0:
+            self.head += bytes(data[:n_missing_of_head])
+        self.size += len(data)
+
+
+#: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises SourceError;
+#: any other exception but StorageError counts as one, with its text.
 Fetch: TypeAlias = Callable[[str, Transfer], None]
 
 
 def looks_like_page(head: bytes) -> bool:
-    """Whether ``head`` begins an HTML page."""
-    return (
-        head.removeprefix(b"\xef\xbb\xbf")
-        .lstrip()[:20]
-        .lower()
-        .startswith((b"<!doctype html", b"<html"))
-    )
+    """Return whether ``head`` begins an HTML page."""
+    text = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    return text[:20].lower().startswith((b"<!doctype html", b"<html"))

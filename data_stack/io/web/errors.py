@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from data_stack.exception import DataStackError
-from data_stack.io.web.ranges import ByteRange as ByteRange
-
-if TYPE_CHECKING:
-    pass
 
 
 class WebError(DataStackError):
     """A web server did not answer, or answered wrongly.
 
     Attributes:
-        reason: what it did, without credentials.
+        reason: what the server did, without credentials and without a subject: ``"answers 404"``.
         transient: whether a retry may help.
-        retry_after: seconds that the server asked to wait, or None.
-        status: of HTTP, or None.
+        retry_after: how many seconds the server asked to wait; None if it did not.
+        status: the status of HTTP; None if there was no answer.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One GET request and its answer."""
+"""One GET request and its answer, which is checked."""
 
 from __future__ import annotations
 
@@ -16,34 +16,33 @@ from urllib.request import getproxies
 
 from data_stack.exception import DataStackError, ResourceChangedError
 from data_stack.io.redaction import printable, redact, shorten
+from data_stack.io.web.errors import WebError
 from data_stack.io.web.framing import announced_length, content_encoding, refuse_framing
-from data_stack.io.web.ranges import ByteRange as ByteRange
-from data_stack.io.web.ranges import FileVersion, refuse_part, sent_range
+from data_stack.io.web.limits import Limits, web_timeout
+from data_stack.io.web.links import Origin, bare_url, follow, is_web, origin_of
+from data_stack.io.web.ranges import ByteRange, FileVersion, refuse_part, sent_range
+from data_stack.io.web.request_clock import RequestClock
 
 if TYPE_CHECKING:
     import requests
 
-from data_stack.io.web.errors import WebError
-from data_stack.io.web.limits import Limits, web_timeout
-from data_stack.io.web.links import bare_url, follow, is_web, origin_of
-
 #: The most that is received at once.
 _PIECE_BYTES: Final = 1 << 20
-#: The most that one request may bring before its content: headers, interim answers, redirects and refusals before a login.
-_MAX_HEADER_BYTES: Final = 8 << 20
-#: The most that a body may bring besides its content, for which 8 bytes on the wire for each of the content are allowed as well:
-#: more than a piece, as content counts when all of its piece is there.
-_MAX_FRAMING_BYTES: Final = 4 << 20
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+#: How much of a server's words is shown in a message.
+_MAX_REASON_CHARACTERS: Final = 60
+_MAX_ERROR_CHARACTERS: Final = 300
 
 
 class Exchange:
-    """One GET request and the redirects that follow: a context manager; the body is unread at first. Another thread may cut it.
+    """One GET request and the redirects that it meets.
+
+    It is a context manager: entering it sends the request and receives the header; the body is read
+    by :meth:`chunks` or :meth:`read`. Another thread may :meth:`cut` it.
 
     The header of the last answer arrives within ``timeout_seconds``, with all requests of a login.
-    The server is overdue after as much time without bytes. Each byte of the body prolongs the time by
-    as much as it takes at the least rate, never beyond ``timeout_seconds`` from then: a server that
-    sends a byte now and then is overdue as early as a silent one. Connections are kept alive, and used
-    again if the body was read to its end.
+    The body may be slow, but not slower than the minimal rate of ``limits`` for longer than that.
+    Connections are kept alive, and used again if the body was read to its end.
 
     An answer is what was asked for, or an error: the body ends where it was announced, a part is the
     one of ``byte_range`` in the same version of the file, and only what may be encoded is encoded.
@@ -51,26 +50,46 @@ class Exchange:
     Args:
         url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port
             only, and never shown.
-        headers: sent to all servers. A ``Range`` among them is checked as ``byte_range`` is.
-        own_headers: such as a token: sent to the same servers as the password.
+        headers: headers for all servers. A ``Range`` among them is checked as ``byte_range`` is.
+        own_headers: headers for the servers that get the password, such as a token.
         byte_range: the part to ask for; None for the whole file.
-        may_be_encoded: whether a whole file with a ``Content-Encoding`` is accepted. It is not decoded:
-            a digest must tell whether the bytes are right.
-        timeout_seconds: None for :func:`web_timeout`.
-        limits: of the rate.
+        may_be_encoded: whether a whole file with a ``Content-Encoding`` is accepted. It is not
+            decoded: a digest must tell whether the bytes are right.
+        timeout_seconds: the longest silence of a server; None for :func:`web_timeout`.
+        limits: the minimal rate of the body.
         deadline: monotonic time by which the header must have arrived.
-        max_redirects: how many are followed.
+        max_redirects: how many redirects are followed.
 
     Attributes:
-        url: of the answer, after redirects, without credentials.
-        status: of HTTP; one that asks for a retry (408, 429, 500 and above) is raised instead.
-        headers: of the answer; names in any case.
+        url: the URL of the answer, after redirects, without credentials.
+        status: the status of HTTP. One that asks for a retry (408, 429, 500 and above) is raised
+            instead.
+        headers: the headers of the answer; their names in any case.
         redirects: the headers of the redirects before.
-        n_received: bytes of the body received so far.
+        timeout_seconds: the longest silence of a server.
     """
 
+    url: str
     status: int
     headers: Mapping[str, str]
+    redirects: list[Mapping[str, str]]
+    timeout_seconds: float
+    #: The URL that the caller gave, with its credentials, which are hidden in messages.
+    _source: str
+    #: The scheme, host and port to which credentials are sent.
+    _origin: Origin
+    #: User and password of the URL; None if it has none.
+    _auth: tuple[bytes, bytes] | None
+    _headers: dict[str, str]
+    _own_headers: dict[str, str]
+    _byte_range: ByteRange | None
+    _may_be_encoded: bool
+    _max_redirects: int
+    _clock: RequestClock
+    #: The announced length of the body; None if none was announced.
+    _expected_bytes: int | None
+    #: The answer, while the exchange is entered.
+    _answer: requests.Response
 
     def __init__(
         self,
@@ -86,66 +105,68 @@ class Exchange:
         max_redirects: int = 5,
     ) -> None:
         self._source = url
-        self._max_redirects = max_redirects
-        self._byte_range = byte_range or ByteRange.requested_by(headers)
-        self._may_be_encoded = may_be_encoded
-        self._headers = {"Accept-Encoding": "identity", **headers}
-        if byte_range is not None:
-            self._headers.update(byte_range.headers())
         self._own_headers = dict(own_headers)
-        self.timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
-        self._due = min(time.monotonic() + self.timeout_seconds, deadline)
-        self._least = limits.least_bytes_per_second
-        self._is_cut = False
-        self._is_body = False
-        self._expected_bytes: int | None = None
-        self._n_on_the_wire = 0
-        self.n_received = 0
-        self.redirects: list[Mapping[str, str]] = []
-        self._auth: tuple[bytes, bytes] | None = None
-        with self._translated():
+        self._may_be_encoded = may_be_encoded
+        self._max_redirects = max_redirects
+        self._expected_bytes = None
+        self.redirects = []
+
+        if timeout_seconds is None:
+            timeout_seconds = web_timeout()
+        self.timeout_seconds = timeout_seconds
+        self._clock = RequestClock(timeout_seconds, limits.min_bytes_per_second, deadline)
+
+        self._headers = {"Accept-Encoding": "identity", **headers}
+        if byte_range is None:
+            byte_range = ByteRange.requested_by(headers)
+        else:
+            self._headers.update(byte_range.headers())
+        self._byte_range = byte_range
+
+        with self._libraries_errors_as_ours():
             parts = urlsplit(url)
             if not is_web(url) or not parts.hostname:
                 raise WebError("the URL names no host")
-            self.url, self._origin = bare_url(parts), origin_of(url)
-            userinfo, mark, _ = parts.netloc.rpartition("@")
-            if mark:
-                user, _, password = userinfo.partition(":")
-                self._auth = unquote_to_bytes(user), unquote_to_bytes(password)
+            self.url = bare_url(parts)
+            self._origin = origin_of(url)
+            self._auth = _credentials_in(parts.netloc)
 
     def __enter__(self) -> Exchange:
-        with self._translated():
-            answer = self._ask()
-        self.status = answer.status_code
-        self.headers = answer.headers
-        self._raw = answer.raw
-        self._close = answer.close
+        with self._libraries_errors_as_ours():
+            self._answer = self._send_and_follow_redirects()
+        self.status = self._answer.status_code
+        self.headers = self._answer.headers
         try:
-            self._check()
+            self._check_header()
         except DataStackError:
-            self._close()
+            self._answer.close()
             raise
         self._expected_bytes = self.length
-        self._is_body = True
-        self._n_on_the_wire = 0
+        self._clock.begin_body()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
+        self._answer.close()
 
-    def cut(self) -> None:
-        """Make what waits for the server fail; called by another thread."""
-        self._is_cut = True
+    # ------------------------------------------------------------------ the header
 
     @property
     def content_range(self) -> tuple[int, int, int | None] | None:
-        """First and last byte of an answer with status 206, and the size of the whole; None if the server announces none."""
+        """First and last byte of a part, and the size of the whole file, as the answer announces them.
+
+        None if it announces no part. The size is None if the server does not know it.
+        """
         sent = sent_range(self.headers)
-        return None if sent is None else (sent.start, sent.stop - 1, sent.size)
+        if sent is None:
+            return None
+        return sent.start, sent.stop - 1, sent.size
 
     @property
     def length(self) -> int | None:
-        """The announced length of the body in bytes; None if none was, or if a whole file comes in chunks."""
+        """The announced length of the body in bytes.
+
+        None if none was announced, or if a whole file comes in chunks.
+        """
         sent = sent_range(self.headers)
         if self.status == 206 and sent is not None:
             return sent.stop - sent.start  # even if it comes in chunks
@@ -161,75 +182,130 @@ class Exchange:
         return FileVersion.of(self.headers, size)
 
     def describe_status(self) -> str:
-        """Status and reason, for messages."""
-        reason = printable(str(self._raw.reason or ""))[:60].strip() or http.client.responses.get(
-            self.status, ""
-        )
+        """Return status and reason for messages, such as ``"answers 404 Not Found"``."""
+        reason = printable(str(self._answer.raw.reason or ""))[:_MAX_REASON_CHARACTERS].strip()
+        if not reason:
+            reason = http.client.responses.get(self.status, "")
         return redact(f"answers {self.status} {reason}".strip(), self._source)
 
+    # ------------------------------------------------------------------ the body
+
+    @property
+    def n_received(self) -> int:
+        """How many bytes of the body were received so far."""
+        return self._clock.n_content_bytes
+
     def chunks(self) -> Iterator[bytes]:
-        """The body as it comes, as it was sent: not decompressed. The time that the caller takes is not the server's.
+        """Yield the body in the pieces in which it comes, not decompressed.
+
+        The time that the caller takes for a piece is not counted as the server's.
 
         Raises:
-            WebError: the connection was cut, the server is overdue, or it sends another number of bytes than announced.
+            WebError: the connection was cut, the server is overdue, or it sends another number of
+                bytes than announced.
         """
         while True:
-            with self._translated():
-                data = self._raw.read1(1 << 20, decode_content=False)
+            with self._libraries_errors_as_ours():
+                data = self._answer.raw.read1(_PIECE_BYTES, decode_content=False)
             self._count(data)
             if not data:
                 return
-            left = self._due - time.monotonic()
-            yield data
-            self._due = time.monotonic() + left
+            with self._clock.paused():
+                yield data
 
     def read(self, max_bytes: int) -> bytes:
-        """The whole body.
+        """Return the whole body.
 
         Raises:
-            WebError: it is longer than ``max_bytes``, or as for :meth:`chunks`.
+            WebError: the body is longer than ``max_bytes``, or as for :meth:`chunks`.
         """
         pieces = list[bytes]()
-        left = max_bytes
+        n_left = max_bytes
         while True:
-            with self._translated():
-                # Not as it comes: the bytes of a range are received where they stay.
-                data = self._raw.read(min(left + 1, _PIECE_BYTES), decode_content=False)
+            with self._libraries_errors_as_ours():
+                # Unlike read1(), this receives all bytes of a range where they are to stay.
+                data = self._answer.raw.read(min(n_left + 1, _PIECE_BYTES), decode_content=False)
             self._count(data)
             if not data:
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                break
             pieces.append(data)
-            left -= len(data)
-            if left < 0:
+            n_left -= len(data)
+            if n_left < 0:
                 raise WebError(f"sends more than the limit of {max_bytes:,} bytes")
+        if len(pieces) == 1:
+            return pieces[0]
+        return b"".join(pieces)
+
+    def cut(self) -> None:
+        """Make the thread that waits for the server fail; called by another thread."""
+        self._clock.cut()
 
     # ------------------------------------------------------------------ inside
 
-    def _check(self) -> None:
-        """Check that the header answers what was asked.
+    def _send_and_follow_redirects(self) -> requests.Response:
+        """Return the answer after redirects, with its body unread."""
+        # Imported here, so that data_stack is imported without requests.
+        from data_stack.io.web.sessions import send
+
+        for _ in range(self._max_redirects + 1):
+            origin = origin_of(self.url)
+            headers = dict(self._headers)
+            auth = None
+            if origin == self._origin:
+                headers.update(self._own_headers)
+                auth = self._auth
+            answer = send(
+                self.url,
+                origin,
+                headers=headers,
+                auth=auth,
+                timeout_seconds=self.timeout_seconds,
+                tick=self._clock.tick,
+            )
+            if answer.status_code not in _REDIRECTS:
+                return answer
+            answer.close()
+            self.redirects.append(answer.headers)
+            self.url = follow(self.url, _location_in(answer.headers))
+        raise WebError(f"redirects more than {self._max_redirects} times")
+
+    def _check_header(self) -> None:
+        """Check that the header answers what was asked for.
 
         Raises:
             WebError: it does not, or the server asks for a retry.
             ResourceChangedError: it is a part of another version of the file.
         """
-        if self.status in (408, 429) or self.status >= 500:
-            pause = _asked_pause(self.headers)
-            raise WebError(self.describe_status(), True, pause, self.status)
-        if (reason := refuse_framing(self.headers)) is not None:
-            raise WebError(reason, status=self.status)
+        asks_for_a_retry = self.status in (408, 429) or self.status >= 500
+        if asks_for_a_retry:
+            raise WebError(
+                self.describe_status(),
+                transient=True,
+                retry_after=_asked_pause(self.headers),
+                status=self.status,
+            )
+        refusal = refuse_framing(self.headers)
+        if refusal is not None:
+            raise WebError(refusal, status=self.status)
         if self.status not in (200, 206):
-            return
+            return  # the caller's to judge
+
         encoding = content_encoding(self.headers)
-        if encoding is not None and (self.status == 206 or not self._may_be_encoded):
+        may_be_encoded = self._may_be_encoded and self.status == 200
+        if encoding is not None and not may_be_encoded:
             raise WebError(
                 f"answers encoded as {encoding}, which was not requested", status=self.status
             )
-        if self.status == 200:
-            return
+        if self.status == 206:
+            self._check_part()
+
+    def _check_part(self) -> None:
+        """Check that an answer with status 206 is the part that was asked for."""
         if self._byte_range is None:
             raise WebError(f"{self.describe_status()} instead of the whole file", status=206)
-        if (reason := refuse_part(self._byte_range, self.headers)) is not None:
-            raise WebError(reason, status=206)
+        refusal = refuse_part(self._byte_range, self.headers)
+        if refusal is not None:
+            raise WebError(refusal, status=206)
         expected = self._byte_range.version
         if expected is not None and not expected.is_kept_by(self.version):
             raise ResourceChangedError(shorten(self._source), str(expected), str(self.version))
@@ -240,97 +316,77 @@ class Exchange:
         Raises:
             WebError: the body is longer or shorter than announced.
         """
-        self.n_received += len(data)
+        self._clock.n_content_bytes += len(data)
         if self._expected_bytes is None:
             return
         if self.n_received > self._expected_bytes:
             raise WebError(f"sends more than the {self._expected_bytes:,} bytes that it announces")
-        if not data and self.n_received < self._expected_bytes:
+        is_end = not data
+        if is_end and self.n_received < self._expected_bytes:
             raise WebError("the connection was cut", transient=True)
 
-    def _ask(self) -> requests.Response:
-        """The answer after redirects."""
-        from data_stack.io.web.sessions import send
-
-        for _ in range(self._max_redirects + 1):
-            origin = origin_of(self.url)
-            is_own = origin == self._origin
-            headers = self._headers | (self._own_headers if is_own else {})
-            answer = send(
-                self.url,
-                origin,
-                headers,
-                self._auth if is_own else None,
-                self.timeout_seconds,
-                self._tick,
-            )
-            if answer.status_code not in {301, 302, 303, 307, 308}:
-                return answer
-            answer.close()
-            self.redirects.append(answer.headers)
-            location = answer.headers.get("Location", "")
-            with contextlib.suppress(UnicodeError):
-                location = location.encode("latin-1").decode("utf-8")
-            if not location:
-                raise WebError("redirects without a Location header")
-            self.url = follow(self.url, location)
-        raise WebError(f"redirects more than {self._max_redirects} times")
-
-    def _tick(self, n_bytes: int) -> float:
-        """Seconds to wait for the next bytes, before it is asked again; ``n_bytes`` came since it was asked last.
-
-        Raises:
-            WebError: the server is overdue, or the request was cut.
-        """
-        if self._is_cut:
-            raise WebError("interrupted")
-        now = time.monotonic()
-        self._n_on_the_wire += n_bytes
-        if self._is_body:
-            # Sizes and extensions of chunks are no progress, and count for no limit of the caller.
-            most = _MAX_FRAMING_BYTES + 8 * self.n_received
-            self._due = min(now + self.timeout_seconds, self._due + n_bytes / self._least)
-        else:
-            most = _MAX_HEADER_BYTES
-        if self._n_on_the_wire > most:
-            what = "around the content" if self._is_body else "before the content"
-            raise WebError(f"sends more than {most:,} bytes {what}")
-        left = self._due - now
-        if left <= 0:
-            reason = "stalled: too little came" if self._is_body else "no answer"
-            raise WebError(f"{reason} within {self.timeout_seconds:g} s", transient=True)
-        # After this time, a waiting request notices that it was cut.
-        return min(left, 0.1)
-
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Raise the errors of libraries as WebError."""
+    def _libraries_errors_as_ours(self) -> Iterator[None]:
+        """Raise the errors of libraries as WebError, and hide the credentials of the URL in all."""
         try:
             yield
         except WebError as error:
-            error.args = (redact(error.reason, self._source), *error.args[1:])
-            error.reason = error.args[0]
+            error.reason = redact(error.reason, self._source)
+            error.args = (error.reason, *error.args[1:])
             raise
         except DataStackError:
             raise
         except Exception as error:
-            from data_stack.io.web.sessions import explain
+            # Imported here, so that data_stack is imported without urllib3.
+            from data_stack.io.web.failures import describe_failure
 
-            if (explained := explain(error, self.timeout_seconds)) is None:
+            failure = describe_failure(error, self.timeout_seconds)
+            if failure is None:
                 raise
-            raise WebError(
-                redact(explained[0][:300], self._source, *getproxies().values()), explained[1]
-            ) from None
+            shown = failure.reason[:_MAX_ERROR_CHARACTERS]
+            reason = redact(shown, self._source, *getproxies().values())
+            raise WebError(reason, failure.is_transient) from None
+
+
+def _credentials_in(authority: str) -> tuple[bytes, bytes] | None:
+    """Return user and password in the authority of a URL, decoded; None if it has none."""
+    userinfo, separator, _ = authority.rpartition("@")
+    if not separator:
+        return None
+    user, _, password = userinfo.partition(":")
+    return unquote_to_bytes(user), unquote_to_bytes(password)
+
+
+def _location_in(headers: Mapping[str, str]) -> str:
+    """Return where a redirect leads to.
+
+    Raises:
+        WebError: it does not say.
+    """
+    location = headers.get("Location", "")
+    # http.client decodes headers as Latin-1, but servers send URLs in UTF-8.
+    with contextlib.suppress(UnicodeError):
+        location = location.encode("latin-1").decode("utf-8")
+    if not location:
+        raise WebError("redirects without a Location header")
+    return location
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks to wait: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, or ``t`` of RateLimit."""
-    value = headers.get("Retry-After", "").strip() or "".join(
-        re.findall(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))[:1]
-    )
+    """Return the seconds that a server asks to wait; None if it does not ask.
+
+    They are in ``Retry-After``, as a number or date
+    (https://www.rfc-editor.org/rfc/rfc9110#field.retry-after), or the ``t`` of ``RateLimit``.
+    """
+    value = headers.get("Retry-After", "").strip()
+    if not value:
+        rate_limit = re.search(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))
+        if rate_limit is not None:
+            return float(rate_limit[1])
     if re.fullmatch(r"[0-9]{1,12}", value):
         return float(value)
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        date = parsedate_to_datetime(value)
+        return max(0.0, date.timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None

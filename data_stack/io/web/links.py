@@ -1,78 +1,87 @@
-"""Where redirects and links of untrusted documents may lead."""
+"""Where redirects, and links of servers and untrusted documents, may lead."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
 from data_stack.io.redaction import shorten
-from data_stack.io.web.ranges import ByteRange as ByteRange
-
-if TYPE_CHECKING:
-    pass
-
 from data_stack.io.web.errors import WebError
+
+_MAX_SHOWN_CHARACTERS = 200
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Origin(NamedTuple):
+    """What a password may be sent to: https://www.rfc-editor.org/rfc/rfc6454."""
+
+    scheme: str
+    host: str | None
+    port: int
+
+
+def origin_of(url: str) -> Origin:
+    """Return scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    return Origin(parts.scheme, parts.hostname, port)
 
 
 def is_web(place: str) -> bool:
-    """Whether a text begins as a URL of a web server."""
+    """Return whether a text begins as a URL of a web server."""
     return place[:8].lower().startswith(("https://", "http://"))
 
 
-def follow(origin: str, target: Any) -> str:
-    """The URL that ``target`` names beside ``origin``, if ``origin`` may lead there: to ``https``, or to its own ``http``.
+def bare_url(parts: SplitResult) -> str:
+    """Return a URL without user, password and fragment."""
+    host_and_port = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme.lower(), host_and_port, parts.path, parts.query, ""))
 
-    All links of servers and untrusted documents pass through here: redirects, and the files that catalogues, published
-    descriptions and Croissant documents name. They cannot name local files, packages or other schemes.
+
+def follow(origin: str, target: Any) -> str:
+    """Return the URL to which a link leads, if it may lead there: to ``https``, or from ``http`` to ``http``.
+
+    All links of servers and untrusted documents pass through here: redirects, and the files that
+    catalogues, published descriptions and Croissant documents name. They cannot name local files,
+    packages or other schemes.
 
     Args:
-        origin: URL of the server or document; a path, for a document on this machine, from which only ``https`` may be named.
-        target: URL or relative URL.
+        origin: the URL of the server or document with the link. For a document on this machine, its
+            path, from which links may lead to ``https`` only.
+        target: the link: a URL, or a URL relative to ``origin``.
 
     Returns:
-        An absolute URL without fragment; with the user and password of ``origin`` if it leads to the same scheme, host and port.
+        An absolute URL without fragment. It has the user and password of ``origin`` if it leads to
+        the same scheme, host and port.
 
     Raises:
-        WebError: it may not.
+        WebError: the link is not a URL, or may not be followed.
     """
     try:
         if not isinstance(target, str):
             raise ValueError(target)
-        parts = urlsplit(urljoin(origin if is_web(origin) else "", target))
-        is_url = bool(parts.hostname) and (parts.port or 0) >= 0
+        base = origin if is_web(origin) else ""
+        parts = urlsplit(urljoin(base, target))
+        has_host = bool(parts.hostname)
+        parts.port  # noqa: B018  # raises ValueError if it is not a number
     except ValueError:
-        raise WebError(f"leads to {shorten(repr(target))[:200]}, which is not a URL") from None
-    allowed = ("https", "http") if origin[:5].lower() == "http:" else ("https",)
-    if parts.scheme not in allowed or not is_url:
-        why = (
-            "which is not encrypted"
-            if parts.scheme == "http" and is_url
-            else f"which is not an {' or '.join(allowed)} URL"
-        )
-        raise WebError(f"leads to {shorten(str(target))[:200]}, {why}; that is not followed")
-    url, (userinfo, mark, _) = bare_url(parts), urlsplit(origin).netloc.rpartition("@")
-    return (
-        url.replace("://", f"://{userinfo}@", 1)
-        if mark and origin_of(url) == origin_of(origin)
-        else url
-    )
+        shown = shorten(repr(target))[:_MAX_SHOWN_CHARACTERS]
+        raise WebError(f"leads to {shown}, which is not a URL") from None
 
+    if origin[:5].lower() == "http:":
+        allowed_schemes = ["https", "http"]
+    else:
+        allowed_schemes = ["https"]
+    if parts.scheme not in allowed_schemes or not has_host:
+        if parts.scheme == "http" and has_host:
+            reason = "which is not encrypted"
+        else:
+            reason = f"which is not an {' or '.join(allowed_schemes)} URL"
+        shown = shorten(target)[:_MAX_SHOWN_CHARACTERS]
+        raise WebError(f"leads to {shown}, {reason}; that is not followed")
 
-# ---------------------------------------------------------------------- small questions
-
-
-def bare_url(parts: SplitResult) -> str:
-    """A URL without user, password and fragment."""
-    return urlunsplit(
-        (parts.scheme.lower(), parts.netloc.rpartition("@")[2], parts.path, parts.query, "")
-    )
-
-
-def origin_of(url: str) -> tuple[str, str | None, int]:
-    """Return scheme, host and port of a URL."""
-    parts = urlsplit(url)
-    return (
-        parts.scheme,
-        parts.hostname,
-        parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0),
-    )
+    url = bare_url(parts)
+    userinfo, _, _ = urlsplit(origin).netloc.rpartition("@")
+    if userinfo and origin_of(url) == origin_of(origin):
+        return url.replace("://", f"://{userinfo}@", 1)
+    return url

@@ -1,4 +1,4 @@
-"""Parts of one version of a file: what is asked for, and whether the answer is that."""
+"""Parts of one version of a file: what is asked for, and whether an answer is that."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Final
 from data_stack.io.redaction import printable
 from data_stack.io.web.framing import announced_length
 
-#: RFC 9110, section 8.8.3: a weak tag begins with ``W/``, and does not promise equal bytes.
+#: A weak tag begins with ``W/``, and does not promise equal bytes:
+#: https://www.rfc-editor.org/rfc/rfc9110#section-8.8.3.
 _STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 _UNSATISFIED_RANGE: Final = re.compile(r"bytes \*/(\d{1,18})")
+#: How much of a tag or date is shown in a message.
+_MAX_SHOWN_CHARACTERS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class FileVersion:
         """Return what the header of an answer says.
 
         Args:
-            headers: names in any case.
-            size: length of the whole file, if it is known.
+            headers: the headers; their names in any case.
+            size: length of the whole file in bytes, if it is known.
         """
         etag = headers.get("ETag", "").strip()
         last_modified = headers.get("Last-Modified", "").strip()
@@ -46,7 +49,9 @@ class FileVersion:
     @property
     def strong_etag(self) -> str | None:
         """The ETag, if equal ones promise equal bytes; else None."""
-        return self.etag if _STRONG_ETAG.fullmatch(self.etag) else None
+        if _STRONG_ETAG.fullmatch(self.etag):
+            return self.etag
+        return None
 
     def conditions(self) -> dict[str, str]:
         """Return the headers of a request that only this version of the file fulfils."""
@@ -56,27 +61,33 @@ class FileVersion:
             return {"If-Unmodified-Since": self.last_modified}
         return {}
 
-    def is_kept_by(self, now: FileVersion) -> bool:
-        """Whether a later answer is of the same version.
+    def is_kept_by(self, later: FileVersion) -> bool:
+        """Return whether a later answer is of the same version.
 
-        What the earlier answer told of the version, the later one must tell as well: a tag that is missing is not an equal one.
-        Where neither tells anything but the size, nothing can be compared but that.
+        What the earlier answer told of the version, the later one must tell as well: a tag that is
+        missing is not an equal one. Where neither tells anything but the size, the size decides.
         """
-        are_sizes_known = self.size is not None and now.size is not None
-        if are_sizes_known and self.size != now.size:
+        are_sizes_known = self.size is not None and later.size is not None
+        if are_sizes_known and self.size != later.size:
             return False
-        if self.etag != now.etag:
+        if self.etag != later.etag:
             return False
-        # The date of an unchanged file differs between servers that share its strong tag.
-        return self.strong_etag is not None or self.last_modified == now.last_modified
+        if self.strong_etag is not None:
+            # The date of an unchanged file differs between servers that share its strong tag.
+            return True
+        return self.last_modified == later.last_modified
 
     def __str__(self) -> str:
         facts = []
         if self.size is not None:
             facts.append(f"{self.size:,} bytes")
-        facts.append(f"ETag {printable(self.etag)[:80]}" if self.etag else "no ETag")
+        if self.etag:
+            facts.append(f"ETag {printable(self.etag)[:_MAX_SHOWN_CHARACTERS]}")
+        else:
+            facts.append("no ETag")
         if self.last_modified:
-            facts.append(f"Last-Modified {printable(self.last_modified)[:80]}")
+            shown = printable(self.last_modified)[:_MAX_SHOWN_CHARACTERS]
+            facts.append(f"Last-Modified {shown}")
         return ", ".join(facts)
 
 
@@ -86,10 +97,11 @@ class ByteRange:
 
     Attributes:
         start: its first byte.
-        stop: the byte behind its last one; None for the end of the file. A file that ends earlier sends what it has.
-        version: the version that it must be of; None for any.
-        or_whole: whether the server sends another version of the file whole (``If-Range``), instead of refusing (``If-Match``).
-            The version must have a strong ETag then.
+        stop: the byte behind its last one; None for the end of the file. A file that ends earlier
+            sends what it has.
+        version: the version that the file must have; None for any.
+        or_whole: what the server does if the file has another version: send it whole (``If-Range``)
+            or, if False, refuse (``If-Match``). If True, the version must have a strong ETag.
     """
 
     start: int
@@ -99,26 +111,43 @@ class ByteRange:
 
     @classmethod
     def requested_by(cls, headers: Mapping[str, str]) -> ByteRange | None:
-        """Return the part that the ``Range`` among headers asks for; None if there is none, or several parts."""
+        """Return the part for which the ``Range`` among headers asks.
+
+        None if there is no such header, or if it asks for several parts.
+        """
         for name, value in headers.items():
-            asked = _RANGE.fullmatch(value.strip())
-            if name.lower() == "range" and asked is not None:
-                return cls(int(asked[1]), int(asked[2]) + 1 if asked[2] else None)
+            if name.lower() != "range":
+                continue
+            match = _RANGE.fullmatch(value.strip())
+            if match is None:
+                continue
+            start, last = match.groups()
+            return cls(int(start), int(last) + 1 if last else None)
         return None
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that ask for it."""
+        """Return the headers that ask for this part.
+
+        Raises:
+            ValueError: ``or_whole``, and the version has no strong ETag.
+        """
         last = "" if self.stop is None else self.stop - 1
         headers = {"Range": f"bytes={self.start}-{last}"}
         if self.version is None:
             return headers
         if not self.or_whole:
-            return headers | self.version.conditions()
+            headers.update(self.version.conditions())
+            return headers
         if self.version.strong_etag is None:
             raise ValueError(
                 "only a strong ETag tells whether the rest of a file fits its beginning"
             )
-        return headers | {"If-Range": self.version.strong_etag}
+        headers["If-Range"] = self.version.strong_etag
+        return headers
+
+    def __str__(self) -> str:
+        end = "the end" if self.stop is None else f"{self.stop:,}"
+        return f"bytes {self.start:,} to {end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,27 +157,45 @@ class SentRange:
     Attributes:
         start: the first byte.
         stop: the byte behind the last one.
-        size: of the whole file; None if the server does not know it.
+        size: length of the whole file in bytes; None if the server does not know it.
     """
 
     start: int
     stop: int
     size: int | None
 
+    def is_all_of(self, asked: ByteRange) -> bool:
+        """Return whether this is the part that was asked for, or as much of it as the file has."""
+        begins_right = self.start == asked.start and self.start < self.stop
+        if not begins_right:
+            return False
+        if asked.stop is None:
+            return self.stop == self.size
+        if self.stop == asked.stop:
+            return True
+        # Only the end of the file may end a part early.
+        may_be_end_of_file = self.size is None or self.stop == self.size
+        return self.stop < asked.stop and may_be_end_of_file
+
+    def __str__(self) -> str:
+        return f"bytes {self.start:,} to {self.stop:,}"
+
 
 def sent_range(headers: Mapping[str, str]) -> SentRange | None:
-    """Return the part of a file that an answer announces; None if it announces none, or not in the form of a range."""
-    sent = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
-    if sent is None:
+    """Return the part of a file that an answer announces; None if it announces none."""
+    match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
+    if match is None:
         return None
-    size = None if sent[3] == "*" else int(sent[3])
-    return SentRange(int(sent[1]), int(sent[2]) + 1, size)
+    start, last, size = match.groups()
+    return SentRange(int(start), int(last) + 1, None if size == "*" else int(size))
 
 
 def size_beyond(headers: Mapping[str, str]) -> int | None:
-    """Return the length of the file that an answer with status 416 announces; None if it announces none."""
-    sent = _UNSATISFIED_RANGE.fullmatch(headers.get("Content-Range", "").strip())
-    return None if sent is None else int(sent[1])
+    """Return the length of the file that an answer with status 416 announces; None if it does not."""
+    match = _UNSATISFIED_RANGE.fullmatch(headers.get("Content-Range", "").strip())
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def refuse_part(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
@@ -157,20 +204,11 @@ def refuse_part(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
     if media_type.startswith("multipart/byteranges"):
         return "sends several parts (multipart/byteranges), one was requested"
     sent = sent_range(headers)
-    wanted = f"bytes {asked.start:,} to {'the end' if asked.stop is None else f'{asked.stop:,}'}"
     if sent is None:
-        return f"does not say which part it sends, requested were {wanted}"
-    if not asked.start < sent.stop or sent.start != asked.start:
-        return f"sends bytes {sent.start:,} to {sent.stop:,}, requested were {wanted}"
-    # Only the end of the file may end a part early.
-    is_end = sent.size is None or sent.stop == sent.size
-    if asked.stop is None:
-        is_complete = sent.size is not None and is_end
-    else:
-        is_complete = sent.stop == asked.stop or (sent.stop < asked.stop and is_end)
-    if not is_complete:
-        total = "" if sent.size is None else f" of {sent.size:,}"
-        return f"sends bytes {sent.start:,} to {sent.stop:,}{total}, requested were {wanted}"
+        return f"does not say which part it sends, requested were {asked}"
+    if not sent.is_all_of(asked):
+        of_size = "" if sent.size is None else f" of {sent.size:,}"
+        return f"sends {sent}{of_size}, requested were {asked}"
     length = announced_length(headers)
     if length is not None and length != sent.stop - sent.start:
         return f"announces {length:,} bytes for a part of {sent.stop - sent.start:,}"

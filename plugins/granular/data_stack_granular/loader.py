@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import data_stack.loader
-from data_stack.loader.plan import warn_without_shard
+from data_stack.loader.ranks import warn_without_shard
 from data_stack_granular.sources import convert
 
 

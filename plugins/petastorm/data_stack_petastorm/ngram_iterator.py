@@ -132,7 +132,9 @@ class NGramIterator(AccessedDatasetIterator):
         }
 
     @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
         return cls(underlying[0], NGram(**arguments))
 
     # ------------------------------------------------------------------ finding sequences

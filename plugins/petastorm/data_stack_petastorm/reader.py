@@ -22,7 +22,8 @@ from data_stack.formats.parquet.schema import match_names
 from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.io.storage_connectors import CachedStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
-from data_stack.loader.plan import Uneven, warn_without_shard
+from data_stack.loader.plan import Uneven
+from data_stack.loader.ranks import warn_without_shard
 from data_stack_petastorm import transform
 from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.iteration import Reader

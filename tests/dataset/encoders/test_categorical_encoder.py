@@ -18,7 +18,7 @@ from data_stack.dataset.encoders import (
     OneHotEncoder,
     encoder_from_state,
 )
-from data_stack.dataset.encoders.categorical import ClassMapping
+from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.exception import ConfigError
 
 scalars = st.one_of(

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
     access_to,
 )
-from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import LoadingError
 from data_stack.loader import BlockShuffled, Loader
 

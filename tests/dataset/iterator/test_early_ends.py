@@ -17,7 +17,7 @@ from data_stack import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIterator, SampleAccess
-from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import ConfigError, EarlyEndError
 from data_stack.formats.conversion.conversion import convert
 from data_stack.util.functions import iterate_all

@@ -16,9 +16,9 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.contract import Fold
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.splits.parts import SavedSplits
+from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -111,7 +111,7 @@ def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(
     assert loaded["val"].underlying_iterators == [iterator]
     assert loaded["val"].dataset_meta.dataset_tag == "train/val"
     assert loaded["val"].dataset_meta.identifier == "digits"
-    assert loaded["val"]._stack_on()[0].view_tags == {"part": "val"}
+    assert loaded["val"]._iterators_below()[0].view_tags == {"part": "val"}
 
 
 def test_views_through_views_are_saved_for_the_iterator_that_is_named(

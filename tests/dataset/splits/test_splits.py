@@ -26,11 +26,12 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.contract import Fold
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator
-from data_stack.dataset.splits.splitting import Shares, divide
+from data_stack.dataset.splits.shares import Shares
+from data_stack.dataset.splits.splitting import divide
 from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError
 
@@ -381,7 +382,7 @@ def test_parts_describe_themselves_by_the_division_and_are_rebuilt_by_it() -> No
 
     for part, arguments in described:
         assert part._arguments() == arguments
-        assert list(type(part)._rebuilt([iterator], part._arguments())) == list(part)
+        assert list(type(part)._from_arguments([iterator], part._arguments())) == list(part)
         assert part.underlying_iterators == [iterator]
 
 
@@ -421,8 +422,8 @@ def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> No
     assert [part.dataset_meta.dataset_tag for part in numbered] == ["train"] * 4
     assert [part.dataset_meta.provenance for part in numbered] == [("split",)] * 2 + [("fold",)] * 2
     assert parts["a"].dataset_meta.identifier == "digits"
-    assert isinstance(parts["a"]._stack_on()[0], SplitPartIterator)
-    assert isinstance(numbered[2]._stack_on()[0], FoldPartIterator)
+    assert isinstance(parts["a"]._iterators_below()[0], SplitPartIterator)
+    assert isinstance(numbered[2]._iterators_below()[0], FoldPartIterator)
 
 
 # --- what cannot be divided ----------------------------------------------------------------------------------------

@@ -297,7 +297,7 @@ def test_closing_a_reader_closes_what_an_iteration_still_reads(tmp_path: Path) -
     set_thread_share(1024)  # this thread decodes alone, one value after the other
 
     with RecordReader(tmp_path, mapped=False) as reader:
-        texts: Any = access_to(reader).each("text", np.arange(5))
+        texts: Any = access_to(reader).iterate_column("text", np.arange(5))
         assert next(texts) == "0"
     set_thread_share(1)
 

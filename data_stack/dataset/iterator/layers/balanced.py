@@ -5,19 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from data_stack.dataset.hashing import Uint64Array, hash_array, hash_of
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.permutation import permute_array
 from data_stack.dataset.positions import Formula, IndexArrayOfInts, Positions, check_integer
-from data_stack.dataset.randomness import (
-    Uint64Array,
-    check_draw,
-    check_n_drawn,
-    hash_array,
-    hash_of,
-    permute_array,
-)
+from data_stack.dataset.randomness import check_draw, check_n_drawn
 from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 
@@ -69,6 +65,7 @@ class BalancedDatasetIterator(DatasetIteratorView):
         super().__init__(
             dataset_iterator, _balance(source, key, length, draw.key) if length else range(0)
         )
+        self._draw = draw
         self._made_with = {
             "by": key,
             "seed": draw.seed,

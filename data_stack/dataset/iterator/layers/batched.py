@@ -12,14 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, copy_objects, detach
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, blocks_at, check_integer, compose, take

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -15,12 +15,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.class_lists import check_class_lists
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to, stack_columns
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
@@ -72,8 +68,6 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
             parts in all.
     """
 
-    _takes_list = True
-
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(
@@ -86,6 +80,12 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
             raise ConfigError(
                 f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count"
             )
+
+    @classmethod
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
+        return cls(underlying, **arguments)
 
     def make_access(self) -> SampleAccess:
         return CombinedAccess(
@@ -149,7 +149,7 @@ class CombinedAccess(SampleAccess):
         among 1,000 parts would take as long as reading the sample.
         """
         self._part_entries = [
-            (part.sample, start, start + length)
+            (part.make_sample_reader(), start, start + length)
             for (part, length), start in zip(self.parts, self._starts, strict=False)
         ]
         n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_PARTS)
@@ -225,7 +225,7 @@ class CombinedAccess(SampleAccess):
         slots = [each for _, _, each in requests]
         return [assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         requests = self._requests(positions)
         number_of = np.empty(len(positions), dtype=np.intp)
         for number, (_, _, slots) in enumerate(requests):
@@ -233,7 +233,7 @@ class CombinedAccess(SampleAccess):
         values = [
             each
             for part, at, slots in requests
-            if (each := part.each(key, at[np.argsort(slots)])) is not None
+            if (each := part.iterate_column(key, at[np.argsort(slots)])) is not None
         ]
         return (
             (next(values[number]) for number in number_of.tolist())

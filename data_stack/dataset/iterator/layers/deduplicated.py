@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.splits.class_numbers import class_numbers

@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.class_lists import class_list_of, common_class_list
-from data_stack.dataset.encoders.categorical import CategoriesLearner, ClassMapping, OneHotEncoder
+from data_stack.dataset.encoders.categorical import OneHotEncoder
+from data_stack.dataset.encoders.categories import CategoriesLearner
+from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, parts_of
-from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
+from data_stack.dataset.iterator.access import (
+    OneToOneAccess,
+    SampleAccess,
+    access_to,
+    split_positions,
 )
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_keys
@@ -161,7 +162,7 @@ class EncodedAccess(OneToOneAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return join_batches(
-            [self._encode_batch(part) for part in parts_of(positions, self._n_at_once)]
+            [self._encode_batch(part) for part in split_positions(positions, self._n_at_once)]
         )
 
     def _encode_batch(self, positions: IndexArrayOfInts) -> Any:
@@ -188,7 +189,9 @@ class EncodedAccess(OneToOneAccess):
         if positions is None and self.n_samples <= self._n_at_once:
             return self._encode_columns(keys, None)
         wanted = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-        pieces = [self._encode_columns(keys, part) for part in parts_of(wanted, self._n_at_once)]
+        pieces = [
+            self._encode_columns(keys, part) for part in split_positions(wanted, self._n_at_once)
+        ]
         return list(map(join_columns, zip(*pieces, strict=True)))
 
     def _encode_columns(
@@ -202,9 +205,9 @@ class EncodedAccess(OneToOneAccess):
             )
         return found
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         return (
-            self.below.each(key, positions)
+            self.below.iterate_column(key, positions)
             if isinstance(key, str) and key not in self.encoders
             else None
         )

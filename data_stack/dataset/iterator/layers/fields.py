@@ -308,6 +308,7 @@ class _ColumnsAccess(OneToOneAccess):
 
     def __init__(self, below: SampleAccess, planner: _Planner) -> None:
         super().__init__(below, keeps_values=True)
+        self._read_below = below.make_sample_reader()
         self._planner = planner
         self._plan: _Plan | None = None
         # Asking those below that always read whole samples would take a quarter of the time of a sample.
@@ -329,7 +330,14 @@ class _ColumnsAccess(OneToOneAccess):
                 values = self.below.values_of_sample(position, plan.keys)
                 if values is not None:
                     return plan.here.make(values)
-        return self._rearrange(self.below.sample(position))
+        return self._rearrange(self._read_below(position))
+
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        if self._may_read_parts:
+            return self.sample
+        read_below = self._read_below
+        rearrange = self._rearrange
+        return lambda position: rearrange(read_below(position))
 
     def values_of_sample(self, position: int, keys: Sequence[ColumnKey]) -> list[Any] | None:
         plan = self._find_plan()
@@ -359,12 +367,12 @@ class _ColumnsAccess(OneToOneAccess):
             return [value_of(batch, key) for key in keys]
         return self.below.columns(plan.find_below(keys), positions)
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         plan = self._find_plan()
         return (
             None
             if plan is None or key not in plan.here.keys
-            else self.below.each(plan.find_below([key])[0], positions)
+            else self.below.iterate_column(plan.find_below([key])[0], positions)
         )
 
     def distinct_values(

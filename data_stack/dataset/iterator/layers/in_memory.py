@@ -15,8 +15,8 @@ import numpy as np
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.access import (
+    CacheAccess,
     DeclaredColumn,
-    KeepingAccess,
     SampleAccess,
     access_to,
     copy_objects,
@@ -94,9 +94,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         keep_source: bool = True,
     ) -> None:
         self._stacked_on: list[Any] = [dataset_iterator] if keep_source else []
-        if self._stack_on():
+        if self._iterators_below():
             # before it is read: what changes meanwhile is a change, too
-            self._digest_of_sources = digest_of_data_in_memory(self._stack_on()[0])
+            self._digest_of_sources = digest_of_data_in_memory(self._iterators_below()[0])
         self._columns: tuple[Any, ...] | None = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
             self._columns = _read_columns(access_to(dataset_iterator), progress)
@@ -115,7 +115,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
 
     def __getstate__(self) -> dict[str, Any]:
         known = self._known_fingerprint  # the source is not pickled; its fingerprint is
-        if known is None and self._stack_on():
+        if known is None and self._iterators_below():
             with suppress(DataStackError):  # it can be pickled without
                 known = FluentIterator.fingerprint(
                     self
@@ -131,7 +131,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         """Whether arrays or lists that were read are others now, so that the source's fingerprint is not that of the samples."""
         return any(
             digest_of_data_in_memory(source) != self._digest_of_sources
-            for source in self._stack_on()
+            for source in self._iterators_below()
         )
 
     @property
@@ -142,10 +142,10 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._stacked_on = list(source)
-        if self._stack_on():
-            self._digest_of_sources = digest_of_data_in_memory(self._stack_on()[0])
+        if self._iterators_below():
+            self._digest_of_sources = digest_of_data_in_memory(self._iterators_below()[0])
 
-    def _stack_on(self) -> list[DatasetIteratorIF]:
+    def _iterators_below(self) -> list[DatasetIteratorIF]:
         return [source for source in self._stacked_on if isinstance(source, DatasetIteratorIF)]
 
 
@@ -207,6 +207,12 @@ class _ColumnsAccess(SampleAccess):
         if isinstance(self._batch, dict):
             return dict(zip(self._batch, values, strict=True))
         return tuple(values) if isinstance(self._batch, tuple) else values[0]
+
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        if not isinstance(self._batch, tuple):
+            return self.sample
+        reads = self._reads
+        return lambda position: tuple([read(position) for read in reads])
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return self._declared
@@ -365,7 +371,7 @@ class CachedDatasetIterator(LayerDatasetIterator):
         own_access(self)
 
 
-class _CachedAccess(_KeptAccess, KeepingAccess):
+class _CachedAccess(_KeptAccess, CacheAccess):
     """Access to samples that are kept once they were read; the length is taken when it is made.
 
     Args:
@@ -376,7 +382,7 @@ class _CachedAccess(_KeptAccess, KeepingAccess):
     n_samples = 0
 
     def __init__(self, below: SampleAccess, max_bytes: int | None) -> None:
-        KeepingAccess.__init__(self, below)
+        CacheAccess.__init__(self, below)
         self._max_bytes, self.n_samples = max_bytes, below.n_samples
         # position -> (sample, its bytes)
         self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(

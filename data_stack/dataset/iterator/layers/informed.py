@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.access import (
+<<<<<<< HEAD
     DistinctValues,
+=======
+    DeclaredColumn,
+>>>>>>> main
     OneToOneAccess,
     SampleAccess,
     access_to,
     own_access,
 )
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
-    as_iterator,
 )
 from data_stack.dataset.iterator.described import missing_attribute
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.meta import DatasetMetaIF, column_key_by
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.values.stacking import Batch, Column
 
 
@@ -31,15 +34,25 @@ from data_stack.values.stacking import Batch, Column
 class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF):
     """The samples of ``dataset_iterator``, of the dataset that ``dataset_meta`` describes.
 
-    It adds no layer of its own: ``underlying_iterators`` are those of ``dataset_iterator``, and what only that has, such as the
-    ``indices`` of a view or ``fill`` of a stored cache, is found here too. A slice is a view with the same meta.
+    It adds no layer of its own: ``underlying_iterators`` are those of ``dataset_iterator``, and what
+    only that has, such as the ``indices`` of a view or ``fill`` of a stored cache, is found here too.
+    A slice is a view with the same meta.
 
     Args:
-        dataset_iterator: the samples; it stays the caller's to close.
+        dataset_iterator: the samples; it is not closed.
         dataset_meta: what is known of them.
-        origin: plain data by which the samples can be had again, as a repository puts it: the dataset's name, version, split
-            and options. None if there is none; see :meth:`recipe`.
+        origin: plain data by which the samples can be had again, as a repository puts it: the
+            dataset's name, version, split and options. None if there is none; see :meth:`recipe`.
     """
+
+    #: The samples.
+    _dataset_iterator: DatasetIteratorIF
+
+    #: What is known of them.
+    _dataset_meta: DatasetMetaIF
+
+    #: By what the samples can be had again.
+    _origin: dict[str, Any] | None
 
     def __init__(
         self,
@@ -49,16 +62,18 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         origin: Mapping[str, Any] | None = None,
     ) -> None:
         self._origin = None if origin is None else dict(origin)
-        self._dataset_iterator, self._dataset_meta = dataset_iterator, dataset_meta
-        self._noted = getattr(dataset_iterator, "_noted", "")
+        self._dataset_iterator = dataset_iterator
+        self._dataset_meta = dataset_meta
+        self._repr_details = getattr(dataset_iterator, "_repr_details", "")
         own_access(self)  # now: what has no samples is refused here
 
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
 
         def __getattr__(self, name: str) -> Any:
-            """What only the wrapped iterator has, such as the ``indices`` of a view or ``fill`` of a stored cache."""
-            # Private names and protocols are asked of this very object, and while it is unpickled nothing is wrapped yet.
-            wrapped = vars(self).get("_dataset_iterator")
+            """Return an attribute that only the wrapped iterator has, such as the ``indices`` of a view."""
+            # Private names and protocols are asked of this very object. While it is unpickled,
+            # nothing is wrapped yet.
+            wrapped = self.__dict__.get("_dataset_iterator")
             if not name.startswith("_") and hasattr(wrapped, name):
                 return getattr(wrapped, name)
             raise missing_attribute(self, name)
@@ -70,7 +85,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
     def _arguments(self) -> dict[str, Any]:
         return {"dataset_meta": self._dataset_meta, "origin": self._origin}
 
-    def _stack_on(self) -> list[DatasetIteratorIF]:
+    def _iterators_below(self) -> list[DatasetIteratorIF]:
         return [self._dataset_iterator]
 
     @property
@@ -78,7 +93,10 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         """What the wrapped iterator is stacked on."""
         return self._dataset_iterator.underlying_iterators
 
-    dataset_meta = property(attrgetter("_dataset_meta"), doc="The meta given.")
+    @property
+    def dataset_meta(self) -> DatasetMetaIF:
+        """The meta given."""
+        return self._dataset_meta
 
 
 class NamedAccess(OneToOneAccess):
@@ -86,31 +104,30 @@ class NamedAccess(OneToOneAccess):
 
     Args:
         below: the samples.
-        key_of: returns the column's position for a name, and any other key unchanged.
+        find_key: returns the column's position for a name, and any other key unchanged.
     """
 
-    def __init__(self, below: SampleAccess, key_of: Callable[[int | str], int | str]) -> None:
+    def __init__(self, below: SampleAccess, find_key: Callable[[int | str], int | str]) -> None:
         super().__init__(below, keeps_values=True)
-        self._key_of = key_of
-        self.stacks_samples = below.stacks_samples
-        # no calls of their own: these samples are those below
-        self.sample = below.sample  # type: ignore[method-assign]
-        self.samples = below.samples  # type: ignore[method-assign]
-        self.batch = below.batch  # type: ignore[method-assign]
-        self.iterate = below.iterate  # type: ignore[method-assign]
-        self.unwrap = below.unwrap  # type: ignore[method-assign]
-        self.declare_columns = below.declare_columns  # type: ignore[method-assign]
+        self._find_key = find_key
 
-    def sample(self, position: int) -> Any:
-        return self.below.sample(position)
+    def _find_keys(self, keys: Sequence[int | str] | None) -> list[int | str] | None:
+        if keys is None:
+            return None
+        return [self._find_key(key) for key in keys]
+
+    # ------------------------------------------------------------------ where columns are named
 
     def values_of_sample(self, position: int, keys: Sequence[int | str]) -> list[Any] | None:
-        return self.below.values_of_sample(position, [self._key_of(key) for key in keys])
+        return self.below.values_of_sample(position, [self._find_key(key) for key in keys])
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
     ) -> list[Column]:
-        return self.below.columns([self._key_of(key) for key in keys], positions)
+        return self.below.columns([self._find_key(key) for key in keys], positions)
+
+    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        return self.below.iterate_column(self._find_key(key), positions)
 
     def distinct_values(
         self, key: int | str, positions: IndexArrayOfInts | None = None
@@ -120,13 +137,36 @@ class NamedAccess(OneToOneAccess):
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None
     ) -> Batch | None:
-        return self.below.runs(
-            starts, length, None if keys is None else [self._key_of(key) for key in keys]
-        )
+        return self.below.runs(starts, length, self._find_keys(keys))
 
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        self.below.prefetch(
-            positions, None if keys is None else [self._key_of(key) for key in keys]
-        )
+        self.below.prefetch(positions, self._find_keys(keys))
+
+    # ------------------------------------------------------------------ as below
+
+    @property
+    def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.stacks_samples
+
+    def sample(self, position: int) -> Any:
+        return self.below.sample(position)
+
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        return self.below.make_sample_reader()
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return self.below.samples(positions)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self.below.batch(positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Any]:
+        return self.below.iterate(start, stop)
+
+    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
+        return self.below.unwrap()
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return self.below.declare_columns()

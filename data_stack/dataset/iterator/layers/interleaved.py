@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, share_meta
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
@@ -18,7 +19,13 @@ from data_stack.exception import ConfigError
 class ViewOfSeveral(DatasetIteratorView):
     """A base class of layers that look through a combination of the iterators given."""
 
-    _takes_list = True
+    @classmethod
+    def _from_arguments(
+        cls, underlying: list[Any], arguments: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
+        make: Any = cls
+        made: DatasetIteratorIF = make(underlying, **arguments)
+        return made
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return share_meta(meta, self.underlying_iterators)

@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, parts_of, stack_columns
+from data_stack.dataset.iterator.access import (
+    OneToOneAccess,
+    SampleAccess,
+    split_positions,
+    stack_columns,
+)
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns, stack_in_turn
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import derive_generator, derive_seed
+from data_stack.dataset.randomness import Draw, derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import call_for_each, check_takes, explain_tuple_index, stopped_by
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
@@ -124,6 +129,7 @@ class MappedDatasetIterator(LayerDatasetIterator):
         if seed is not None:  # without a seed each epoch is the same
             arguments |= {"seed": check_integer("seed", seed), "epoch": checked_epoch}
             self._mixed_seed = derive_seed("mapped", arguments["seed"], checked_epoch)
+            self._draw = Draw(arguments["seed"], checked_epoch, self._mixed_seed)
         super().__init__(dataset_iterator, **arguments)
 
     def make_access(self) -> SampleAccess:
@@ -229,14 +235,16 @@ class _MapAccess(OneToOneAccess):
         self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None
     ) -> None:
         super().__init__(below)
-        self._function, self._mixed_seed = function, mixed_seed
+        self._read_below = below.make_sample_reader()
+        self._function = function
+        self._mixed_seed = mixed_seed
 
     @property
     def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
         return self.below.stacks_samples
 
     def sample(self, position: int) -> Sample:
-        sample = self.below.sample(position)
+        sample = self._read_below(position)
         try:
             if self._mixed_seed is None:
                 return self._function(sample)
@@ -250,7 +258,7 @@ class _MapAccess(OneToOneAccess):
             raise explained from error
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        parts = parts_of(positions, self.below.n_at_once)
+        parts = split_positions(positions, self.below.n_at_once)
         return [
             sample
             for part in parts
@@ -358,6 +366,7 @@ class _ColumnMapAccess(EncodedAccess):
         mixed_seed: int | None,
     ) -> None:
         super().__init__(below, {key: function})
+        self._read_below = below.make_sample_reader()
         self._key, self._function, self._batched, self._mixed_seed = (
             key,
             function,
@@ -371,13 +380,13 @@ class _ColumnMapAccess(EncodedAccess):
         return (
             super().sample(position)
             if self._batched
-            else self._map(self.below.sample(position), position)
+            else self._map(self._read_below(position), position)
         )
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         if self._batched:
             return super().samples(positions)
-        parts = parts_of(positions, self._n_at_once)
+        parts = split_positions(positions, self._n_at_once)
         return [
             sample
             for part in parts
@@ -385,7 +394,7 @@ class _ColumnMapAccess(EncodedAccess):
         ]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        values = self.each(self._key, positions) if len(positions) > 1 else None
+        values = self.iterate_column(self._key, positions) if len(positions) > 1 else None
         if values is None:
             return super().batch(positions)
         declared = self.below.declare_columns()
@@ -399,12 +408,12 @@ class _ColumnMapAccess(EncodedAccess):
         )
         return form.make([found.get(key, mapped) for key in form.keys])  # type: ignore[no-any-return]  # a batch
 
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         if self._batched or not (
             isinstance(self._key, str) or self._key >= 0
         ):  # where the end is, only a sample says
             return None
-        values = self.below.each(key, positions)
+        values = self.below.iterate_column(key, positions)
         return (
             values
             if values is None or key != self._key

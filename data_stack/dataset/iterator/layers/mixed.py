@@ -12,19 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.hashing import hash_array, hash_of, high_product_array
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
+from data_stack.dataset.permutation import permute_array
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness import (
-    check_draw,
-    check_n_drawn,
-    hash_array,
-    hash_of,
-    high_product_array,
-    permute_array,
-)
+from data_stack.dataset.randomness import check_draw, check_n_drawn
 from data_stack.exception import ConfigError
 
 _MAX_BLOCK = 1 << 20
@@ -80,6 +76,7 @@ class MixedDatasetIterator(ViewOfSeveral):
                 )
         self._block_size = math.ceil(1 / min(part for part in parts if part))
         super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, draw.key))
+        self._draw = draw
         self._made_with = {
             "proportions": numbers,
             "seed": draw.seed,

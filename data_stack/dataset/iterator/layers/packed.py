@@ -16,8 +16,9 @@ from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
+from data_stack.dataset.permutation import KeyedPermutation
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import KeyedPermutation, check_draw
+from data_stack.dataset.randomness import check_draw
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import exact_array
 from data_stack.values.stacking import SampleForm, list_samples
@@ -85,6 +86,7 @@ class PackedDatasetIterator(LayerDatasetIterator):
             made_with["end_token"] = check_integer("end_token", end_token)
         if seed is not None:  # without a seed each epoch is the same
             draw = check_draw("packed", seed, epoch)
+            self._draw = draw
             made_with["seed"] = draw.seed
             made_with["epoch"] = draw.epoch
         super().__init__(dataset_iterator)
@@ -96,11 +98,12 @@ class PackedDatasetIterator(LayerDatasetIterator):
     def make_access(self) -> SampleAccess:
         return _PackedAccess(self._below(), self._bounds, self._dtype, self._made_with)
 
-    def _redrawn(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+    def _redraw(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         if underlying[0] is not self._dataset_iterator:
-            return super()._redrawn(underlying, arguments)
+            return super()._redraw(underlying, arguments)
         drawn = copy(self)  # the lengths are the same
         drawn._made_with = dict(arguments)
+        drawn._draw = check_draw("packed", arguments["seed"], arguments["epoch"])
         return drawn
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:

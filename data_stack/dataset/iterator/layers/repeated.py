@@ -6,7 +6,8 @@ import sys
 
 import numpy as np
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.positions import Formula, IndexArrayOfInts, check_integer

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.hashing import hash_array, high_product_array
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.positions import Formula, IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import (
-    check_draw,
-    hash_array,
-    high_product_array,
-)
+from data_stack.dataset.randomness import check_draw
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array
 
@@ -73,6 +71,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
                 n_drawn, _draw_by_weight, draw.key, np.cumsum(np.ldexp(checked_weights, -exponent))
             )
         super().__init__(dataset_iterator, drawn if n_drawn else range(0))
+        self._draw = draw
         self._made_with = {
             "n_samples": n_drawn,
             "seed": draw.seed,

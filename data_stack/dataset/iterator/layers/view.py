@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+<<<<<<< HEAD
 from data_stack.dataset.iterator.access import DeclaredColumn, DistinctValues, SampleAccess
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+=======
+from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+>>>>>>> main
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import (
     ComputedPositions,
@@ -25,6 +29,7 @@ from data_stack.dataset.positions import (
 )
 from data_stack.values.stacking import Batch, Column
 
+#: Positions that are Python ints at the same time while samples are iterated over.
 _POSITIONS_AT_ONCE = 1 << 16
 
 
@@ -32,14 +37,14 @@ _POSITIONS_AT_ONCE = 1 << 16
 class DatasetIteratorView(LayerDatasetIterator):
     """The samples of ``dataset_iterator`` at ``indices``, in that order; nothing is copied.
 
-    A view of a view reads from the bottom directly, so depth costs nothing; ``underlying_iterators`` still names the
-    iterator it was made from. A slice or range keeps no array, however long; other indices take 4 bytes each, or 8 in an
-    iterator of more than 2**31 samples.
+    A view of a view reads from the bottom directly, so depth costs nothing; ``underlying_iterators``
+    still names the iterator that it was made from. A slice or range keeps no array, however long;
+    other indices take 4 bytes each, or 8 in an iterator of more than 2**31 samples.
 
     Args:
-        dataset_iterator: the iterator looked through; it stays the caller's to close.
-        indices: integers, each in ``[-n, n)`` for an iterator of n samples, repeats allowed; or n bools; or a slice.
-            They are copied: changing them afterwards does not change the view.
+        dataset_iterator: the iterator looked through; it is not closed.
+        indices: integers, each in ``[-n, n)`` for an iterator of n samples, repeats allowed; or n
+            bools; or a slice. They are copied: changing them afterwards does not change the view.
         view_tags: notes of the caller about this view.
 
     Raises:
@@ -47,42 +52,57 @@ class DatasetIteratorView(LayerDatasetIterator):
         TypeError: ``indices`` are not one-dimensional, or neither integers nor bools.
     """
 
+    #: The positions in the iterator below.
+    _positions: Positions
+
+    #: Whether ``indices`` is a list, as it was not made with an array.
+    _has_list_of_indices: bool
+
+    #: What the view was tagged with.
+    _view_tags: dict[str, Any] | None
+
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
         indices: npt.ArrayLike | slice | ComputedPositions,
         view_tags: Mapping[str, Any] | None = None,
     ) -> None:
-        # Checked here, not in __getitem__: a wrong split then fails where it was made, not hours later in a worker.
         super().__init__(dataset_iterator)
-        length = len(as_iterator(dataset_iterator))
-        self._given: Positions = (
-            indices if isinstance(indices, ComputedPositions) else check_positions(indices, length)
-        )
-        self._gives_list = not hasattr(indices, "__array__")
+        # Checked here, not in __getitem__: a wrong split then fails where it was made, not hours
+        # later in a worker.
+        if isinstance(indices, ComputedPositions):
+            self._positions = indices
+        else:
+            self._positions = check_positions(indices, len(as_iterator(dataset_iterator)))
+        self._has_list_of_indices = not hasattr(indices, "__array__")
         self._view_tags = None if view_tags is None else dict(view_tags)
-        self._made_with = {"indices": self._given, "view_tags": self._view_tags}
+        self._made_with = {"indices": self._positions, "view_tags": self._view_tags}
 
     def make_access(self) -> SampleAccess:
-        return RearrangedAccess(self._below(), self._given)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if isinstance(self._given, np.ndarray):
-            self._given.setflags(write=False)
+        return RearrangedAccess(self._below(), self._positions)
 
     @property
     def indices(self) -> Any:
-        """The positions in ``underlying_iterators[0]``: an array if the view was made with one, otherwise a list of ints.
+        """The positions in ``underlying_iterators[0]``.
 
-        Negative positions and masks are resolved. Each call makes a new object: in a loop, keep it in a variable.
+        An array if the view was made with one, otherwise a list of ints. Negative positions and
+        masks are resolved. Each call makes a new object: in a loop, keep it in a variable.
         """
-        positions = as_index_array(self._given)
-        return positions.tolist() if self._gives_list else positions.astype(np.intp)
+        positions = as_index_array(self._positions)
+        if self._has_list_of_indices:
+            return positions.tolist()
+        return positions.astype(np.intp)
 
-    view_tags = property(
-        attrgetter("_view_tags"), doc="What the view was tagged with; None if nothing."
-    )
+    @property
+    def view_tags(self) -> dict[str, Any] | None:
+        """What the view was tagged with; None if nothing."""
+        return self._view_tags
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # pickle does not keep that an array is read-only
+        if isinstance(self._positions, np.ndarray):
+            self._positions.setflags(write=False)
 
 
 class RearrangedAccess(SampleAccess):
@@ -95,43 +115,58 @@ class RearrangedAccess(SampleAccess):
         positions: in ``source``; a range or a formula stays such.
     """
 
-    def __init__(self, source: SampleAccess, positions: Positions) -> None:
-        self._source, inner = source.unwrap()
-        self._positions = chosen = positions if inner is None else compose(positions, inner)
-        self._take = chosen.take if isinstance(chosen, ComputedPositions) else partial(take, chosen)
-        # a memoryview returns an int in half the time of an array's item()
-        self._at = at = chosen.data if isinstance(chosen, np.ndarray) else chosen
-        self._read = read = self._source.sample
-        self.n_samples = len(chosen)
-        # a closure takes two thirds of the time of a method
-        self.sample = lambda position: read(at[position])  # type: ignore[method-assign]
+    #: What is read: the first below that does more than rearrange samples.
+    _source: SampleAccess
 
-    fixed_columns = property(attrgetter("_source.fixed_columns"))
-    releases_gil = property(attrgetter("_source.releases_gil"))
-    prefers_blocks = property(attrgetter("_source.prefers_blocks"))
-    stacks_samples = property(attrgetter("_source.stacks_samples"))
-    n_at_once = property(attrgetter("_source.n_at_once"))
+    #: The positions in ``_source``.
+    _positions: Positions
+
+    #: The same, where each is looked up by itself. A memoryview returns an int in half the time of
+    #: an array's item().
+    _single_positions: Any
+
+    def __init__(self, source: SampleAccess, positions: Positions) -> None:
+        self._source, positions_below = source.unwrap()
+        if positions_below is not None:
+            positions = compose(positions, positions_below)
+        self._positions = positions
+        self._single_positions = positions
+        if isinstance(positions, np.ndarray):
+            self._single_positions = positions.data
+        self.n_samples = len(positions)
+
+    # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Any:
-        return self._read(self._at[position])
+        return self._source.sample(self._single_positions[position])
+
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        # a closure takes two thirds of the time of a method
+        read_source = self._source.make_sample_reader()
+        positions = self._single_positions
+        if isinstance(positions, ComputedPositions):
+            compute = positions.at
+            return lambda position: read_source(compute(position))
+        return lambda position: read_source(positions[position])
 
     def values_of_sample(self, position: int, keys: Sequence[int | str]) -> list[Any] | None:
-        return self._source.values_of_sample(self._at[position], keys)
+        return self._source.values_of_sample(self._single_positions[position], keys)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return self._source.samples(self._take(positions))
+        return self._source.samples(take(self._positions, positions))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._source.batch(self._take(positions))
+        return self._source.batch(take(self._positions, positions))
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
     ) -> list[Column]:
-        wanted = as_index_array(self._positions) if positions is None else self._take(positions)
-        return self._source.columns(keys, wanted)
+        if positions is None:
+            return self._source.columns(keys, as_index_array(self._positions))
+        return self._source.columns(keys, take(self._positions, positions))
 
-    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        return self._source.each(key, self._take(positions))
+    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        return self._source.iterate_column(key, take(self._positions, positions))
 
     def distinct_values(
         self, key: int | str, positions: IndexArrayOfInts | None = None
@@ -140,32 +175,56 @@ class RearrangedAccess(SampleAccess):
         return self._source.distinct_values(key, wanted)
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        read = self._read
-        for first in range(
-            start, stop, _POSITIONS_AT_ONCE
-        ):  # as Python ints, but never all of them at once
+        read_source = self._source.make_sample_reader()
+        for first in range(start, stop, _POSITIONS_AT_ONCE):
             block = range(first, min(first + _POSITIONS_AT_ONCE, stop))
             for position in as_index_array(compose(block, self._positions)).tolist():
-                yield read(position)
+                yield read_source(position)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None
     ) -> Batch | None:
-        chosen = self._positions
-        is_run = isinstance(chosen, range) and chosen.step == 1
-        return self._source.runs(self._take(starts), length, keys) if is_run else None
+        is_run_of_source = isinstance(self._positions, range) and self._positions.step == 1
+        if not is_run_of_source:
+            return None
+        return self._source.runs(take(self._positions, starts), length, keys)
+
+    # ------------------------------------------------------------------ what is known of them
+
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._source.fixed_columns
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._source.releases_gil
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._source.prefers_blocks
+
+    @property
+    def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._source.stacks_samples
+
+    @property
+    def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
+        return self._source.n_at_once
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
-        """Those of the source, as far as its samples are here, if they are in its order."""
+        """Return the blocks of the source, as far as their samples are here.
+
+        None if the samples are not in the order of the source.
+        """
         return blocks_at(self._positions, self._source.blocks())
 
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        self._source.prefetch(self._take(positions), keys)
+        self._source.prefetch(take(self._positions, positions), keys)
 
     def locate(self, position: int) -> str | None:
-        return self._source.locate(int(self._at[position]))
+        return self._source.locate(int(self._single_positions[position]))
 
     def unwrap(self) -> tuple[SampleAccess, Positions | None]:
         return self._source, self._positions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.plan import launcher_shard
+from data_stack.loader.ranks import launcher_shard
 from data_stack_petastorm.reader import make_batch_reader
 
 try:

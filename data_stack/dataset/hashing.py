@@ -1,0 +1,81 @@
+"""Numbers that a 64-bit key draws.
+
+They are integer arithmetic modulo 2**64, and stay as they are for ever: shuffled iterators, mixes
+and the state of a loader rest on them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Uint64Array = npt.NDArray[np.uint64]
+
+# SplitMix64: Steele, Lea and Flood, Fast splittable pseudorandom number generators (OOPSLA 2014),
+# with the finalizer that Vigna publishes at https://prng.di.unimi.it/splitmix64.c
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
+
+_ONE = np.uint64(1)
+_SHIFT_27 = np.uint64(27)
+_SHIFT_30 = np.uint64(30)
+_SHIFT_31 = np.uint64(31)
+_SHIFT_32 = np.uint64(32)
+_LOW_HALF = np.uint64(2**32 - 1)
+
+
+def hash_of(key: int, index: int) -> int:
+    """Return 64 bits that ``key`` decides for ``index``.
+
+    They are number ``index`` of the SplitMix64 generator that starts at ``key``.
+
+    Args:
+        key: in ``[0, 2**64)``.
+        index: in ``[0, 2**64)``.
+    """
+    return int(hash_array(key, np.array([index], dtype=np.uint64))[0])
+
+
+def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
+    """Return :func:`hash_of` for many indices.
+
+    Args:
+        keys: one key, or a key for each index.
+        indices: integers in ``[0, 2**64)``.
+    """
+    bits = indices.astype(np.uint64)
+    bits += _ONE
+    bits *= _GAMMA
+    bits = bits + np.asarray(keys, dtype=np.uint64)
+    bits ^= bits >> _SHIFT_30
+    bits *= MIX_1
+    bits ^= bits >> _SHIFT_27
+    bits *= MIX_2
+    bits ^= bits >> _SHIFT_31
+    return bits
+
+
+def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
+    """Return ``factor * other // 2**64``.
+
+    For 64 random bits and n, this is a number in ``[0, n)``, each as likely up to n / 2**64.
+
+    Source: Lemire, Fast random integer generation in an interval (ACM TOMACS 2019), without the
+    rejection.
+
+    Args:
+        factors: many numbers.
+        others: one other factor, or one for each.
+    """
+    # The product of numbers of 64 bits is the sum of four products of their halves.
+    high = factors >> _SHIFT_32
+    low = factors & _LOW_HALF
+    other_high = others >> _SHIFT_32
+    other_low = others & _LOW_HALF
+    middle = high * other_low
+    carry = ((low * other_low) >> _SHIFT_32) + (middle & _LOW_HALF) + low * other_high
+    product: Uint64Array = high * other_high + (middle >> _SHIFT_32) + (carry >> _SHIFT_32)
+    return product

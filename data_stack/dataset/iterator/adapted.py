@@ -1,0 +1,84 @@
+"""Gives objects with a length and random access, such as lists, the methods of iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from data_stack.dataset.iterator.contract import DatasetIterator, DatasetIteratorIF, Sample
+from data_stack.exception import ConfigError
+from data_stack.util.functions import stopped_by
+
+#: Attributes by which a table is told from a sequence with ``columns`` of its own: of pandas,
+#: Arrow and polars.
+_ATTRIBUTES_OF_TABLES = ("iloc", "column_names", "lazy")
+
+
+class Indexable(Protocol):
+    """An object with ``len`` and ``[i]``: a list, an array, a map-style dataset of another library."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+class AdaptedIterator(DatasetIterator):
+    """An iterator over an object with ``len`` and ``[i]``, such as a list or a torch dataset."""
+
+    def __init__(self, samples: Any) -> None:
+        self.adapted_samples = samples
+
+    def __len__(self) -> int:
+        return len(self.adapted_samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        try:
+            return self.adapted_samples[index]
+        except StopIteration as error:
+            raise stopped_by(type(self.adapted_samples).__getitem__) from error
+
+
+def as_iterator(samples: Any) -> DatasetIteratorIF:
+    """Return ``samples`` if it is a ``DatasetIteratorIF``, otherwise an iterator over it.
+
+    Nothing is read.
+
+    Raises:
+        ConfigError: it has no samples, or is a text, bytes, a dict, a table, or a list of iterators.
+    """
+    if isinstance(samples, DatasetIteratorIF):
+        return samples
+    if _is_indexable(samples) and not _has_other_samples(samples):
+        return AdaptedIterator(samples)
+    got = type(samples).__name__
+    if not _is_table(samples):
+        got = f"{got} {samples!r:.80}"
+    raise ConfigError(
+        f"expected an iterator, or an object with len() and [i] such as a list, got {got}. "
+        f"Load a dataset by load(), choose one of several iterators, and make one of columns by "
+        f"from_numpy(), from_pandas() or from_arrow()"
+    )
+
+
+def _is_indexable(samples: Any) -> bool:
+    has_methods = hasattr(samples, "__len__") and hasattr(samples, "__getitem__")
+    is_scalar = getattr(samples, "ndim", 1) == 0
+    return has_methods and not is_scalar
+
+
+def _has_other_samples(samples: Any) -> bool:
+    """Return whether ``[i]`` of an object is something else than its samples."""
+    if isinstance(samples, (str, bytes, bytearray, memoryview, Mapping)):
+        return True
+    is_list_of_iterators = (
+        isinstance(samples, (list, tuple))
+        and len(samples) > 0
+        and isinstance(samples[0], DatasetIteratorIF)
+    )
+    return is_list_of_iterators or _is_table(samples)
+
+
+def _is_table(samples: Any) -> bool:
+    if not hasattr(samples, "columns"):
+        return False
+    return any(hasattr(samples, name) for name in _ATTRIBUTES_OF_TABLES)

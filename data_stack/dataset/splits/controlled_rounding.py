@@ -1,0 +1,179 @@
+"""Rounds a table of shares such that its rows and its columns add up.
+
+Source: Cox, A constructive procedure for unbiased controlled rounding (JASA 82, 1987).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from data_stack.dataset.splits.shares import Shares
+
+
+def round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:
+    """Divide the members of each class among parts.
+
+    Every class's share of every part is rounded up or down such that classes add up, and parts to a
+    share rounded up or down. Such a rounding always exists. What is not whole yet is shifted around
+    cycles through the table, from part to part within a class and from class to class within a
+    part, which changes no sum, until a cell of the cycle is whole. There is a cycle wherever all
+    sums are whole; so are the classes', and a last row, thrown away, makes the parts'.
+
+    Args:
+        counts: members of each class.
+        shares: the sizes wanted.
+
+    Returns:
+        For each class the number of its members in each part.
+    """
+    total = shares.total
+    n_parts = len(shares.weights)
+    table = []
+    open_rows: list[_Row] = []
+    fraction_sums = [0] * n_parts
+    for count in counts:
+        row = _share_out(count, shares)
+        table.append(row.sizes)
+        for part, fraction in row.fractions.items():
+            fraction_sums[part] += fraction
+        _round_row(row, open_rows, total)
+
+    missing = {}
+    for part, fraction_sum in enumerate(fraction_sums):
+        if fraction_sum % total:
+            missing[part] = -fraction_sum % total
+    _round_row(_Row(missing, [0] * n_parts), open_rows, total)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """One class.
+
+    Attributes:
+        fractions: for each part whose size is not whole yet, what it has beyond ``sizes``, as a
+            number above 0 and below the total of the shares, which counts as one member.
+        sizes: the whole members in each part.
+    """
+
+    fractions: dict[int, int]
+    sizes: list[int]
+
+
+class _Cell(NamedTuple):
+    """A cell of the table that is not whole yet. (A dataclass takes half as long again to make.)"""
+
+    row: _Row
+    part: int
+
+    def add(self, amount: int, total: int) -> None:
+        """Add to the fraction; a whole one becomes members."""
+        row, part = self
+        fraction = row.fractions[part] + amount
+        if 0 < fraction < total:
+            row.fractions[part] = fraction
+        else:
+            row.sizes[part] += fraction // total
+            del row.fractions[part]
+
+
+def _share_out(count: int, shares: Shares) -> _Row:
+    """Return the shares of the members of a class, not rounded yet."""
+    total = shares.total
+    fractions = {}
+    sizes = []
+    for part, weight in enumerate(shares.weights):
+        sizes.append(count * weight // total)
+        fraction = count * weight % total
+        if fraction:
+            fractions[part] = fraction
+    return _Row(fractions, sizes)
+
+
+def _round_row(row: _Row, open_rows: list[_Row], total: int) -> None:
+    """Add a row to those that are not whole yet, and shift until no cycle is left.
+
+    Among ``open_rows`` there was no cycle. So there are never more of them than parts.
+    """
+    cycle = _find_cycle(row, open_rows)
+    while cycle is not None:
+        _shift(cycle, total)
+        open_rows[:] = [open_row for open_row in open_rows if open_row.fractions]
+        cycle = _find_cycle(row, open_rows)
+    if row.fractions:
+        open_rows.append(row)
+
+
+def _shift(cycle: list[_Cell], total: int) -> None:
+    """Add to every other cell of a cycle what the cells between lose, until a cell is whole.
+
+    Of the two directions, the one that needs the smaller amount is taken.
+    """
+    growing = cycle[::2]
+    shrinking = cycle[1::2]
+    amount = _amount_until_whole(growing, shrinking, total)
+    amount_back = _amount_until_whole(shrinking, growing, total)
+    if amount_back < amount:
+        growing, shrinking = shrinking, growing
+        amount = amount_back
+    for cell in growing:
+        cell.add(amount, total)
+    for cell in shrinking:
+        cell.add(-amount, total)
+
+
+def _amount_until_whole(growing: list[_Cell], shrinking: list[_Cell], total: int) -> int:
+    until_full = total - max([row.fractions[part] for row, part in growing])
+    until_empty = min([row.fractions[part] for row, part in shrinking])
+    return min(until_full, until_empty)
+
+
+def _find_cycle(row: _Row, others: Sequence[_Row]) -> list[_Cell] | None:
+    """Find cells from ``row`` back to it, alternately along a row and along a part.
+
+    Returns:
+        The cells in order; None if there is no cycle.
+    """
+    for start in row.fractions:
+        steps = _steps_from(start, others)
+        for end in row.fractions:
+            if end != start and end in steps:
+                return _trace_back(row, start, end, steps)
+    return None
+
+
+class _Step(NamedTuple):
+    """How a part was reached: along a row, from another part."""
+
+    row: _Row
+    part_before: int
+
+
+def _steps_from(start: int, rows: Sequence[_Row]) -> dict[int, _Step | None]:
+    """Return the step by which each part is reached from ``start``, by the fewest steps."""
+    steps: dict[int, _Step | None] = {start: None}
+    reached_parts = [start]
+    for part in reached_parts:  # the list grows meanwhile
+        for row in rows:
+            if part not in row.fractions:
+                continue
+            for reached_part in row.fractions:
+                if reached_part not in steps:
+                    steps[reached_part] = _Step(row, part)
+                    reached_parts.append(reached_part)
+    return steps
+
+
+def _trace_back(row: _Row, start: int, end: int, steps: dict[int, _Step | None]) -> list[_Cell]:
+    cycle = [_Cell(row, end)]
+    part = end
+    step = steps[end]
+    while step is not None:
+        cycle.append(_Cell(step.row, part))
+        cycle.append(_Cell(step.row, step.part_before))
+        part = step.part_before
+        step = steps[part]
+    cycle.append(_Cell(row, start))
+    return cycle

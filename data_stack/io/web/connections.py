@@ -1,0 +1,244 @@
+"""Connections of urllib3 that obey the deadline of a request, and read the framing of answers strictly.
+
+Between ``requests`` and a socket stand a pool and a connection of urllib3, which pass on two numbers:
+the timeout of connecting, and that of each read. A server that sends a byte now and then, or a host
+with many addresses that do not answer, keeps both within their timeouts for ever. So each step here
+asks the ``tick`` of its request how long it may wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import re
+import socket
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util.connection import allowed_gai_family
+
+from data_stack.io.web.framing import is_chunked, refuse_framing
+
+#: A size has at most 16 digits; a few servers add extensions behind it.
+_MAX_CHUNK_LINE_BYTES: Final = 4096
+_CHUNK_SIZE: Final = re.compile(rb"[0-9a-fA-F]{1,16}")
+#: The most that may follow the last chunk; it is discarded.
+_MAX_TRAILER_BYTES: Final = 64 << 10
+
+
+@dataclass
+class TimedRequest:
+    """A request while it is sent, as its connection sees it.
+
+    Attributes:
+        tick: called before each wait with the number of bytes that came since the last call.
+            Returns how many seconds to wait before it is called again, or raises when the time of
+            the request is over.
+        uses_kept_connection: whether the request goes over a connection that served another request
+            before. The connection sets it.
+    """
+
+    tick: Callable[[int], float]
+    uses_kept_connection: bool = False
+
+
+#: The request that this thread sends through :func:`sending`. None: the user sends a request by a
+#: session that was passed to ``use_session()``, and that request has its own timeouts.
+_current_request: ContextVar[TimedRequest | None] = ContextVar("data_stack request", default=None)
+
+
+@contextlib.contextmanager
+def sending(request: TimedRequest) -> Iterator[None]:
+    """Let the connections that this thread uses in the block obey a request.
+
+    A pool of urllib3 chooses or makes the connection of a request, and passes nothing of ours on to
+    it: not to the connection, nor to the tunnel through a proxy that it may open first. A pool is
+    also shared by threads, so its attributes cannot hold the request either.
+    """
+    token = _current_request.set(request)
+    try:
+        yield
+    finally:
+        _current_request.reset(token)
+
+
+def current_request() -> TimedRequest | None:
+    """Return the request that this thread sends; None outside of :func:`sending`."""
+    return _current_request.get()
+
+
+class BadFramingError(http.client.HTTPException):
+    """It cannot be known where the body of an answer begins and ends."""
+
+
+class _TimedFile(io.RawIOBase):
+    """Reads a socket, and waits for each read as long as ``tick`` says.
+
+    Args:
+        file: what http.client made of the socket; it is closed with this one.
+        sock: the socket.
+        tick: see :class:`TimedRequest`.
+    """
+
+    def __init__(self, file: Any, sock: socket.socket, tick: Callable[[int], float]) -> None:
+        self._file = file
+        self._sock = sock
+        self._tick = tick
+        #: How many bytes came since ``tick`` was called.
+        self._n_new_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            self._sock.settimeout(self._tick(self._n_new_bytes))
+            self._n_new_bytes = 0
+            try:
+                self._n_new_bytes = self._sock.recv_into(buffer)
+            except TimeoutError:
+                continue  # whether the time of the request is over, tick() says
+            return self._n_new_bytes
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    """An answer that comes in time, and whose framing is read strictly.
+
+    http.client takes the interim answers 102 and 103 for the last answer, reads trailers without
+    end, and takes any text that ``int()`` accepts for the size of a chunk.
+    """
+
+    fp: Any
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        request = current_request()
+        if request is not None:
+            self.fp = io.BufferedReader(_TimedFile(self.fp, sock, request.tick))
+
+    def begin(self) -> None:
+        super().begin()
+        # A header that was sent twice is joined, as requests shows it.
+        headers = {}
+        for name in ("Transfer-Encoding", "Content-Length"):
+            headers[name] = ", ".join(self.headers.get_all(name, []))
+
+        # Of some answers with bad framing, urllib3 would leave the connection open.
+        if current_request() is not None:
+            refusal = refuse_framing(headers)
+            if refusal is not None:
+                raise BadFramingError(refusal)
+
+        # http.client does not strip a space behind the word "chunked".
+        if is_chunked(headers) and not self.chunked:
+            self.chunked = True
+            self.chunk_left = None
+            self.length = None
+            self.will_close = self._check_close()  # type: ignore[attr-defined]  # of http.client
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """Return the first status that is not an interim one; ``begin()`` skips only 100."""
+        while True:
+            version, status, reason = super()._read_status()  # type: ignore[misc]  # of http.client
+            is_interim = 101 < status < 200
+            if not is_interim:
+                return version, status, reason
+            http.client.parse_headers(self.fp)
+
+    def _read_next_chunk_size(self) -> int:
+        line = self.fp.readline(_MAX_CHUNK_LINE_BYTES)
+        size, _, _ = line.partition(b";")
+        if not line.endswith(b"\n") or not _CHUNK_SIZE.fullmatch(size.strip()):
+            self._close_conn()  # type: ignore[attr-defined]  # of http.client
+            raise ValueError("not a size of a chunk")  # http.client makes it an IncompleteRead
+        return int(size, 16)
+
+    def _read_and_discard_trailer(self) -> None:
+        n_left = _MAX_TRAILER_BYTES
+        while n_left > 0:
+            line = self.fp.readline(n_left)
+            n_left -= len(line)
+            if line in (b"\r\n", b"\n", b""):
+                return
+        self._close_conn()  # type: ignore[attr-defined]  # of http.client
+        raise http.client.LineTooLong("trailer")
+
+
+class _TimedConnection(HTTPConnection):
+    """A connection that is made in time, and whose answers come in time."""
+
+    response_class = _TimedResponse
+
+    def _new_conn(self) -> socket.socket:
+        """Connect to the first address of the host that answers, while the request has time left.
+
+        urllib3 would try all addresses of the host, each for the whole timeout.
+
+        Raises:
+            OSError: no address answers; the error is that of the last one.
+        """
+        request = current_request()
+        if request is None:
+            return super()._new_conn()
+
+        # A trailing dot, which only certificates lack, keeps the resolver from search domains.
+        host = self._dns_host.strip("[]")
+        failure = OSError("the host has no address")
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, self.port, allowed_gai_family(), socket.SOCK_STREAM
+        ):
+            request.tick(0)
+            try:
+                return self._connect_to(socket.socket(family, kind, protocol), address)
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _connect_to(self, sock: socket.socket, address: Any) -> socket.socket:
+        """Connect a socket, and return it; close it if that fails."""
+        try:
+            for option in self.socket_options or ():
+                sock.setsockopt(*option)
+            if isinstance(self.timeout, (int, float)):
+                sock.settimeout(self.timeout)
+            if self.source_address:
+                sock.bind(self.source_address)
+            sock.connect(address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def request(self, *arguments: Any, **options: Any) -> None:
+        request = current_request()
+        if request is not None:
+            request.uses_kept_connection = self.sock is not None
+        if self.sock is not None:
+            # The answer before may have left a shorter one.
+            self.sock.settimeout(self.timeout)
+        super().request(*arguments, **options)
+
+
+class _TimedHTTPSConnection(_TimedConnection, HTTPSConnection):
+    """The same over TLS."""
+
+
+class _TimedHTTPPool(HTTPConnectionPool):
+    ConnectionCls = _TimedConnection
+
+
+class _TimedHTTPSPool(HTTPSConnectionPool):
+    ConnectionCls = _TimedHTTPSConnection
+
+
+#: The pools of such connections, for the ``pool_classes_by_scheme`` of a manager of pools.
+TIMED_POOLS: Final = {"http": _TimedHTTPPool, "https": _TimedHTTPSPool}

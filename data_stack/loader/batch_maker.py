@@ -1,0 +1,304 @@
+"""Makes the batch of a job: reads its samples, collates and transforms them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.iterator import SampleAccess
+from data_stack.dataset.iterator.access import access_to, copy_value, detach
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.randomness import derive_generator, derive_seed
+from data_stack.exception import LoadingError
+from data_stack.loader.collation import Collation
+from data_stack.loader.epoch_stacks import EpochStacks
+from data_stack.loader.job import Job
+from data_stack.util.functions import has_parameter
+from data_stack.util.interrupts import is_from_signal_handler, suppress_own
+
+#: Small batches are read in one request. With plain columns of Parquet, each column then stays in
+#: the processor's cache. A request of more batches would not be faster.
+_MAX_BATCHES_OF_REQUEST = 32
+
+#: The maximum size of the batches of one request, which stays below that of the cache.
+_MAX_BYTES_OF_REQUEST = 4 << 20
+
+#: How long the batches of one request may take, as the consumer waits for all of them.
+_MAX_SECONDS_OF_REQUEST = 0.016
+
+
+@dataclass(slots=True)
+class MadeBatch:
+    """A batch, and what it took to make it.
+
+    Attributes:
+        batch: the samples, collated and transformed.
+        n_bytes: the size of its arrays.
+        read_seconds: how long reading the samples took.
+        collate_seconds: how long collating them took.
+        transform_seconds: how long the transform took.
+    """
+
+    batch: Any
+    n_bytes: int = 0
+    read_seconds: float = 0.0
+    collate_seconds: float = 0.0
+    transform_seconds: float = 0.0
+
+
+class BatchMaker:
+    """Makes the batches of jobs, which are the same in every thread and process.
+
+    It pickles if its arguments do.
+
+    Args:
+        stacks: the samples.
+        collate: None for the columns that ``read_batch`` returns; a
+            :class:`~data_stack.loader.collation.Collation`; or a function of a list of samples.
+        transform: None, or a function of the collated batch. If it has a parameter ``rng``, it
+            gets a ``numpy.random.Generator`` that depends on the seed, the epoch and the position
+            of the batch's first sample.
+    """
+
+    #: The samples.
+    stacks: EpochStacks
+    #: Combines the samples of a batch; None for columns.
+    collate: Collation | Callable[[list[Any]], Any] | None
+    #: Changes a collated batch; None for no change.
+    transform: Callable[..., Any] | None
+    #: Whether it works in a worker process, where only functions of the user set alarms.
+    is_in_worker_process: bool
+    #: Whether samples are read as columns; otherwise one by one, for a function.
+    _reads_columns: bool
+    #: Whether the transform has a parameter ``rng``.
+    _transform_draws: bool
+
+    def __init__(
+        self,
+        stacks: EpochStacks,
+        *,
+        collate: Collation | Callable[[list[Any]], Any] | None = None,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
+        self.stacks = stacks
+        self.collate = collate
+        self.transform = transform
+        self.is_in_worker_process = False
+        self._reads_columns = collate is None or isinstance(collate, Collation)
+        self._transform_draws = transform is not None and has_parameter(transform, "rng")
+
+    # ------------------------------------------------------------------ what workers ask
+
+    def n_batches_of_request(self, made: MadeBatch) -> int:
+        """Return how many batches like ``made`` to read in one request.
+
+        It is more than 1 if batches are small rows of numbers.
+        """
+        if not self._reads_columns:
+            return 1
+        if not access_to(self.stacks.iterator).fixed_columns:
+            return 1
+        seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
+        n_batches = min(
+            _MAX_BYTES_OF_REQUEST // max(made.n_bytes, 1),
+            int(_MAX_SECONDS_OF_REQUEST / max(seconds, 1e-9)),
+            _MAX_BATCHES_OF_REQUEST,
+        )
+        return max(1, n_batches)
+
+    @property
+    def only_gathers(self) -> bool:
+        """Whether batches are only copied rows of arrays on this machine."""
+        if self.collate is not None or self.transform is not None:
+            return False
+        samples = access_to(self.stacks.iterator)
+        return samples.fixed_columns and not samples.prefers_blocks
+
+    @property
+    def releases_gil(self) -> bool:
+        """Whether batches are only read, from a source that releases the GIL."""
+        if self.collate is not None or self.transform is not None:
+            return False
+        return access_to(self.stacks.iterator).releases_gil
+
+    # ------------------------------------------------------------------ making batches
+
+    def make(self, job: Job) -> MadeBatch:
+        """Make the batch of a job.
+
+        Raises:
+            LoadingError: a sample could not be read, or the batch could not be collated or
+                transformed.
+        """
+        return next(self.make_several([job]))
+
+    def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
+        """Make the batches of jobs of one epoch, one by one; all are read in one request.
+
+        Raises (while iterating):
+            LoadingError: as :meth:`make`, after the batches of the jobs before.
+        """
+        started_at = time.perf_counter()
+        is_single = len(jobs) == 1
+        if is_single:
+            indices = jobs[0].indices
+        else:
+            indices = np.concatenate([job.indices for job in jobs])
+
+        # Read the samples of all jobs.
+        try:
+            samples = access_to(self.stacks.at(jobs[0].epoch))
+            read_batch = self._read(samples, indices)
+        except Exception as error:
+            self._raise_alarm(error)
+            if is_single:
+                raise self._find_culprit(jobs[0], error) from error
+            # Reading each job by itself shows which one fails.
+            for job in jobs:
+                yield self.make(job)
+            return
+        read_seconds = (time.perf_counter() - started_at) / len(jobs)
+
+        # The blocks of these jobs have been read, so the source may fetch the next ones.
+        _prefetch_blocks(samples, jobs)
+
+        # Collate and transform each job by itself.
+        if is_single:
+            yield self._finish(jobs[0], read_batch, read_seconds)
+            return
+        start = 0
+        for job in jobs:
+            stop = start + len(job.indices)
+            rows = _slice_rows(read_batch, start, stop)
+            yield self._finish(job, rows, read_seconds)
+            start = stop
+
+    def _read(self, samples: SampleAccess, indices: IndexArrayOfInts) -> Any:
+        """Read samples as columns, or as a list for a function; nothing else uses their memory."""
+        if self._reads_columns:
+            return detach(samples.batch(indices))
+        return [copy_value(sample) for sample in samples.samples(indices)]
+
+    def _finish(self, job: Job, batch: Any, read_seconds: float) -> MadeBatch:
+        """Collate and transform the samples of a job."""
+        started_at = time.perf_counter()
+        if self.collate is not None:
+            batch = self._collate_batch(job, batch)
+        collated_at = time.perf_counter()
+        if self.transform is not None:
+            batch = self._transform_batch(job, batch)
+        transformed_at = time.perf_counter()
+        return MadeBatch(
+            batch,
+            _n_bytes_of(batch),
+            read_seconds,
+            collated_at - started_at,
+            transformed_at - collated_at,
+        )
+
+    def _collate_batch(self, job: Job, batch: Any) -> Any:
+        try:
+            if isinstance(self.collate, Collation):
+                return self.collate.collate(batch)
+            return self.collate(batch)  # type: ignore[misc]  # the caller has checked for None
+        except Exception as error:
+            self._raise_alarm(error)
+            raise _error_of_batch("a batch could not be collated", job, error) from error
+
+    def _transform_batch(self, job: Job, batch: Any) -> Any:
+        arguments = {}
+        if self._transform_draws:
+            key = derive_seed("transform", job.seed, job.epoch)
+            arguments["rng"] = derive_generator(key, job.position)
+        try:
+            return self.transform(batch, **arguments)  # type: ignore[misc]  # likewise
+        except Exception as error:
+            self._raise_alarm(error)
+            raise _error_of_batch("the transform of a batch failed", job, error) from error
+
+    # ------------------------------------------------------------------ errors
+
+    def _raise_alarm(self, error: Exception) -> None:
+        """Raise an error again if a signal handler of the program raised it.
+
+        A handler, of SIGALRM for example, runs wherever the main thread is, also while it makes a
+        batch: no sample is to blame. In a worker process only functions of the user set alarms, so
+        that their samples are to blame.
+        """
+        if not self.is_in_worker_process and is_from_signal_handler(error):
+            raise error
+
+    def _find_culprit(self, job: Job, error: Exception) -> LoadingError:
+        """Return an error that names the first sample of a job that cannot be read by itself.
+
+        Args:
+            job: the job whose samples could not be read.
+            error: why they could not be read together.
+        """
+        try:
+            samples = access_to(self.stacks.at(job.epoch))
+        except Exception as stack_error:  # noqa: BLE001  # the same error as before
+            self._raise_alarm(stack_error)
+            problem = f"the stack of epoch {job.epoch} could not be made"
+            return LoadingError(problem, error, epoch=job.epoch, step=job.step)
+
+        for index in job.indices.tolist():
+            try:
+                samples.sample(index)
+            except Exception as sample_error:  # noqa: BLE001  # any error of a source
+                self._raise_alarm(sample_error)
+                return LoadingError(
+                    f"{_describe_sample(samples, index)} could not be read",
+                    sample_error,
+                    epoch=job.epoch,
+                    step=job.step,
+                    index=index,
+                )
+        return _error_of_batch("a batch could not be read", job, error)
+
+
+def _prefetch_blocks(samples: SampleAccess, jobs: Sequence[Job]) -> None:
+    """Let the source fetch the blocks that the last job with such a request names."""
+    for job in reversed(jobs):
+        if job.to_prefetch is not None and len(job.to_prefetch):
+            with suppress_own(Exception):  # reading the samples will raise the error again
+                samples.prefetch(job.to_prefetch)
+            return
+
+
+def _slice_rows(batch: Any, start: int, stop: int) -> Any:
+    """Return some rows of a batch of columns; n-grams are dicts of dicts."""
+    if isinstance(batch, dict):
+        return {key: _slice_rows(column, start, stop) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple([column[start:stop] for column in batch])
+    return batch[start:stop]
+
+
+def _n_bytes_of(batch: Any) -> int:
+    """Return the size of a batch's arrays and tensors; a column of objects counts references."""
+    if isinstance(batch, dict):
+        return sum(map(_n_bytes_of, batch.values()))
+    if isinstance(batch, (tuple, list)):
+        return sum(map(_n_bytes_of, batch))
+    n_bytes = getattr(batch, "nbytes", 0)
+    return n_bytes if isinstance(n_bytes, int) else 0
+
+
+def _describe_sample(samples: SampleAccess, index: int) -> str:
+    """Return the name of a sample for a message, with its file and row if the source knows them."""
+    location = None
+    with suppress_own(Exception):
+        location = samples.locate(index)
+    if location is None:
+        return f"sample {index}"
+    return f"sample {index} ({location})"
+
+
+def _error_of_batch(problem: str, job: Job, error: Exception) -> LoadingError:
+    full_problem = f"{problem} (of the samples {job.describe_samples()})"
+    return LoadingError(full_problem, error, epoch=job.epoch, step=job.step)

@@ -1,0 +1,64 @@
+"""The order of the iterator."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator import DatasetIteratorIF, access_to
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.loader.orders.order import Order, block_lengths
+
+#: The number of blocks to prefetch from a remote store, each by a request of its own.
+_N_REMOTE_BLOCKS_AHEAD = 16
+
+
+class InOrder(Order):
+    """The order of the iterator, in every epoch.
+
+    Args:
+        block_lengths: the number of samples of each block that the source reads together, so that
+            the loader prefetches the next one, shape ``(n_blocks,)``; None for the blocks that the
+            stack reports.
+    """
+
+    #: The position after each block, shape ``(n_blocks,)``; None without blocks.
+    _block_ends: npt.NDArray[np.int64] | None
+    #: The number of blocks to prefetch.
+    _n_blocks_ahead: int
+
+    def __init__(self, block_lengths: npt.NDArray[np.int64] | None = None) -> None:
+        self._block_ends = None
+        if block_lengths is not None and len(block_lengths):
+            self._block_ends = np.cumsum(block_lengths)
+        self._n_blocks_ahead = 1
+
+    def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
+        if self._block_ends is None:
+            order = InOrder(block_lengths(iterator))
+        else:
+            order = InOrder(np.diff(self._block_ends, prepend=0))
+        if access_to(iterator).prefers_blocks:
+            order._n_blocks_ahead = _N_REMOTE_BLOCKS_AHEAD
+        return order
+
+    def upcoming(
+        self, position: int, n_samples: int, seed: int, epoch: int
+    ) -> tuple[IndexArrayOfInts | None, int]:
+        if self._block_ends is None or position >= self._block_ends[-1]:
+            return None, sys.maxsize
+        block = int(self._block_ends.searchsorted(position, side="right"))
+        # A block begins where the block before it ends.
+        next_starts = self._block_ends[block : block + self._n_blocks_ahead]
+        return next_starts[next_starts < n_samples], int(self._block_ends[block])
+
+    def indices(
+        self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+    ) -> IndexArrayOfInts:
+        return positions
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "in order"}

@@ -1,0 +1,127 @@
+"""The batches of an iteration, one job after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.exception import ConfigError
+from data_stack.loader.job import Job
+from data_stack.loader.orders.order import Order
+from data_stack.loader.plan import NEVER, Plan
+
+#: The number of positions in one request to the order: enough to amortise the fixed cost of a
+#: call, few enough for the C library to reuse the memory of temporary arrays.
+_MAX_POSITIONS_OF_REQUEST = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The batches of an iteration: a pure function of its attributes.
+
+    Attributes:
+        order: the order of the samples in an epoch.
+        seed: the seed of the order, and of the draws of the transform.
+        plan_of: returns the plan of an epoch.
+        epoch: the first epoch.
+        position: where in that epoch the iteration begins.
+        end_epoch: the epoch after the last one; ``NEVER`` if it is endless.
+    """
+
+    order: Order
+    seed: int
+    plan_of: Callable[[int], Plan]
+    epoch: int
+    position: int
+    end_epoch: int
+
+    @property
+    def n_jobs(self) -> int:
+        """The number of jobs, provided that later epochs have as many samples as the first one."""
+        plan = self.plan_of(self.epoch)
+        n_later_epochs = self.end_epoch - self.epoch - 1
+        return plan.n_steps(self.position) + n_later_epochs * plan.n_steps()
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield the jobs one by one; one request to the order covers several batches.
+
+        Raises (while iterating):
+            ConfigError: an epoch of an endless iteration is empty; or the order does not return an
+                integer for each position.
+        """
+        epoch = self.epoch
+        position = self.position
+        n_steps_of_request = 1  # the first batch is not delayed by others
+        while epoch < self.end_epoch:
+            plan = self.plan_of(epoch)
+            samples_per_step = plan.samples_per_step
+            n_steps = plan.n_steps(position)
+            if n_steps == 0 and position == 0 and self.end_epoch == NEVER:
+                raise _empty_epoch_error(plan, epoch)
+
+            prefetched_until = 0
+            first_step = 0
+            while first_step < n_steps:
+                # Ask for the samples of several steps at once.
+                end_step = min(first_step + n_steps_of_request, n_steps)
+                parts = [plan.part(step, position) for step in range(first_step, end_step)]
+                indices = self._indices_of(parts, plan, epoch)
+
+                start = 0
+                for step, part in enumerate(parts, first_step):
+                    # Name the blocks that will be needed, once for each position where they change.
+                    to_prefetch = None
+                    if part.start >= prefetched_until:
+                        to_prefetch, prefetched_until = self.order.upcoming(
+                            part.start, plan.n_samples, self.seed, epoch
+                        )
+
+                    # After the last step of all ranks, the next epoch begins.
+                    place_after = (epoch, position + (step + 1) * samples_per_step)
+                    is_last = step + 1 == n_steps
+                    if is_last and plan.position_after(step, position) == plan.n_samples:
+                        place_after = (epoch + 1, 0)
+
+                    stop = start + len(part)
+                    yield Job(
+                        epoch,
+                        step,
+                        part.start,
+                        indices[start:stop],
+                        self.seed,
+                        place_after,
+                        to_prefetch,
+                    )
+                    start = stop
+                first_step = end_step
+                n_steps_of_request = max(1, _MAX_POSITIONS_OF_REQUEST // plan.batch_size)
+
+            epoch += 1
+            position = 0
+
+    def _indices_of(self, parts: Sequence[range], plan: Plan, epoch: int) -> IndexArrayOfInts:
+        """Return the samples at the positions of parts, concatenated.
+
+        Raises:
+            ConfigError: the order does not return an integer for each position.
+        """
+        positions = plan.positions(parts)
+        indices = np.asarray(self.order.indices(positions, plan.n_samples, self.seed, epoch))
+        # A mask of bools would pass for the samples 0 and 1.
+        if indices.shape != positions.shape or indices.dtype.kind not in "iu":
+            raise ConfigError(
+                f"{self.order!r} returned indices of shape {indices.shape} and dtype "
+                f"{indices.dtype} for {len(positions)} positions; return one integer per position"
+            )
+        return indices
+
+
+def _empty_epoch_error(plan: Plan, epoch: int) -> ConfigError:
+    reason = " (drop_last)" if plan.drop_last else ""
+    return ConfigError(
+        f"an endless loader cannot make a batch: epoch {epoch} has {plan.n_samples} samples, a "
+        f"step needs {plan.samples_per_step}{reason}; add samples, or pass epochs="
+    )

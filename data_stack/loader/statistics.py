@@ -1,0 +1,135 @@
+"""Figures of a loader's iteration."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from data_stack.loader.batch_maker import MadeBatch
+from data_stack.loader.workers.base import Workers
+
+
+@dataclass(slots=True)
+class LoaderStatistics:
+    """Figures of a loader's current or last iteration; seconds are wall time.
+
+    Attributes:
+        worker_kind: "inline", "threads" or "processes"; "" before the first batch.
+        n_workers: the number of threads or processes; 0 for inline.
+        choice: why ``worker_kind="auto"`` chose these; "" if the caller did.
+        n_batches: the number of delivered batches.
+        n_samples: the number of delivered samples.
+        n_bytes: the size of the delivered arrays; columns of objects count their references.
+        elapsed_seconds: the time from the start of the iteration to its end, or until now.
+        waiting_seconds: how long the consumer waited for batches.
+        read_seconds: how long reading samples took, summed over the workers.
+        collate_seconds: how long ``collate`` took, summed over the workers.
+        transform_seconds: how long ``transform`` took, summed over the workers.
+        convert_seconds: how long conversion to tensors and copies to a device took, in the
+            consumer's thread.
+    """
+
+    worker_kind: str = ""
+    n_workers: int = 0
+    choice: str = ""
+    n_batches: int = 0
+    n_samples: int = 0
+    n_bytes: int = 0
+    elapsed_seconds: float = 0.0
+    waiting_seconds: float = 0.0
+    read_seconds: float = 0.0
+    collate_seconds: float = 0.0
+    transform_seconds: float = 0.0
+    convert_seconds: float = 0.0
+
+    @property
+    def samples_per_second(self) -> float:
+        """Delivered samples per second; 0 before the first batch."""
+        if self.n_samples == 0 or self.elapsed_seconds == 0:
+            return 0.0
+        return self.n_samples / self.elapsed_seconds
+
+    @property
+    def waiting_share(self) -> float:
+        """The share of the time that the consumer waited.
+
+        Near 0 the model is the bottleneck, near 1 the data is.
+        """
+        if self.elapsed_seconds == 0:
+            return 0.0
+        return self.waiting_seconds / self.elapsed_seconds
+
+    def __str__(self) -> str:
+        workers = self.worker_kind or "nowhere yet"
+        if self.n_workers:
+            workers += f" ({self.n_workers})"
+        return (
+            f"{self.n_samples:,} samples in {self.n_batches:,} batches, "
+            f"{self.samples_per_second:,.0f} samples/s, {self.n_bytes / 1e6:,.1f} MB; "
+            f"the consumer waited {self.waiting_seconds:.3f} s of {self.elapsed_seconds:.3f} s "
+            f"({self.waiting_share:.1%}); made {workers}: read {self.read_seconds:.3f} s, "
+            f"collate {self.collate_seconds:.3f} s, transform {self.transform_seconds:.3f} s, "
+            f"convert {self.convert_seconds:.3f} s"
+        )
+
+
+class StatisticsRecorder:
+    """Records the figures of one iteration while it runs."""
+
+    #: The figures but those that depend on the present time.
+    _statistics: LoaderStatistics
+    #: When the first batch was requested; None before.
+    _began_at: float | None
+    #: How long this thread made batches, or waited for workers; the remaining waiting time of the
+    #: consumer is conversion.
+    _making_seconds: float
+
+    def __init__(self) -> None:
+        self._statistics = LoaderStatistics()
+        self._began_at = None
+        self._making_seconds = 0.0
+
+    def begin(self) -> None:
+        """Note that the first batch is requested now."""
+        self._began_at = time.perf_counter()
+
+    def add_made(self, made: MadeBatch, workers: Workers, making_seconds: float) -> None:
+        """Add a batch that workers have made.
+
+        Args:
+            made: the batch.
+            workers: the workers.
+            making_seconds: how long this thread took to get the batch from the workers.
+        """
+        statistics = self._statistics
+        statistics.worker_kind = workers.kind
+        statistics.n_workers = workers.n_workers
+        statistics.choice = workers.choice
+        statistics.read_seconds += made.read_seconds
+        statistics.collate_seconds += made.collate_seconds
+        statistics.transform_seconds += made.transform_seconds
+        self._making_seconds += making_seconds
+
+    def add_delivered(self, n_samples: int, n_bytes: int, waiting_seconds: float) -> None:
+        """Add a batch that the consumer receives now.
+
+        Args:
+            n_samples: the number of its samples.
+            n_bytes: the size of its arrays before the conversion.
+            waiting_seconds: how long the consumer waited for the batch and its conversion.
+        """
+        statistics = self._statistics
+        statistics.waiting_seconds += waiting_seconds
+        statistics.n_batches += 1
+        statistics.n_samples += n_samples
+        statistics.n_bytes += n_bytes
+
+    def read(self) -> LoaderStatistics:
+        """Return the figures until now."""
+        statistics = replace(self._statistics)
+        if self._began_at is None or statistics.waiting_seconds == 0:
+            return statistics
+        statistics.elapsed_seconds = time.perf_counter() - self._began_at
+        converting_seconds = statistics.waiting_seconds - self._making_seconds
+        statistics.convert_seconds = max(0.0, converting_seconds)
+        return statistics

@@ -1,0 +1,498 @@
+"""Makes batches ahead of the consumer in processes, which return them in shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.connection import wait as wait_for_channels
+from typing import Any, NamedTuple, NoReturn
+
+from data_stack.exception import ConfigError, LoadingError, WorkerDifferenceError, WorkerError
+from data_stack.loader.batch_maker import BatchMaker, MadeBatch
+from data_stack.loader.job import Job
+from data_stack.loader.ranks import find_group_shard
+from data_stack.loader.workers import worker_process
+from data_stack.loader.workers.base import WorkerOptions
+from data_stack.loader.workers.first_batch_check import (
+    FirstBatchCheck,
+    ValueDifference,
+    advise,
+    differing_values,
+)
+from data_stack.loader.workers.messages import (
+    BatchFailed,
+    BeginEpoch,
+    Forget,
+    MakeBatch,
+    Ready,
+    TellValues,
+    Unfit,
+    Unpack,
+    ValueName,
+    Values,
+)
+from data_stack.loader.workers.prefetching import PrefetchingWorkers
+from data_stack.processes.child_process import ChildProcess, Parcel, dump, end_all, load
+from data_stack.processes.fork_server import hold, is_readable
+from data_stack.processes.program_settings import ProgramSettings
+from data_stack.processes.seeding import draw_entropy
+from data_stack.util.forks import call_in_forks
+from data_stack.util.interrupts import is_from_signal_handler
+
+#: How long a worker may take to tell the values of its modules, for a message.
+_VALUES_SECONDS = 5.0
+_SLICE_SECONDS = 0.1
+
+_AGAIN = "All workers of this loader have ended; iterating again starts new ones"
+
+
+class _NumberedJob(NamedTuple):
+    """A job with its number, over all iterations."""
+
+    number: int
+    job: Job
+
+
+class _Answer(NamedTuple):
+    """What a worker answered to a job, or to a question.
+
+    Attributes:
+        worker: the worker.
+        message: the message.
+        unpickle: returns the batch that came with the message; None if it brought none.
+    """
+
+    worker: _Worker
+    message: Any
+    unpickle: Callable[[], Any] | None
+
+
+class ProcessWorkers(PrefetchingWorkers):
+    """Worker processes, each of which makes whole batches.
+
+    Each is a fork of the fork server, a fresh interpreter that holds imports; the first loader of a
+    process starts it. It has this process's ``sys.path``, current folder and environment. It does
+    not import the user's script, so scripts need no ``if __name__ == "__main__"`` and notebooks
+    work: functions and classes of a script or a cell are pickled by value. All workers share one
+    copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm`` or
+    elsewhere, so the system frees it even if a process is killed.
+
+    While the consumer waits for a batch, it watches the workers. If one died, it raises an error
+    within 5 s and ends all of them; if a batch takes longer than 5 s, it warns.
+
+    After a fork, both processes share the memory of batches received before: each sees what the
+    other writes there.
+
+    Decoding threads of data_stack share the processors among the workers. Numerical libraries start
+    a thread for each processor in each worker; set ``OMP_NUM_THREADS=1`` to prevent that.
+    """
+
+    kind = "processes"
+    advice = f"It was ended. {_AGAIN}"
+
+    #: The processes; none before the first job.
+    _workers: list[_Worker]
+    #: Numbers the jobs, over all iterations, and the questions between them.
+    _numbers: itertools.count[int]
+    #: Jobs that have not been delivered, the oldest first.
+    _undelivered: deque[_NumberedJob]
+    #: Those of them that no worker has been given.
+    _waiting: deque[_NumberedJob]
+    #: The answers of workers that have not been used, by the number of the job.
+    _answers: dict[int, _Answer]
+    #: Seeds the generators of the current iteration; None before its first job.
+    _entropy: bytes | None
+    #: Compares the first batch with that of this process.
+    _first_batch_check: FirstBatchCheck
+
+    def __init__(self, maker: BatchMaker, options: WorkerOptions) -> None:
+        super().__init__(maker, options)
+        self._workers = []
+        self._numbers = itertools.count()
+        self._undelivered = deque()
+        self._waiting = deque()
+        self._answers = {}
+        self._entropy = None
+        self._first_batch_check = FirstBatchCheck(maker, is_enabled=options.compares_batches)
+        weakref.finalize(self, end_all, self._workers)
+        call_in_forks(self._forget_workers)
+
+    # ------------------------------------------------------------------ the interface of workers
+
+    def start(self) -> None:
+        """Start the processes, unless they run.
+
+        Raises:
+            ConfigError: the maker cannot be pickled, or this Python cannot start interpreters.
+            OSError: the system lacks resources for them.
+        """
+        if self._workers:
+            return
+        try:
+            # The fork server imports while this process pickles.
+            hold([worker_process.__name__])
+            with contextlib.closing(_pack(self._maker, self._options.max_bytes_sent)) as package:
+                for number in range(self.n_workers):
+                    worker = _Worker(number, self.n_workers)
+                    self._workers.append(worker)
+                    worker.channel.send(Unpack(), package)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_ready(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether all workers can make batches, or one has failed, which :meth:`next` raises."""
+        self._receive_messages(0)
+        self._hand_jobs_out()
+        has_failed = any(worker.has_failed for worker in self._workers)
+        return has_failed or all(worker.is_ready for worker in self._workers)
+
+    def submit(self, job: Job) -> None:
+        self.start()
+        numbered_job = _NumberedJob(next(self._numbers), job)
+        if self._entropy is None:
+            self._begin_iteration(numbered_job.number)
+        self._undelivered.append(numbered_job)
+        self._waiting.append(numbered_job)
+        self._hand_jobs_out()
+
+    def next(self) -> MadeBatch:
+        # Wait for the answer to the oldest job.
+        number, job = self._undelivered[0]
+        try:
+            self._wait(
+                job,
+                is_done=lambda seconds: self._is_answered(number, seconds),
+                describe_worker=lambda: self._worker_of(number).name,
+            )
+        except WorkerError:
+            self.close()
+            raise
+        self._undelivered.popleft()
+        answer = self._answers.pop(number)
+
+        made = None
+        if answer.unpickle is not None:
+            made = self._unpickle(answer.worker, answer.unpickle, job)
+
+        # Return the batch, unless the workers make it again.
+        is_checked = number == self._first_batch_check.job_number
+        if is_checked and self._begins_again(answer.worker, job, made):
+            return self.next()
+        if made is None:
+            self._raise_failure(answer.worker, answer.message)
+        self.observe_size(made.n_bytes)
+        return made
+
+    def cancel(self) -> None:
+        self._drop_jobs()
+        self._entropy = None
+        self._first_batch_check.job_number = None
+        if any(worker.has_failed for worker in self._workers):
+            end_all(self._workers)
+
+    def close(self) -> None:
+        end_all(self._workers)
+        self.cancel()
+
+    # ------------------------------------------------------------------ jobs and answers
+
+    def _begin_iteration(self, number: int) -> None:
+        """Begin an iteration with the job of a number: with other random numbers in its workers."""
+        shard = find_group_shard()
+        self._entropy = draw_entropy(0 if shard is None else shard.rank)
+        if self._first_batch_check.is_due():
+            self._first_batch_check.job_number = number
+
+    def _is_answered(self, number: int, seconds: float) -> bool:
+        """Return whether a job has been answered, waiting some seconds at most.
+
+        Raises:
+            WorkerError: a worker has failed or ended.
+        """
+        if number in self._answers:
+            return True
+        for worker in self._workers:
+            worker.check(self._answers)  # reads what a worker has sent before its end
+        has_come = number in self._answers
+        self._receive_messages(0 if has_come else seconds)
+        self._hand_jobs_out()
+        return number in self._answers
+
+    def _worker_of(self, number: int) -> _Worker:
+        """Return the worker that does a job; any one if the job has not been handed out."""
+        for worker in self._workers:
+            if number in worker.jobs:
+                return worker
+        return self._workers[0]
+
+    def _receive_messages(self, seconds: float) -> None:
+        """Receive messages, waiting a limited time for the first one."""
+        workers: dict[Any, _Worker] = {}
+        for worker in self._workers:
+            if not worker.channel.is_ended:
+                workers[worker.channel] = worker
+        try:
+            for channel in wait_for_channels(list(workers), seconds):
+                workers[channel].receive_message(self._answers)
+        except BaseException:  # an interruption may have cut a message off
+            self.close()
+            raise
+
+    def _hand_jobs_out(self) -> None:
+        """Give waiting jobs to the least busy workers, as many as each may have."""
+        try:
+            while self._waiting and self._workers:
+                worker = min(self._workers, key=lambda worker: len(worker.jobs))
+                if len(worker.jobs) >= self._options.prefetch:
+                    return
+                number, job = self._waiting.popleft()
+                worker.jobs[number] = job
+                self._begin_epoch(worker, job.epoch)
+                # A worker does only some of the jobs, so it would prefetch blocks for the others.
+                worker.channel.send(MakeBatch(number, job._replace(to_prefetch=None)))
+        except BaseException:  # an interruption may have cut a message off
+            self.close()
+            raise
+
+    def _begin_epoch(self, worker: _Worker, epoch: int) -> None:
+        """Let a worker begin an epoch of this iteration, unless it has."""
+        if self._entropy is None or worker.begun == (self._entropy, epoch):
+            return
+        worker.begun = (self._entropy, epoch)
+        worker.channel.send(
+            BeginEpoch(
+                self._entropy,
+                epoch,
+                worker.number,
+                ProgramSettings.of_thread(),
+                self._first_batch_check.values_to_hand_over(),
+            )
+        )
+
+    def _raise_failure(self, worker: _Worker, message: BatchFailed) -> NoReturn:
+        """Drop all jobs, and raise the error of a batch that a worker could not make."""
+        self.cancel()
+        error = message.error
+        error.worker = worker.name
+        if message.pickled_cause is None:
+            raise error from None
+        raise error from load(message.pickled_cause)
+
+    def _unpickle(self, worker: _Worker, unpickle: Callable[[], Any], job: Job) -> MadeBatch:
+        """Return the batch that a worker has sent.
+
+        Raises:
+            LoadingError: an object in it cannot be unpickled.
+        """
+        try:
+            made: MadeBatch = unpickle()
+        except Exception as error:  # an object cannot be unpickled
+            self.cancel()
+            if is_from_signal_handler(error):
+                raise
+            problem = f"the batch of {worker.name} could not be unpickled"
+            raise LoadingError(problem, error, epoch=job.epoch, step=job.step) from error
+        return made
+
+    def _drop_jobs(self) -> None:
+        """Forget all jobs, and let the workers forget them."""
+        self._undelivered.clear()
+        self._waiting.clear()
+        self._answers.clear()
+        for worker in self._workers:
+            worker.jobs.clear()
+            worker.channel.send(Forget(next(self._numbers)))
+
+    def _forget_workers(self) -> None:
+        """In a fork, leave the workers to the parent."""
+        for worker in self._workers:
+            worker.forget()
+        self._workers.clear()
+        self.cancel()
+
+    # ------------------------------------------------------------------ the check of a batch
+
+    def _begins_again(self, worker: _Worker, job: Job, made: MadeBatch | None) -> bool:
+        """Compare a worker's batch with that of this process, which makes it now.
+
+        Args:
+            worker: the worker that made the batch.
+            job: the job.
+            made: the batch; None if the worker could not make it.
+
+        Returns:
+            Whether the workers make the batches of this and of all later jobs again, as they got
+            values of modules that they lacked.
+
+        Raises:
+            WorkerDifferenceError: the batch differs, and no value of a module is to blame.
+        """
+        verdict = self._first_batch_check.compare(job, made)
+        if verdict.difference is None:
+            return False
+
+        differences = self._ask_for_differing_values(worker, job)
+        if verdict.error is None and self._first_batch_check.hand_over(differences):
+            self._make_again(job)
+            return True
+        if made is None:  # the error of the worker says more
+            return False
+        self.close()
+        raise WorkerDifferenceError(
+            worker.name,
+            f"makes another batch of {job} than this process: {verdict.difference}. "
+            f"{advise(differences)}",
+        ) from verdict.error
+
+    def _ask_for_differing_values(
+        self, worker: _Worker, job: Job
+    ) -> dict[ValueName, ValueDifference]:
+        """Return the values of modules that differ, here and in a worker; none without an answer."""
+        values_here = self._first_batch_check.values_here()
+        modules = sorted({module_name for module_name, _ in values_here})
+        number = next(self._numbers)
+        worker.jobs[number] = job
+        worker.channel.send(TellValues(number, modules))
+
+        deadline = time.monotonic() + _VALUES_SECONDS
+        while number not in self._answers and not worker.is_gone and time.monotonic() < deadline:
+            self._receive_messages(_SLICE_SECONDS)
+        answer = self._answers.pop(number, None)
+        if answer is None or not isinstance(answer.message, Values):
+            return {}
+        return differing_values(values_here, answer.message.values)
+
+    def _make_again(self, job: Job) -> None:
+        """Let the workers begin anew with a job and all later ones."""
+        later_jobs = [later.job for later in self._undelivered]
+        self._drop_jobs()
+        for worker in self._workers:
+            worker.begun = None
+
+        for job_to_repeat in [job, *later_jobs]:
+            numbered_job = _NumberedJob(next(self._numbers), job_to_repeat)
+            self._undelivered.append(numbered_job)
+            self._waiting.append(numbered_job)
+        self._first_batch_check.job_number = self._undelivered[0].number
+        self._hand_jobs_out()
+
+
+class _Worker(ChildProcess):
+    """One worker process, with the jobs that it has been given.
+
+    Args:
+        number: its number, from 0 on.
+        n_workers: the number of all workers.
+    """
+
+    #: Its number, from 0 on.
+    number: int
+    #: Its name in messages.
+    name: str
+    #: The jobs that it has not answered, by their numbers, the current one first.
+    jobs: dict[int, Job]
+    #: The iteration, by its entropy, and the epoch whose generators and settings it has.
+    begun: tuple[bytes, int] | None
+    #: Whether it has unpickled what it needs.
+    is_ready: bool
+    #: Why it cannot make batches; None if it can.
+    failure: WorkerError | None
+
+    def __init__(self, number: int, n_workers: int) -> None:
+        super().__init__(worker_process.__name__, n_workers)
+        self.number = number
+        self.name = f"worker process {number + 1} (pid {self.pid})"
+        self.jobs = {}
+        self.begun = None
+        self.is_ready = False
+        self.failure = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it cannot make batches any more."""
+        return self.failure is not None or self.is_gone
+
+    def receive_message(self, answers: dict[int, _Answer]) -> None:
+        """Read the next message; an answer to a job that was not dropped goes into ``answers``."""
+        received = self.channel.receive()
+        if received is None:
+            return
+        message, unpickle = received
+        if isinstance(message, Ready):
+            self.is_ready = True
+            hold(message.modules)
+        elif isinstance(message, Unfit):
+            self.failure = WorkerError(
+                self.name,
+                f"could not unpickle the dataset or a function: {message.problem}; "
+                f"try worker_kind='threads'. {_AGAIN}\n\nIn the worker:\n{message.traceback_text}",
+            )
+        elif message.number in self.jobs:
+            del self.jobs[message.number]
+            answers[message.number] = _Answer(self, message, unpickle)
+
+    def check(self, answers: dict[int, _Answer]) -> None:
+        """Check that it can make batches; what it sent before its end says what it was doing.
+
+        Raises:
+            WorkerError: it has failed or ended.
+        """
+        if self.is_gone:
+            while not self.channel.is_ended and is_readable(self.channel, 0):
+                self.receive_message(answers)
+        if self.failure is not None:
+            raise self.failure
+        if self.is_gone:
+            raise WorkerError(self.name, f"{self.describe_end()}{self._describe_work()}. {_AGAIN}")
+
+    def _describe_work(self) -> str:
+        """Return what it was doing, for a message; "" if it did nothing."""
+        if not self.is_ready:
+            return " while it started. See what it wrote to standard error"
+        for job in self.jobs.values():
+            return f" while it made {job}"
+        return ""
+
+
+def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
+    """Return what workers need to make batches.
+
+    Raises:
+        ConfigError: a part cannot be pickled; the message names it.
+        OSError: memory is exhausted, or the arrays are larger than ``max_bytes``.
+    """
+    try:
+        return Parcel((maker, list(sys.argv)), max_bytes)
+    except OSError:
+        raise
+    except Exception as error:  # an object cannot be pickled
+        if is_from_signal_handler(error):
+            raise
+        raise ConfigError(
+            f"{', '.join(_parts_that_do_not_pickle(maker))} cannot be sent to worker processes: "
+            f"{type(error).__name__}: {error}. Use worker_kind='threads', or open files and "
+            "connections when they are first used"
+        ) from error
+
+
+def _parts_that_do_not_pickle(maker: BatchMaker) -> list[str]:
+    """Return a description of each part of a maker that cannot be pickled."""
+    parts = {
+        "the iterator": maker.stacks.iterator,
+        "collate": maker.collate,
+        "the transform": maker.transform,
+    }
+    culprits = []
+    for name, part in parts.items():
+        try:
+            dump(part)
+        except Exception:  # noqa: BLE001  # any error of an object
+            culprits.append(f"{name} {part!r:.200}")
+    return culprits
