@@ -62,9 +62,10 @@ class DistinctValues(NamedTuple):
     """The distinct values of a column, in the order in which they appear.
 
     Attributes:
-        values: each value once, as a column of the samples at ``first``, shape ``(n_distinct, ...)``.
-        first: where each value appears first, ascending, shape ``(n_distinct,)``: an index into the positions that were
-            asked for.
+        values: each value once, as a column of the samples at ``first``, shape
+            ``(n_distinct, ...)``.
+        first: where each value appears first, ascending, shape ``(n_distinct,)``: an index into
+            the positions that were asked for.
     """
 
     values: Column
@@ -178,7 +179,6 @@ class SampleAccess(ABC):
         """
         return None
 
-<<<<<<< HEAD
     def distinct_values(
         self, key: int | str, positions: IndexArrayOfInts | None = None
     ) -> DistinctValues | None:
@@ -191,13 +191,14 @@ class SampleAccess(ABC):
             positions: of the samples; None: of all.
 
         Returns:
-            None where this access cannot do it, or not exactly; the caller then compares the values of :meth:`columns`.
+            None where this access cannot do it, or not exactly; the caller then compares the values
+            of :meth:`columns`.
 
         Raises:
             ConfigError: the samples have no such column.
         """
         return None
-=======
+
     def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         """Call :meth:`iterate_column`, which is its new name."""
         warn_deprecated(
@@ -207,7 +208,6 @@ class SampleAccess(ABC):
             removed_in="1.0",
         )
         return self.iterate_column(key, positions)
->>>>>>> main
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None

@@ -7,11 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.access import (
-<<<<<<< HEAD
-    DistinctValues,
-=======
     DeclaredColumn,
->>>>>>> main
+    DistinctValues,
     OneToOneAccess,
     SampleAccess,
     access_to,
@@ -132,7 +129,7 @@ class NamedAccess(OneToOneAccess):
     def distinct_values(
         self, key: int | str, positions: IndexArrayOfInts | None = None
     ) -> DistinctValues | None:
-        return self.below.distinct_values(self._key_of(key), positions)
+        return self.below.distinct_values(self._find_key(key), positions)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None

@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-<<<<<<< HEAD
 from data_stack.dataset.iterator.access import DeclaredColumn, DistinctValues, SampleAccess
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
-=======
-from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
->>>>>>> main
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import (
     ComputedPositions,
@@ -171,8 +166,9 @@ class RearrangedAccess(SampleAccess):
     def distinct_values(
         self, key: int | str, positions: IndexArrayOfInts | None = None
     ) -> DistinctValues | None:
-        wanted = as_index_array(self._positions) if positions is None else self._take(positions)
-        return self._source.distinct_values(key, wanted)
+        if positions is None:
+            return self._source.distinct_values(key, as_index_array(self._positions))
+        return self._source.distinct_values(key, take(self._positions, positions))
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         read_source = self._source.make_sample_reader()
