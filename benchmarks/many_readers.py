@@ -39,8 +39,8 @@ import data_stack
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import records
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.loader import Loader
 
 N_RECORDS, N_SHARDS, BATCH = 4096, 2, 8

@@ -25,7 +25,7 @@ sys.path.insert(0, str(SUPPORT))
 import s3fs
 from s3_server import S3Server
 
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
 #: Answers ``seconds`` later than the servers behind it, to which connections go in turn.
 PROXY = """
@@ -59,7 +59,7 @@ def far_away(ports: Sequence[int]) -> Iterator[int]:
 
 
 SETUP = """
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 class Zeros:
     left = {size}
     def read(self, n):

@@ -99,7 +99,7 @@ def s3() -> Iterator[Callable[[], object]]:
     """Reading many ranges at once."""
     from s3_server import S3Server
 
-    from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+    from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
     with S3Server() as server:
         connector = FsspecStorageConnector(f"s3://{server.new_bucket()}/ours", **server.options())

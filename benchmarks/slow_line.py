@@ -57,7 +57,7 @@ def write_ours(folder: Path) -> None:
     """As published, and as S3 store of the same files."""
     import data_stack
     from data_stack.io.storage_connectors import FileStorageConnector
-    from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+    from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
     data_stack.default_repository().register("slow", _factory())
     data_stack.publish("slow", folder / "published", folder.parent / "store")

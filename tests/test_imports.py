@@ -62,13 +62,13 @@ HEAVY = {
     "cloudpickle": {"data_stack.processes.child_process"},
     "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
-    "fsspec": {"data_stack.io.storage_connectors.fsspec"},
+    "fsspec": {"data_stack.io.storage_connectors.object_store"},
     "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.bag"},
     "mlcroissant": {
         f"data_stack.repository.croissant.{name}"
         for name in ("plans", "reading", "rows", "sources")
     },
-    "paramiko": {"data_stack.io.storage_connectors.fsspec"},
+    "paramiko": {"data_stack.io.storage_connectors.object_store"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},

@@ -27,8 +27,8 @@ from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.metadata import MANIFEST_KEY
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.integrity import block_digest
-from data_stack.io.storage_connectors.fsspec.objects import Pointer as ObjectPointer
 from data_stack.io.storage_connectors.mongodb.files import Pointer as MongoPointer
+from data_stack.io.storage_connectors.object_store.objects import Pointer as ObjectPointer
 from data_stack.reproduce.lock import LockFile
 from data_stack.util.untrusted_text import seal_json
 

@@ -57,7 +57,7 @@ _OTHERS_OF_WRITER += [
     f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"
 ]
 _OTHERS_OF_WRITER += [
-    f"{_CONNECTORS}/test_fsspec.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"
+    f"{_CONNECTORS}/test_object_store.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"
 ]
 _OTHERS_OF_RECORDS = [
     "tests/formats/records/test_sharded_records.py",
@@ -97,7 +97,10 @@ TARGETS: dict[str, list[str]] = {
     "factories/preparation": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
     "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py", _OTHER_OF_UPKEEP],
-    "io/storage_connectors/file": _FILE,
+    "io/storage_connectors/file/connector": _FILE,
+    "io/storage_connectors/file/publishing": _FILE,
+    "io/storage_connectors/partial": [*_FILE, *_OTHERS_OF_WRITER],
+    "io/storage_connectors/unfinished": _FILE,
     "io/storage_connectors/writer": [*_FILE, *_OTHERS_OF_WRITER],
     "formats/records/writer": [f"{_RECORDS}_writer.py", *_OTHERS_OF_RECORDS[:2]],
     "formats/records/reader": [

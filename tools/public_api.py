@@ -66,6 +66,9 @@ DOCUMENTED: dict[str, set[str] | None] = {"data_stack.loader.torch": None}
 #: Deprecated names of modules, each with its new name: asking for one warns.
 DEPRECATED = {
     "data_stack.exception.LicenceDeniedError": "data_stack.exception.LicenseDeniedError",
+    "data_stack.io.storage_connectors.fsspec.FsspecStorageConnector": (
+        "data_stack.FsspecStorageConnector"
+    ),
 }
 #: TensorFlow and JAX are not in the environment of the tests.
 SKIPPED = {"data_stack.loader.tensorflow", "data_stack.loader.jax"}

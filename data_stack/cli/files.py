@@ -14,23 +14,41 @@ from data_stack.cli.common import Settings, answer, cli, table
 from data_stack.show.markup import Facts
 
 _FORMAT = "FORMAT"
-_FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 
 
-@cli.command("convert")
+class ConvertCommand(common.Command):
+    """The command whose help lists the known formats, those of plugins too."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a list of the formats below the options."""
+        # Imported for the help alone: importing all formats would slow each command down.
+        from data_stack.formats.registry import all_formats, writable_formats
+
+        writable = writable_formats()
+        rows = []
+        for name, format_ in all_formats().items():
+            description = ", ".join(format_.suffixes) or "a folder"
+            if name not in writable:
+                description += " (of SRC only)"
+            rows.append((name, description))
+        with formatter.section("Formats"):
+            formatter.write_dl(rows)
+
+
+@cli.command("convert", cls=ConvertCommand)
 @click.argument("source", metavar="SRC", shell_complete=common.complete_places)
 @click.argument("target", metavar="DST", shell_complete=common.complete_places)
 @click.option(
     "--from",
     "source_format",
     metavar=_FORMAT,
-    help=f"The format of SRC: csv, jsonl, {_FORMATS}.  [default: detected]",
+    help="The format of SRC, see below.  [default: detected]",
 )
 @click.option(
     "--to",
     "target_format",
     metavar=_FORMAT,
-    help="The format of DST.  [default: by its suffix, else records]",
+    help="The format of DST, see below.  [default: by its suffix, else records]",
 )
 @click.option(
     "--columns",
@@ -57,9 +75,8 @@ def convert_dataset(
     For example: data-stack convert train.h5 train --columns image=x,label=y
 
     SRC is a file, a folder, an installed dataset (mnist:train), or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
-    DST is a file or a folder, local or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
-    of shards), parquet (a folder of files), images (a folder for each class); of SRC also csv (.csv, .tsv) and jsonl (.jsonl).
-    -O is an option of an installed dataset, or says how to read a file: -O delimiter=";".
+    DST is a file or a folder, local or in a store. -O is an option of an installed dataset, or says
+    how to read a file: -O delimiter=";".
 
     An existing DST is never overwritten. DST appears under its name when it is complete and verified; an interrupted conversion
     leaves nothing behind and starts over.

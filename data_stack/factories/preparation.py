@@ -41,7 +41,7 @@ from data_stack.factories.prepared import PreparedResources, Resources, Supersed
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.retriever import retrieve
-from data_stack.io.storage_connectors.connector import Lease
+from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.util.distributions import distribution_of
 from data_stack.util.logger import logger

@@ -10,7 +10,7 @@ from data_stack.formats.hdf5 import write_hdf5 as write_hdf5
 from data_stack.formats.idx import read_idx as read_idx
 from data_stack.formats.idx import read_idx_header as read_idx_header
 from data_stack.formats.image_folder import ImageFolderIterator as ImageFolderIterator
-from data_stack.formats.image_folder import write_image_folder as write_image_folder
+from data_stack.formats.image_folder_writer import write_image_folder as write_image_folder
 from data_stack.formats.numpy_arrays import NpzDatasetIterator as NpzDatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator as NumpyDatasetIterator
 from data_stack.formats.numpy_arrays import RawDatasetIterator as RawDatasetIterator

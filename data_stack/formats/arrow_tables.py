@@ -22,12 +22,8 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.nodes import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.columns import (
-    ArrayColumn,
-    Column,
-    ColumnsDatasetIterator,
-    of_files_only,
-)
+from data_stack.formats.column_reader import ArrayReader, ColumnReader
+from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
 from data_stack.formats.parquet.columns import ArrayColumn as ParquetColumn
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.inference import infer_schema
@@ -195,7 +191,7 @@ def _tensors(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
     return flat.to_numpy(zero_copy_only=False).reshape(-1, *shape)  # type: ignore[no-any-return]  # an array
 
 
-class PlainColumn(ArrayColumn):
+class PlainColumn(ArrayReader):
     """An array of numpy as a column of a table.
 
     Args:
@@ -215,7 +211,7 @@ class PlainColumn(ArrayColumn):
         return json_digest(content_of(self._array, of_samples=True))
 
 
-class ArrowColumn(Column):
+class ArrowColumn(ColumnReader):
     """Arrow cells, converted to values when they are read. Numbers without nulls are not copied.
 
     Args:
@@ -297,9 +293,9 @@ class ArrowColumn(Column):
         return None if self._plain is None else self._plain.runs(starts, length)
 
     @functools.cached_property
-    def _plain(self) -> ArrayColumn | None:
+    def _plain(self) -> ArrayReader | None:
         return (
-            ArrayColumn(self._values(self._cells, lent=True)) if self._declared.is_fixed else None
+            ArrayReader(self._values(self._cells, lent=True)) if self._declared.is_fixed else None
         )
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
@@ -384,7 +380,7 @@ def _is_told_by_dtype(type_: pa.DataType) -> bool:
 JSON_TEXT: Final = "json"
 
 
-class JsonColumn(Column):
+class JsonColumn(ColumnReader):
     """Cells of JSON text, whose values are parsed when they are read: dicts, lists, text, numbers.
 
     Args:
@@ -453,7 +449,7 @@ class TableIterator(ColumnsDatasetIterator):
         self._columns_in_memory, self._read_from = columns, read_from
 
     @of_files_only  # or memory: only the values decide the samples
-    def _open_columns(self) -> list[Column]:
+    def _open_columns(self) -> list[ColumnReader]:
         return list(self._columns_in_memory.values())
 
     def _content_of_files(self) -> list[str]:

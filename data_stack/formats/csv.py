@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
+from data_stack.formats.column_reader import ArrayReader, ColumnReader
+from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
 from data_stack.formats.csv_quotes import (
     QUOTING_ADVICE,
     all_are_rows,
@@ -94,7 +95,7 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         return {"target": self._target, **dtypes, "dialect": self._dialect}
 
     @of_files_only
-    def _open_columns(self) -> list[Column]:
+    def _open_columns(self) -> list[ColumnReader]:
         dialect = dict(self._dialect)
         if self._is_header_assumed:
             dialect["header"] = None
@@ -108,12 +109,12 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
             | ({} if target is None else {target: self._target_dtype})
         )
         found = [columns[place] for place in features]
-        opened: list[Column] = [
-            ArrayColumn(np.stack(found, axis=1) if found else np.empty((0, 0), self._dtype))
+        opened: list[ColumnReader] = [
+            ArrayReader(np.stack(found, axis=1) if found else np.empty((0, 0), self._dtype))
         ]
         if self._target is not None:
             opened += [
-                ArrayColumn(np.empty(0, self._target_dtype) if target is None else columns[target])
+                ArrayReader(np.empty(0, self._target_dtype) if target is None else columns[target])
             ] * 2
         return opened
 

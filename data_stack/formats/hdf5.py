@@ -18,12 +18,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import (
-    Column,
-    ColumnsDatasetIterator,
-    StoredRowsColumn,
-    of_files_only,
-)
+from data_stack.formats.column_reader import ColumnReader
+from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
+from data_stack.formats.stored_rows import StoredRowsReader
 from data_stack.io.account import LeftOut, PlaceAccount
 from data_stack.io.parsing import MAX_EXPANSION, check_apart, check_expansion, name_of, reading
 from data_stack.io.positional import PositionalFile
@@ -104,12 +101,12 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
         return {**super()._arguments(), "encoding": self._encoding}
 
     @of_files_only
-    def _open_columns(self) -> list[Column]:
+    def _open_columns(self) -> list[ColumnReader]:
         keys = [str(key) for key in self._sources]
         _parse_apart(self._resource, keys, self._max_expansion, self._encoding)
         file = _File(self._resource)
 
-        def open_column(key: str) -> Column:
+        def open_column(key: str) -> ColumnReader:
             with file.reading():
                 dataset = _dataset_at(file, key)
                 _check_dataset(dataset, file, self._max_expansion)
@@ -209,7 +206,7 @@ class _File:
                 raise failure
 
 
-def _column(file: _File, dataset: Any, encoding: str | None) -> Column:
+def _column(file: _File, dataset: Any, encoding: str | None) -> ColumnReader:
     """The rows of a dataset: by position if they are contiguous plain numbers, otherwise by HDF5."""
     stored = dataset.id
     if (
@@ -220,7 +217,7 @@ def _column(file: _File, dataset: Any, encoding: str | None) -> Column:
         and dataset.dtype.kind in "iuf"
         and stored.get_type() == h5py.h5t.py_create(dataset.dtype)
     ):
-        return StoredRowsColumn(
+        return StoredRowsReader(
             PositionalFile(file.resource),
             stored.get_offset(),
             dataset.shape,
@@ -256,7 +253,7 @@ class _Recorder(PositionalFile):
             return 0
 
 
-class _DatasetColumn(Column):
+class _DatasetColumn(ColumnReader):
     """The rows of one dataset, read by HDF5."""
 
     def __init__(self, file: _File, dataset: Any, encoding: str | None) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import io
 import os
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ import numpy as np
 
 from data_stack.codecs.codec import (
     Codecs,
-    Column,
-    codec_of,
     codec_of_content,
     decode_file,
     type_of_bytes,
@@ -42,19 +39,15 @@ from data_stack.exception import (
     ResourceNotFoundError,
 )
 from data_stack.formats.class_folders import ClassFolders, find_class_folders
-from data_stack.formats.columns import FieldsAccess
-from data_stack.formats.conversion import format as conversion
-from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.csv import Table
+from data_stack.formats.fields_access import FieldsAccess
 from data_stack.formats.split_names import warn_of_splits
 from data_stack.formats.targets import with_target
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_hidden
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.location import Location
 from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_errors import storage_errors
 from data_stack.io.versions import SeenVersions, version_of
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
@@ -69,9 +62,8 @@ _NO_IMAGE: Final = "no image, by its suffix"
 _METADATA_TABLE: Final = "metadata.csv"
 #: float64 holds all integers up to here.
 _MAX_EXACT_INTEGER: Final = 1 << 53
-#: Marks a folder that is being written.
-_PART: Final = ".metadata.jsonl.part"
-_CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
+#: The name of the file that marks a local folder as unfinished.
+UNFINISHED_MARK: Final = ".metadata.jsonl.part"
 _MAX_METADATA_BYTES: Final = 1 << 30
 #: Of so many folders in one folder the contents tell whether it is one of images.
 _MAX_FOLDERS_IN_ONE: Final = 3
@@ -79,7 +71,8 @@ _MAX_FOLDERS_IN_ONE: Final = 3
 _MAX_FOLDERS_TRIED: Final = 64
 #: What a value of a column takes at least.
 _CELL_BYTES: Final = 8
-_FILE_NAME: Final = "file_name"
+#: The column of the metadata that holds the path of the image.
+FILE_NAME_COLUMN: Final = "file_name"
 
 
 def _image_types() -> dict[str, str]:
@@ -89,7 +82,7 @@ def _image_types() -> dict[str, str]:
 
 def _visible(paths: Iterable[str]) -> list[str]:
     """The paths of files without hidden ones; but with the mark of a folder that is being written."""
-    return [path for path in paths if not is_hidden(path) or path == _PART]
+    return [path for path in paths if not is_hidden(path) or path == UNFINISHED_MARK]
 
 
 def _pictures_and_others(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -122,7 +115,7 @@ def holds_images(names: Sequence[str]) -> bool:
     )
 
 
-def _holds_images_below(folder: Folder, names: Sequence[str]) -> bool:
+def holds_images_below(folder: Folder, names: Sequence[str]) -> bool:
     """Whether a folder that holds ``names`` has images, or some of the first folders in it, at any depth.
 
     A folder is looked into before the folders in it are, and at most :data:`_MAX_FOLDERS_TRIED` are looked into.
@@ -364,9 +357,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
             raise ResourceNotFoundError(str(root))
         files, links = self._folder.survey()
         names = _visible(files)
-        if _PART in names:
+        if UNFINISHED_MARK in names:
             raise DatasetFileCorruptError(
-                f"{self._folder.name} is unfinished; write it again, or remove {_PART}"
+                f"{self._folder.name} is unfinished; write it again, or remove {UNFINISHED_MARK}"
             )
         images, others = _pictures_and_others(names)
         self._give_account(images, files, links)
@@ -416,7 +409,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
             if metadata.endswith(".jsonl")
             else _csv_columns(data, what, self._kinds_of_columns)
         )
-        paths, known = columns.pop(_FILE_NAME, [None]), set(images)
+        paths, known = columns.pop(FILE_NAME_COLUMN, [None]), set(images)
         for line, path in enumerate(paths):
             if not isinstance(path, str) or path not in known:
                 raise DatasetFileCorruptError(
@@ -597,10 +590,10 @@ def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
             ) from error
         if not isinstance(row, dict):
             raise DatasetFileCorruptError(
-                f"{what}, line {number}: expected an object with a {_FILE_NAME!r}"
+                f"{what}, line {number}: expected an object with a {FILE_NAME_COLUMN!r}"
             )
         rows.append(row)
-    names = dict.fromkeys([_FILE_NAME, *(name for row in rows for name in row)])
+    names = dict.fromkeys([FILE_NAME_COLUMN, *(name for row in rows for name in row)])
     check_request(_CELL_BYTES * len(rows) * len(names), f"the columns of {what}")
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -614,7 +607,7 @@ def _csv_columns(data: bytes, what: str, kinds: Mapping[str, type]) -> dict[str,
     columns: dict[str, list[Any]] = {}
     for name, values in zip(table.names, texts.values(), strict=True):
         cells = values.tolist()
-        is_text = name == _FILE_NAME or kinds.get(name) is str
+        is_text = name == FILE_NAME_COLUMN or kinds.get(name) is str
         numbers = None if is_text else numbers_of(cells)
         if numbers is not None and kinds.get(name) is float:
             numbers = [float(number) for number in numbers]
@@ -622,110 +615,10 @@ def _csv_columns(data: bytes, what: str, kinds: Mapping[str, type]) -> dict[str,
     return columns
 
 
-# ---------------------------------------------------------------------- writing
-
-
-def write_image_folder(
-    target: Any, samples: Iterable[Mapping[str, Any]], *, prefix: str = ""
-) -> int:
-    """Write images into a folder for each class, and ``metadata.jsonl`` with all other columns; return their number.
-
-    ::
-
-        write_image_folder("pets", [{"image": pixels, "class": "cat", "age": 3}])  # pets/cat/000000.png
-
-    ``metadata.jsonl`` is written last; until then a local folder counts as unfinished, and readers refuse it.
-
-    Args:
-        target: a path, a StorageConnector, a URL, or a Folder.
-        samples: dicts with ``image``, an array of pixels (stored as lossless PNG) or the bytes of an image file (stored
-            unchanged); ``class``, the name of its folder, or ``label``, an int that becomes the name; and other JSON values.
-        prefix: folder below ``target``.
-
-    Raises:
-        ConfigError: a local folder is not empty; or a sample has no image, a class that is not a valid name of a folder, or a
-            value that JSON cannot hold.
-    """
-    folder = folder_of(target, prefix)
-    root, errors = folder.path, functools.partial(storage_errors, "write images to", folder.name)
-    if root is not None:
-        names = folder.list_names()
-        if names:
-            raise ConfigError(
-                f"{folder.name!r} is not empty, it contains {names[0]!r}; choose another folder"
-            )
-        with errors():
-            root.mkdir(parents=True, exist_ok=True)
-            (root / _PART).touch()
-    rows = []
-    for position, sample in enumerate(samples):
-        data, ending = _encode(sample, position)
-        class_folder = _class_folder(sample, position)
-        path = (
-            f"{class_folder}/{position:06d}.{ending}"
-            if class_folder
-            else f"{position:06d}.{ending}"
-        )
-        try:
-            row = {
-                _FILE_NAME: path,
-                **{name: value for name, value in sample.items() if name != "image"},
-            }
-            rows.append(codec_of("json").encode(row) + b"\n")
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"JSON cannot hold the metadata of sample {position}: {error!s:.200}"
-            ) from error
-        if root is None:
-            with folder.create(path) as file:
-                file.write(data)
-        else:
-            with errors():  # not synced one by one, which would be a thousand times slower
-                (root / class_folder).mkdir(parents=True, exist_ok=True)
-                (root / path).write_bytes(data)
-    if root is not None:
-        os.sync()
-    with folder.create(METADATA_OF_IMAGES[0]) as file:
-        file.write(b"".join(rows))
-    if root is not None:
-        (root / _PART).unlink()
-    return len(rows)
-
-
-def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
-    """The file of an image, and its extension."""
-    value = sample.get("image")
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        kind = type_of_bytes(bytes(value[:16]))
-        if kind is None or kind not in types_by_extension("image").values():
-            raise ConfigError(
-                f"the image of sample {position} is {bytes(value[:8])!r}…, which is not a known image format"
-            )
-        return bytes(value), kind
-    try:
-        return codec_of("png").encode(value), "png"
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the image of sample {position} cannot be stored as PNG: {error}"
-        ) from error
-
-
-def _class_folder(sample: Mapping[str, Any], position: int) -> str:
-    """The folder of a sample's class; empty if it has neither class nor label."""
-    if "class" in sample:
-        name = sample["class"]
-    else:
-        label = sample.get("label")
-        if not isinstance(label, (int, np.integer)):
-            return ""
-        name = (
-            f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"
-        )  # identifiers of stores must not begin with "-"
-    if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
-        raise ConfigError(
-            f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder"
-        )
-    return name
+def types_of_contents(images: ImageFolderIterator) -> set[str]:
+    """Return the types of all images of a folder by their contents."""
+    paths = images._index().paths
+    return set(computing.map(images._type_of_content, paths, at_once=64))
 
 
 def with_labels(iterator: ImageFolderIterator, target: str | None = None) -> DatasetIteratorIF:
@@ -743,72 +636,3 @@ def with_labels(iterator: ImageFolderIterator, target: str | None = None) -> Dat
         iterator.class_names if target == "label" else (),
         "image",
     )
-
-
-@register_format
-class ImagesFormat(ConvertibleFormat):
-    """A folder of images; their metadata file is written last."""
-
-    name = "images"
-    options = frozenset({"on_error", "class_names"})
-    is_fallback = True
-
-    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        return _holds_images_below(folder, names)
-
-    def open(self, location: Location) -> Source:
-        values = ImageFolderIterator(location.as_folder())
-        paths = values._index().paths
-        types = set(computing.map(values._type_of_content, paths, at_once=64))
-        # Images of several types become PNG, which is lossless.
-        schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
-        stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
-        for name in values.fields[1:]:
-            schema[name] = conversion.infer_column(values.read_column(name).tolist(), name)
-        return Source(location.full_name, values, schema, {name: name for name in schema}, stored)
-
-    def check(self, source: Source, location: Location, shardlen: int | None) -> None:
-        super().check(source, location, shardlen)
-        column = source.schema.get("image")
-        if column is None:
-            raise ConfigError(
-                f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…"
-            )
-        if conversion.plain_type(column.type) not in {
-            *types_by_extension("image").values(),
-            "array",
-            "npy",
-        }:
-            raise ConfigError(
-                f"column 'image' is of type {column.type!r}, which is not an image type"
-            )
-        for name, other in source.schema.items():
-            if name != "image" and conversion.plain_type(other.type) not in (
-                "utf8",
-                "i64",
-                "u64",
-                "int",
-                "json",
-                "array",
-            ):
-                raise ConfigError(
-                    f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …"
-                )
-
-    def write(
-        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
-    ) -> None:
-        samples = conversion.samples_of_batches(
-            batches, {column: column for column in source.schema}
-        )
-        write_image_folder(place.as_folder(), _check_images(samples))
-
-
-def _check_images(samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for sample in samples:
-        shape = np.shape(sample["image"])
-        if len(shape) == 3 and shape[2] == 1:
-            raise ConfigError(
-                f"an image has the shape {shape}, but PNG would lose its last axis; remove it with .map()"
-            )
-        yield sample

@@ -15,13 +15,9 @@ import numpy.typing as npt
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import (
-    ArrayColumn,
-    Column,
-    ColumnsDatasetIterator,
-    StoredRowsColumn,
-    of_files_only,
-)
+from data_stack.formats.column_reader import ArrayReader, ColumnReader
+from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
+from data_stack.formats.stored_rows import StoredRowsReader
 from data_stack.io.parsing import MAX_EXPANSION, check_expansion, reading
 from data_stack.io.positional import PositionalFile
 from data_stack.util.request_limit import check_request
@@ -56,11 +52,11 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
     _columns_are_files = True
 
     @of_files_only
-    def _open_columns(self) -> list[Column]:
+    def _open_columns(self) -> list[ColumnReader]:
         return self._open_each(_open_column)
 
 
-def _open_column(file: PositionalFile) -> Column:
+def _open_column(file: PositionalFile) -> ColumnReader:
     stream = file.open_buffered()
     header = read_npy_header(stream)
     stored = file.size - header.offset
@@ -72,8 +68,8 @@ def _open_column(file: PositionalFile) -> Column:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single value, not a column")
     if header.fortran_order:
         stream.seek(0)
-        return ArrayColumn(read_npy(stream))
-    return StoredRowsColumn(file, header.offset, header.shape, header.dtype, mapped=True)
+        return ArrayReader(read_npy(stream))
+    return StoredRowsReader(file, header.offset, header.shape, header.dtype, mapped=True)
 
 
 class RawDatasetIterator(ColumnsDatasetIterator):
@@ -116,10 +112,10 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         super().__init__(columns)
 
     @of_files_only
-    def _open_columns(self) -> list[Column]:
+    def _open_columns(self) -> list[ColumnReader]:
         return self._open_each(self._open_column)
 
-    def _open_column(self, file: PositionalFile) -> Column:
+    def _open_column(self, file: PositionalFile) -> ColumnReader:
         stored, item_bytes = file.size - self._header_bytes, self._dtype.itemsize
         if stored < 0 or stored % item_bytes:
             after = f" after its header of {self._header_bytes:,}" if self._header_bytes else ""
@@ -128,7 +124,7 @@ class RawDatasetIterator(ColumnsDatasetIterator):
                 f"{problem}. Pass another dtype= or header_bytes=, or restore the file from a copy"
             )
         shape, dtype = (stored // item_bytes, *self._dtype.shape), self._dtype.base
-        return StoredRowsColumn(file, self._header_bytes, shape, dtype, mapped=True)
+        return StoredRowsReader(file, self._header_bytes, shape, dtype, mapped=True)
 
     def _arguments(self) -> dict[str, Any]:
         return {
@@ -162,12 +158,12 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         self._file, self._max_expansion = PositionalFile(resource), max_expansion
 
     @of_files_only
-    def _open_columns(self) -> list[Column]:
+    def _open_columns(self) -> list[ColumnReader]:
         arrays = read_npz(
             self._file, keys=set(map(str, self._sources)), max_expansion=self._max_expansion
         )
 
-        def open_column(key: str) -> Column:
+        def open_column(key: str) -> ColumnReader:
             if key in arrays and not arrays[key].ndim:
                 raise DatasetFileCorruptError(
                     f"{self._file.name!r}: {key!r} holds a single value, not a column; choose others: columns=[…]"
@@ -177,7 +173,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
                 raise DatasetFileCorruptError(
                     f"{self._file.name!r} has no column {key!r}; it has {there}"
                 )
-            return ArrayColumn(arrays[key])
+            return ArrayReader(arrays[key])
 
         return self._open_each(open_column)
 

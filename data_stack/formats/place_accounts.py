@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import Iterable, Mapping
 
 from data_stack.exception import ConfigError, UnsupportedStorageOperationError
-from data_stack.formats.image_folder import METADATA_OF_IMAGES, ImageFolderIterator
-from data_stack.formats.place_splits import DatasetFiles, format_of_name, stem_of_name
-from data_stack.formats.records.layout import SPEC
-from data_stack.formats.records.manifest import MANIFEST
+from data_stack.formats.dataset_files import DatasetFiles
+from data_stack.formats.registry import (
+    format_named,
+    format_of_file,
+    known_formats,
+    stems_of_files,
+)
 from data_stack.formats.split_names import split_of
-from data_stack.formats.webdataset import account_of_shards
 from data_stack.io.account import LeftOut, PlaceAccount, account_of
 from data_stack.io.folder import Folder, LocalFolder
 from data_stack.io.location import Location
@@ -19,9 +21,6 @@ from data_stack.io.tree import LEADS_OUT
 
 #: The rule that leaves a file or folder out beside the datasets of a place.
 NO_DATASET = "no dataset of the same format, by its name and contents"
-
-#: The rule that leaves a file out of a folder of records.
-_NO_RECORDS = "no file of records"
 
 
 def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> PlaceAccount:
@@ -39,12 +38,17 @@ def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> Pla
     folders = {part.folder.full_name(""): part.folder for part in parts}
     root = place.as_folder()
     folders.setdefault(root.full_name(""), root)
+    metadata_files = [
+        file_name
+        for format_ in known_formats().values()
+        for file_name in sorted(format_.metadata_files)
+    ]
     left_out: list[LeftOut] = []
     for name, folder in folders.items():
         read = [part.name for part in parts if part.folder.full_name("") == name]
         # A folder of another folder that holds datasets is read by its datasets.
         read += [_name_in(folder, other) for other in folders if other.startswith(name)]
-        read += METADATA_OF_IMAGES
+        read += metadata_files
         names, links = _names_and_links(folder)
         left_out += account_of(name, read, names, NO_DATASET, links).left_out
     return PlaceAccount(place.full_name, len(parts), tuple(left_out))
@@ -60,11 +64,14 @@ def check_no_split_is_left_out(account: PlaceAccount, datasets: Mapping[str, Dat
     Raises:
         ConfigError: ``test`` holds no samples of the format of ``train.csv``, or is a link that is not followed.
     """
+    stems = stems_of_files(left_out.name for left_out in account.unexplained)
     for left_out in account.unexplained:
-        said = split_of(stem_of_name(left_out.name))
+        said = split_of(stems[left_out.name])
         is_lost = said is not None and said.is_exact and said.split not in datasets
-        # Beside files of another format, a .bin file may hold anything.
-        if not is_lost or format_of_name(left_out.name) == "bin":
+        format_ = format_of_file(left_out.name)
+        # Beside files of another format, a file with such a suffix may hold anything.
+        is_vague = format_ is not None and format_.is_suffix_vague
+        if not is_lost or is_vague:
             continue
         read = ", ".join(list(datasets)[:5])
         raise ConfigError(
@@ -86,37 +93,12 @@ def account_of_datasets(datasets: Iterable[DatasetFiles]) -> list[PlaceAccount]:
             with contextlib.suppress(UnsupportedStorageOperationError):
                 # A listing that is known already costs no request; a question for a file would.
                 is_folder = part.is_folder()
-                account = _account_of_folder(part.as_folder(), files.kind) if is_folder else None
+                if not is_folder:
+                    continue
+                account = format_named(files.kind).account_of(part.as_folder())
                 if account is not None:
                     accounts.append(account)
     return accounts
-
-
-def _account_of_folder(folder: Folder, kind: str) -> PlaceAccount | None:
-    """The account of a folder of a format that reads many files; None for another format."""
-    if kind == "images":
-        return ImageFolderIterator(folder).look_around()
-    if kind == "webdataset":
-        return account_of_shards(folder)
-    if kind == "records":
-        return _account_of_records(folder)
-    if kind == "parquet":
-        from data_stack.formats.parquet.files import find_files
-
-        return find_files(folder).account
-    return None
-
-
-def _account_of_records(folder: Folder) -> PlaceAccount:
-    """The account of a folder of records: of its columns, and of those of its shards."""
-    files, links = folder.survey()
-    read = [
-        path
-        for path in files
-        if path.count("/") <= 1
-        and (path.endswith((".bag", ".idx")) or path.rpartition("/")[2] in (SPEC, MANIFEST))
-    ]
-    return account_of(folder.full_name(""), read, files, _NO_RECORDS, links)
 
 
 def _name_in(folder: Folder, below: str) -> str:

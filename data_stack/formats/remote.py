@@ -6,6 +6,8 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,13 +18,31 @@ from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.executor import Executor
 
-#: Reads blocks that are needed soon; as many at once as a fast line over a long way takes.
-_ahead = Executor("data_stack-ahead", lambda: 16, grace_seconds=0.5)
-#: The last blocks that an access has prefetched, by number, with what fetches them, and the process.
-_expected: WeakKeyDictionary[RemoteAccess, tuple[int, dict[int, list[Future[object]]]]] = (
-    WeakKeyDictionary()
-)
-_MAX_EXPECTED = 128
+#: The number of threads that prefetch: as many requests at once as a fast line over a long way takes.
+_N_THREADS: Final = 16
+
+#: The maximum number of blocks that are remembered as prefetched, for each access.
+_MAX_PREFETCHED: Final = 128
+
+#: The threads that fetch blocks that are needed soon.
+_executor = Executor("data_stack-ahead", lambda: _N_THREADS, grace_seconds=0.5)
+
+
+@dataclass(slots=True)
+class _PrefetchedBlocks:
+    """The last blocks that an access has prefetched.
+
+    Attributes:
+        process: the process whose threads fetch the blocks.
+        futures: what fetches each block, by its number; the oldest block first.
+    """
+
+    process: int
+    futures: dict[int, list[Future[object]]] = field(default_factory=dict)
+
+
+#: The blocks that each access has prefetched. Kept apart from the accesses, which pickle.
+_prefetched: WeakKeyDictionary[RemoteAccess, _PrefetchedBlocks] = WeakKeyDictionary()
 
 
 class RemoteAccess(SourceAccess):
@@ -30,50 +50,92 @@ class RemoteAccess(SourceAccess):
 
     @abstractmethod
     def remote_bytes(self) -> float:
-        """Size of a sample in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
+        """Return the size of a sample in bytes, if it is read by range from a store.
 
-    releases_gil = property(
-        lambda self: self.remote_bytes() > 0
-    )  # worker processes would each fetch the same blocks
-    prefers_blocks = property(
-        lambda self: self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES
-    )
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        n_bytes = self.remote_bytes()
-        return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
-
-    def prefetch(
-        self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None
-    ) -> None:
-        process, expected = _expected.get(self, (0, {}))
-        if process != os.getpid():
-            _expected[self] = os.getpid(), (expected := {})
-        for block, places in self._blocks_of(positions):
-            if all(future.done() for future in expected.get(block, ())):
-                # Errors are raised when the samples are read.
-                expected[block] = [_ahead.submit(fetch) for fetch in self.fetches(places, keys)]
-                while len(expected) > _MAX_EXPECTED:
-                    expected.pop(next(iter(expected)), None)
-
-    def await_prefetched(self, positions: IndexArrayOfInts) -> bool:
-        """Wait for the blocks of samples that are on their way, rather than to ask for a part of them again; whether all were."""
-        process, expected = _expected.get(self, (0, {}))
-        if process != os.getpid():
-            return False
-        found = [expected.get(block) for block, _ in self._blocks_of(positions)]
-        wait(future for futures in found for future in futures or ())
-        return None not in found
-
-    def _blocks_of(self, positions: IndexArrayOfInts) -> Iterator[tuple[int, range]]:
-        """The blocks of samples, in the order of the samples, with all positions in each."""
-        if (lengths := self.blocks()) is not None:
-            ends = np.cumsum(lengths)
-            for block in dict.fromkeys(ends.searchsorted(positions, side="right").tolist()):
-                yield block, range(int(ends[block] - lengths[block]), int(ends[block]))
+        0 for local samples, or if the size is unknown.
+        """
 
     @abstractmethod
     def fetches(
         self, places: range, keys: Sequence[ColumnKey] | None = None
     ) -> list[Callable[[], object]]:
-        """Calls that fetch neighbouring samples from their store into its cache, one for each column (of ``keys``)."""
+        """Return calls that fetch neighbouring samples from their store into its cache.
+
+        Args:
+            places: the positions of the samples.
+            keys: the columns to fetch; None for all columns.
+
+        Returns:
+            A call for each column.
+        """
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether samples are remote, as worker processes would each fetch the same blocks."""
+        return self.remote_bytes() > 0
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether the cache of the store cannot hold all samples."""
+        return self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        sample_bytes = self.remote_bytes()
+        if not sample_bytes:
+            return None
+        return blocks_of_rows(self.n_samples, sample_bytes)
+
+    def prefetch(
+        self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None
+    ) -> None:
+        prefetched = _prefetched.get(self)
+        # A forked child has none of the threads of its parent.
+        if prefetched is None or prefetched.process != os.getpid():
+            prefetched = _PrefetchedBlocks(os.getpid())
+            _prefetched[self] = prefetched
+        for block, places in self._blocks_of(positions):
+            is_on_its_way = any(not future.done() for future in prefetched.futures.get(block, []))
+            if is_on_its_way:
+                continue
+            # Errors are raised when the samples are read.
+            prefetched.futures[block] = [
+                _executor.submit(fetch) for fetch in self.fetches(places, keys)
+            ]
+            while len(prefetched.futures) > _MAX_PREFETCHED:
+                oldest_block = next(iter(prefetched.futures))
+                prefetched.futures.pop(oldest_block, None)
+
+    def await_prefetched(self, positions: IndexArrayOfInts) -> bool:
+        """Wait for the blocks of samples that are on their way.
+
+        To ask for a part of such a block would fetch the part twice.
+
+        Returns:
+            Whether all blocks of the samples had been prefetched.
+        """
+        prefetched = _prefetched.get(self)
+        if prefetched is None or prefetched.process != os.getpid():
+            return False
+        are_all_known = True
+        for block, _ in self._blocks_of(positions):
+            futures = prefetched.futures.get(block)
+            if futures is None:
+                are_all_known = False
+            else:
+                wait(futures)
+        return are_all_known
+
+    def _blocks_of(self, positions: IndexArrayOfInts) -> Iterator[tuple[int, range]]:
+        """Return the blocks of samples, in the order of the samples.
+
+        Returns:
+            The number of each block, and the positions of all samples in it.
+        """
+        lengths = self.blocks()
+        if lengths is None:
+            return
+        ends = np.cumsum(lengths)
+        numbers = ends.searchsorted(positions, side="right").tolist()
+        for block in dict.fromkeys(numbers):
+            end = int(ends[block])
+            yield block, range(end - int(lengths[block]), end)

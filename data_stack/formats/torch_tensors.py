@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
-from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
+from data_stack.formats.column_reader import ColumnReader
+from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
 from data_stack.formats.numpy_arrays import WriteOnly
 from data_stack.io.account import LeftOut
 from data_stack.io.parsing import check_apart, reading
@@ -70,10 +71,10 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
         self._file = PositionalFile(resource)
 
     @of_files_only
-    def _open_columns(self) -> list[Column]:
+    def _open_columns(self) -> list[ColumnReader]:
         tensors = tensors_of(load_tensors(self._file), self._file.name)
 
-        def open_column(key: str | int) -> Column:
+        def open_column(key: str | int) -> ColumnReader:
             if key not in tensors:
                 raise DatasetFileCorruptError(
                     f"{self._file.name!r} has no tensor {key!r} with rows; it has {list(tensors)}"
@@ -136,7 +137,7 @@ def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return tensor.detach()
 
 
-class _TensorColumn(Column):
+class _TensorColumn(ColumnReader):
     """A column in memory as a tensor."""
 
     def __init__(self, tensor: torch.Tensor) -> None:

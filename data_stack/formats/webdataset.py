@@ -37,7 +37,7 @@ from data_stack.exception import (
     ResourceChangedError,
     UnsafeArchiveError,
 )
-from data_stack.formats.columns import FieldsAccess
+from data_stack.formats.fields_access import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
 from data_stack.io.archives.limits import ArchiveLimits

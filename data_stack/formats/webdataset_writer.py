@@ -9,24 +9,17 @@ import json
 import os
 import sys
 import tarfile
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from data_stack.codecs.codec import Column, codec_of, media_types, type_of_extension
-from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError, UnsafeArchiveError
 from data_stack.formats import webdataset
-from data_stack.formats.conversion import format as conversion
-from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
 
-_DEFAULT_SHARDLEN = 10_000
-#: Types of records that are not files, and the types that their values are stored as.
-_STORED_AS = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
+DEFAULT_SHARDLEN = 10_000
 
 
 class WebDatasetWriter(DatasetWriter):
@@ -56,7 +49,7 @@ class WebDatasetWriter(DatasetWriter):
         *,
         prefix: str = "",
         name: str | None = None,
-        shardlen: int = _DEFAULT_SHARDLEN,
+        shardlen: int = DEFAULT_SHARDLEN,
         types: Mapping[str, webdataset.FieldType] | None = None,
     ) -> None:
         if shardlen < 1:
@@ -161,8 +154,8 @@ class WebDatasetWriter(DatasetWriter):
         return parts
 
 
-class _OneShard(WebDatasetWriter):
-    """One tar of all samples under a name of its own, without a list of shards."""
+class SingleShardWriter(WebDatasetWriter):
+    """Writes one tar of all samples under a name of its own, without a list of shards."""
 
     def __init__(self, place: Location) -> None:
         super().__init__(place.folder, name=place.name, shardlen=sys.maxsize)
@@ -233,176 +226,3 @@ def _path(key: str, field: str) -> str:
             f"invalid key {key!r:.80}: a key must be a relative path without a dot in its last part"
         )
     return path
-
-
-@register_format
-class WebDatasetFormat(ConvertibleFormat):
-    """A ``.tar``, or a folder of shards with a list of them, which is written last."""
-
-    name = "webdataset"
-    suffixes = {".tar": "application/x-tar"}
-    has_shards = True
-    options = frozenset({"types"})
-
-    def is_folder(self, location: Location) -> bool:
-        return not location.name.lower().endswith(".tar")
-
-    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
-        return any(name.lower().endswith(".tar") for name in names)
-
-    def open(self, location: Location) -> Source:
-        return self.open_columns(location, None)
-
-    def open_columns(
-        self,
-        location: Location,
-        columns: Sequence[str] | None,
-        *,
-        optional: Collection[str] = (),
-        **options: Any,
-    ) -> Source:
-        folder = location.as_folder()
-        shards = (
-            [location]
-            if location.is_file()
-            else [Location(folder, name) for name in webdataset.shard_names(folder)]
-        )
-        if not shards:
-            raise ConfigError(f"{location.full_name} contains no .tar file")
-        types = dict(options.get("types") or {})
-        values = open_shards(shards, columns, optional=optional, types=types)
-        if not location.is_file():
-            values.account = webdataset.account_of_shards(folder)
-            values.account.warn()
-        names = [_column_of_field(field) for field in values.fields]
-        counts = Counter(names)
-        pairs = zip(names, values.fields, strict=True)
-        keys: dict[str, ColumnKey] = {
-            column if counts[column] == 1 else field: field for column, field in pairs
-        }
-        schema = {column: _column_of(str(field), types) for column, field in keys.items()}
-        for column, each in keys.items():
-            if schema[column].type == "npy" and len(values):
-                schema[column] = conversion.infer_column([values.read_column(each, [0])[0]], column)
-        stored = None
-        if conversion.holds_files(schema):
-            endings = {str(each).rpartition(".")[2] for each in keys.values()}
-            files = {
-                ending: None
-                for ending in endings
-                if webdataset.type_of_field(ending) in media_types()
-            }
-            stored = values.with_fields(values.fields, {**types, **files})
-        if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
-            schema = {webdataset.KEY: Column("utf8"), **schema}
-        return Source(
-            location.full_name, values, schema, {webdataset.KEY: webdataset.KEY, **keys}, stored
-        )
-
-    def check(self, source: Source, location: Location, shardlen: int | None) -> None:
-        super().check(source, location, shardlen)
-        if shardlen is not None and not self.is_folder(location):
-            raise ConfigError(
-                f"{location.name!r} is one file; give a folder for shards: {location.name[:-4]!r}"
-            )
-        fields = _fields(source)
-        if len({field.lower() for field in fields.values()}) < len(fields):
-            raise ConfigError(
-                f"two columns would be one file in a shard: {', '.join(sorted(fields.values()))}; rename one"
-            )
-
-    def write(
-        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
-    ) -> None:
-        shardlen = shardlen or _DEFAULT_SHARDLEN
-        shards = (
-            WebDatasetWriter(place.as_folder(), name=name, shardlen=shardlen)
-            if self.is_folder(place)
-            else _OneShard(place)
-        )
-        with shards as writer:
-            for sample in conversion.samples_of_batches(batches, _fields(source)):
-                writer.append(sample)
-
-
-def _field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
-    """The field of a column: ``"image.jpg"``; a column whose name is such an extension keeps its name.
-
-    Raises:
-        ConfigError: shards have no files of the type.
-    """
-    extensions = (
-        (_STORED_AS[type],)
-        if type in _STORED_AS
-        else ()
-        if type.endswith(")")
-        else codec_of(type).extensions
-    )
-    if not extensions:
-        raise ConfigError(
-            f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out"
-        )
-    is_extension = "." not in column and webdataset.type_of_field(
-        column
-    ) == webdataset.type_of_field(extensions[0])
-    return column if is_extension else f"{column}.{extensions[0]}"
-
-
-def open_shards(
-    shards: Sequence[Location],
-    columns: Sequence[str] | None,
-    *,
-    optional: Collection[str] = (),
-    types: Mapping[str, Any] | None = None,
-) -> webdataset.WebDatasetIterator:
-    """The samples of shards with only the fields of some columns; the others need no decoder.
-
-    Args:
-        shards: at least one.
-        columns: names of columns or of fields; None for all fields.
-        optional: further columns that are read if they exist.
-        types: decoders by extension.
-
-    Raises:
-        ConfigError: a column does not exist, or is a pickle.
-    """
-    locations = list(shards)  # a tuple would be one shard in a store
-    if columns is None:
-        return webdataset.WebDatasetIterator(locations, types=types)
-    listed = webdataset.WebDatasetIterator(
-        locations, types={**webdataset.PICKLES_AS_BYTES, **(types or {})}
-    )
-    known: dict[str, ColumnKey] = {webdataset.KEY: webdataset.KEY}
-    known.update((_column_of_field(field), field) for field in listed.fields)
-    known.update((field, field) for field in listed.fields)
-    chosen = conversion.choose_keys(locations[0].full_name, known, columns, optional)
-    fields = [field for field in listed.fields if field in chosen.values()]
-    return listed.with_fields(fields, types or {})
-
-
-def _column_of(field: str, types: Mapping[str, Any]) -> Column:
-    """The column of a field, with the decoders that a user may have chosen."""
-    ending = field.rpartition(".")[2]
-    if ending not in types:
-        return Column(webdataset.type_of_field(field))
-    chosen = types[ending]
-    return Column("bytes" if chosen is None else chosen if isinstance(chosen, str) else "json")
-
-
-def _column_of_field(field: str) -> str:
-    """The inverse of :func:`_field_of_column`."""
-    stem, _, ending = field.rpartition(".")
-    return (
-        stem
-        if stem and (ending in webdataset.INTEGERS or type_of_extension(ending) is not None)
-        else field
-    )
-
-
-def _fields(source: Source) -> dict[str, str]:
-    """The name of the file in a sample by column."""
-    types = {name: conversion.plain_type(column.type) for name, column in source.schema.items()}
-    return {
-        name: name if name == webdataset.KEY else _field_of_column(name, kind)
-        for name, kind in types.items()
-    }

@@ -12,7 +12,7 @@ from typing import Final
 
 from data_stack.exception import MissingFileError
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.file_source import OpenedFile
+from data_stack.io.storage_connectors.file.opened_file import OpenedFile
 from data_stack.io.storage_errors import storage_error, storage_errors
 
 #: Limits of :func:`most_open_files`.

@@ -9,8 +9,8 @@ A plugin is a module with functions of these names, marked with ``hookimpl``::
         return {"mongodb": connect}
 
 and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It is imported when a
-scheme, an engine, a kind of encoder, a type of record column or a catalogue that is not built in is first asked for. A hook
-returns data and has no side effects.
+scheme, an engine, a kind of encoder, a type of record column, a format or a catalogue that is not built in is first asked
+for. A hook returns data and has no side effects.
 """
 
 from __future__ import annotations
@@ -98,6 +98,23 @@ def data_stack_codecs() -> Mapping[str, Codec]:
 
     Called once, when a type that is not built in is first asked for. If a type is already taken, nothing of the plugin is used,
     and ``data-stack doctor`` shows the error.
+    """
+    raise NotImplementedError  # specifications are never run
+
+
+@hookspec
+def data_stack_formats() -> Mapping[str, type[Any]]:
+    """Name the formats of files this plugin brings, e.g. ``{"fits": FitsFormat}``.
+
+    Each is a class derived from :class:`~data_stack.formats.format.Format`, or from
+    :class:`~data_stack.formats.format.WritableFormat`, whose ``name`` is that name. ``data_stack.load``
+    and ``convert`` then know it by its name, by the suffixes of its files, and by what it recognizes
+    in folders. The formats of data_stack take precedence: a suffix that one of them has, or a folder
+    that one of them recognizes, is not asked for.
+
+    Called once, when a format, suffix or folder that is not known is first asked for. If another
+    plugin has the name already, nothing of the plugin is used, and ``data-stack doctor`` shows the
+    error.
     """
     raise NotImplementedError  # specifications are never run
 

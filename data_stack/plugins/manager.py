@@ -80,6 +80,13 @@ def _is_encoder(kind: str, value: Any) -> bool:
     )
 
 
+def _is_format(name: str, value: Any) -> bool:
+    # Not issubclass(value, Format): that class is of a room above this one.
+    if not isinstance(value, type) or inspect.isabstract(value):
+        return False
+    return getattr(value, "name", None) == name and callable(getattr(value, "open_source", None))
+
+
 def _is_catalogue(scheme: str, value: Any) -> bool:
     has_methods = callable(getattr(value, "find", None)) and callable(
         getattr(value, "search", None)
@@ -94,6 +101,7 @@ _HOOKS: Mapping[str, tuple[Callable[[str, Any], bool], Callable[[], Container[st
     "engines": (lambda name, value: callable(value), lambda: {"processes"}),
     "encoders": (_is_encoder, built_in_kinds),
     "codecs": (lambda name, value: isinstance(value, Codec), registered_types),
+    "formats": (_is_format, lambda: ()),
     "catalogues": (_is_catalogue, lambda: ()),
 }
 
@@ -103,7 +111,7 @@ class PluginManager:
 
     Listing reads metadata and imports nothing. Loading a dataset imports its module, again after a failure, so that installing a
     missing package is enough. Modules with hooks are imported together when a scheme, engine, kind of encoder, type of record
-    column or catalogue that is not built in is first asked for.
+    column, format or catalogue that is not built in is first asked for.
 
     Importing a plugin runs its code. An import that hangs cannot be interrupted, but other threads can load other datasets.
     Threads may share a manager.

@@ -11,7 +11,7 @@ import platformdirs
 
 from data_stack.exception import ConfigError, StorageError
 from data_stack.io.storage_connectors import url
-from data_stack.io.storage_connectors.cached import uncached
+from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager

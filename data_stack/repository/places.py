@@ -10,22 +10,21 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.recipes.nodes import note_place
 from data_stack.exception import ConfigError, DataStackError, UnknownSplitError
+from data_stack.formats.opening import open_as as open_as
+from data_stack.formats.opening import open_splits
 from data_stack.formats.place_accounts import (
     account_beside,
     account_of_datasets,
     check_no_split_is_left_out,
 )
 from data_stack.formats.place_splits import find_places
-from data_stack.formats.place_splits import format_of_name as format_of_name
-from data_stack.formats.place_splits import stem_of_name as stem_of_name
+from data_stack.formats.registry import format_of_file, stem_of_file
 from data_stack.io.location import Location, location_of, location_of_url
 from data_stack.io.progress import progress_as
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.url import scheme_of
 from data_stack.io.web import is_web
 from data_stack.repository.default_storage import as_storage_connector, storage_connector_from_url
-from data_stack.repository.opening import open_as as open_as
-from data_stack.repository.opening import open_splits
 from data_stack.repository.published import PublishedDataset, open_published
 from data_stack.repository.split_expressions import load_expression
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph
@@ -234,10 +233,6 @@ class Place:
             check_no_split_is_left_out(account, found)
             account.warn()
         chosen = list(found) if split is None else [split]
-        # The iterators of the other formats account for their folders themselves.
-        records = [found[name] for name in chosen if found[name].kind == "records"]
-        for account_of_records in account_of_datasets(records):
-            account_of_records.warn()
         opened = open_splits(found, chosen, target, columns, options)
         if place.path is not None:
             given = {"format": format, "target": target, "columns": columns, **options}
@@ -249,6 +244,17 @@ class Place:
         from data_stack.show.page import Splits  # takes as long to import as a fifth of the rest
 
         return Splits(opened)
+
+
+def format_of_name(name: str) -> str | None:
+    """The format of a file by the suffix of its name; None if the suffix is unknown."""
+    known = format_of_file(name)
+    return None if known is None else known.name
+
+
+def stem_of_name(name: str) -> str:
+    """The name of a file without the suffix of its format; another name as it is: ``a.b`` of ``a.b.csv.gz``, and of ``a.b``."""
+    return stem_of_file(name)
 
 
 def location_of_place(source: str | os.PathLike[str]) -> Location:

@@ -16,7 +16,7 @@ from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import Readiness, StoredDataset
 from data_stack.io.retriever.planned_source import PlannedSource, ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
-from data_stack.io.storage_connectors.cached import uncached
+from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.repository import default_repository

@@ -22,7 +22,7 @@ from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal
 from data_stack.io.integrity import Fault
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.progress import byte_bar
-from data_stack.io.storage_connectors.cached import uncached
+from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.stores.inventory import (

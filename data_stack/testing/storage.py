@@ -24,8 +24,9 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.cached import uncached
-from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+from data_stack.io.storage_connectors.cached.connector import uncached
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.lease import Lease
 from data_stack.testing.iterators import call_in_process
 
 CONTENT: Final = hashlib.shake_128(b"content").digest(300_001)  # every offset has other bytes

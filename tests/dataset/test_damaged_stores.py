@@ -21,8 +21,8 @@ from data_stack.io.storage_connectors import (
     FileStorageConnector,
     StorageConnector,
 )
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
 N = 40_000
 SOURCE, PREPARED, MANIFEST = "numbers/1/raw/n.bin", "numbers/1/n.bin", "numbers/1/manifest.json"

@@ -27,13 +27,17 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
+from data_stack.formats.builtin.npz import NpzFormat
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion.formats import NpzFormat, convertible_formats
 from data_stack.formats.records import Column
+from data_stack.formats.registry import writable_formats
 from data_stack.io.folder import folder_of
 from data_stack.io.resources import ResourceFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.values.digests import sample_digest
+
+#: The formats in which the columns come back under their names.
+FORMATS = [name for name, format_ in writable_formats().items() if format_.keeps_names]
 
 N = 23
 SPEC: dict[str, str | Column] = {
@@ -57,6 +61,8 @@ COLUMNS: Mapping[str, str] = {
     "npz": "image,x,label,text,weight,flag,count",
     "torch": "image,x,label,weight,flag,count",
     "images": "image,label,text,weight,flag,meta",
+    "csv": "label,weight,flag,small,count",
+    "jsonl": "x,label,text,weight,flag,meta,small,count",
 }
 NAMES = {
     "webdataset": "out.tar",
@@ -64,6 +70,8 @@ NAMES = {
     "npz": "out.npz",
     "torch": "out.pt",
     "parquet": "out.parquet",
+    "csv": "out.csv",
+    "jsonl": "out.jsonl",
 }
 
 
@@ -111,7 +119,7 @@ def samples(path: Any, columns: str | None = None) -> list[Any]:
 # ------------------------------------------------------------------ there and back
 
 
-@pytest.mark.parametrize("kind", convertible_formats())
+@pytest.mark.parametrize("kind", FORMATS)
 def test_records_come_back_from_every_format_out_of_folders_and_stores(
     tmp_path: Path, source: Path, kind: str
 ) -> None:
@@ -380,7 +388,7 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
         (tmp_path / "file", tmp_path / "out", {}, "format of .*file"),
         (tmp_path / "nowhere", tmp_path / "out", {}, "there is nothing at"),
         (source, tmp_path / "a.zip", {}, r"a\.zip"),
-        (source, tmp_path / "a.csv", {}, r"a\.csv"),
+        (source, tmp_path / "a.bin", {}, r"a\.bin"),
         (source, tmp_path / "a.csv.gz", {}, r"a\.csv"),
         (source, tmp_path / "a.parqet", {}, r"did you mean '\.parquet'"),
         (source, source, {}, "source and target are both"),
@@ -395,7 +403,7 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
 # ------------------------------------------------------------------ verification
 
 
-@pytest.mark.parametrize("kind", convertible_formats())
+@pytest.mark.parametrize("kind", FORMATS)
 def test_what_is_there_already_is_never_overwritten(
     tmp_path: Path, source: Path, kind: str
 ) -> None:

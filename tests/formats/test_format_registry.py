@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import struct
 from collections.abc import Iterator
@@ -17,50 +18,68 @@ from process_harness import run_python
 
 import data_stack
 from data_stack.codecs import Mp4Codec
-from data_stack.codecs.codec import Column
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion.format import (
-    FORMATS,
-    Batches,
-    ConvertibleFormat,
-    Source,
-    register_format,
+from data_stack.formats.format import (
+    ALL_COLUMNS,
+    Batch,
+    ColumnChoice,
+    Format,
+    WritableFormat,
+    WriteBatch,
 )
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.io.location import Location
+from data_stack.formats.registry import (
+    all_formats,
+    detect_format,
+    format_named,
+    format_of_file,
+    register_format,
+    stem_of_file,
+    unregister_format,
+    writable_formats,
+)
+from data_stack.io.location import Location, location_of
 
 
-class LinesFormat(ConvertibleFormat):
+class LinesFormat(WritableFormat):
     """A number per line."""
 
     name = "lines"
     suffixes: ClassVar[dict[str, str]] = {".lines": "text/plain"}
 
-    def is_folder(self, location: Location) -> bool:
+    def writes_folder(self, location: Location) -> bool:
         return False
 
-    def open(self, location: Location) -> Source:
+    def open(
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+    ) -> DatasetIteratorIF:
         with location.open() as resource:
             numbers = np.array([int(line) for line in resource.read().splitlines()])
-        values = data_stack.from_numpy({"n": numbers})
-        return Source(location.full_name, values, {"n": Column("i64", np.int64, ())}, {"n": "n"})
+        return data_stack.from_numpy({"n": numbers})
 
-    def write(
-        self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches
-    ) -> None:
-        with place.folder.create(place.name) as file:
-            for columns in batches:
-                file.write(b"".join(b"%d\n" % number for number in columns["n"].tolist()))
+    @contextlib.contextmanager
+    def writer(
+        self, location: Location, source: ColumnSource, *, name: str, shardlen: int | None
+    ) -> Iterator[WriteBatch]:
+        with location.folder.create(location.name) as file:
+
+            def write_batch(batch: Batch) -> None:
+                file.write(b"".join(b"%d\n" % number for number in batch["n"].tolist()))
+
+            yield write_batch
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def lines() -> Iterator[None]:
     register_format(LinesFormat)
     yield
-    del FORMATS["lines"]
+    unregister_format("lines")
 
 
+@pytest.mark.usefixtures("lines")
 def test_a_registered_format_is_written_read_and_loaded(tmp_path: Path) -> None:
     convert(data_stack.from_numpy({"n": np.arange(5)}), tmp_path / "n.lines")
     convert(tmp_path / "n.lines", tmp_path / "n.npz")
@@ -71,6 +90,68 @@ def test_a_registered_format_is_written_read_and_loaded(tmp_path: Path) -> None:
         assert [sample["n"] for sample in loaded] == [0, 1, 2, 3, 4]
     with pytest.raises(ConfigError, match="lines has no shards"):
         convert(tmp_path / "n.npz", tmp_path / "shards", target_format="lines", shardlen=2)
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_registered_format_has_splits_and_targets(tmp_path: Path) -> None:
+    (tmp_path / "train.lines").write_text("1\n2\n")
+    (tmp_path / "test.lines").write_text("3\n")
+
+    splits = data_stack.load(str(tmp_path))
+    with_target: Any = data_stack.load(str(tmp_path), split="train", target="n")
+
+    assert {name: len(split) for name, split in splits.items()} == {"train": 2, "test": 1}
+    assert with_target.dataset_meta.target_pos == "n"
+
+
+def test_every_format_has_one_class_in_one_module() -> None:
+    modules = [type(format_).__module__ for format_ in all_formats().values()]
+
+    assert len(set(modules)) == len(modules)
+    assert {name: format_.name for name, format_ in all_formats().items()} == {
+        name: name for name in all_formats()
+    }
+
+
+def test_no_two_formats_have_one_suffix() -> None:
+    suffixes = [suffix for format_ in all_formats().values() for suffix in format_.suffixes]
+
+    assert len(set(suffixes)) == len(suffixes)
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name", "stem"),
+    [
+        ("a.b.csv", "csv", "a.b"),
+        ("a.b.csv.gz", "csv", "a.b"),
+        ("A.H5", "hdf5", "A"),
+        ("a.npz.gz", None, "a.npz.gz"),
+        ("a.b", None, "a.b"),
+        ("README.md", None, "README.md"),
+        ("train", None, "train"),
+    ],
+)
+def test_the_name_of_a_file_tells_its_format(name: str, format_name: str | None, stem: str) -> None:
+    format_ = format_of_file(name)
+
+    assert (None if format_ is None else format_.name) == format_name
+    assert stem_of_file(name) == stem
+
+
+def test_a_fallback_yields_to_a_format_that_recognizes_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "both"
+    convert(data_stack.from_numpy({"x": np.arange(3)}), folder)
+    (folder / "picture.png").touch()
+
+    assert format_named("images").recognize(location_of(folder).as_folder(), ["picture.png"])
+    assert detect_format(location_of(folder)).name == "records"
+
+
+def test_an_unknown_name_lists_the_formats_that_fit() -> None:
+    with pytest.raises(ConfigError, match=r"unknown format 'hdf' \(did you mean 'hdf5'\?\)"):
+        format_named("hdf")
+    assert isinstance(format_named("bin"), Format)
+    assert "bin" not in writable_formats()
 
 
 # ---------------------------------------------------------------------- lazy imports

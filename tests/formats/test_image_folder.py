@@ -14,7 +14,8 @@ from writing import image_bytes
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
-from data_stack.formats.image_folder import ImageFolderIterator, write_image_folder
+from data_stack.formats.image_folder import ImageFolderIterator
+from data_stack.formats.image_folder_writer import write_image_folder
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (6, 5, 4, 3), dtype=np.uint8)
 

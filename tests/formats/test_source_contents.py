@@ -23,9 +23,9 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.exception import ResourceChangedError
 from data_stack.formats import ImageFolderIterator, NumpyDatasetIterator, WebDatasetIterator
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion.formats import convertible_formats, format_named
 from data_stack.formats.parquet import ParquetDataset, col
 from data_stack.formats.records import RecordReader
+from data_stack.formats.registry import format_named, writable_formats
 from data_stack.io.storage_connectors import FileStorageConnector
 
 Array = npt.NDArray[Any]
@@ -44,7 +44,8 @@ def made(place: Path, values: Array, kind: str | None = None) -> Any:
         samples = SequenceDatasetIterator([pictures, values[:, 0], values[:, 1]]).as_dict(
             "image", "a", "b"
         )
-        convert(samples, place, target_format=kind, verify=False)
+        columns = "a,b" if kind == "jsonl" else None
+        convert(samples, place, target_format=kind, columns=columns, verify=False)
     return data_stack.load(str(place))
 
 
@@ -59,7 +60,9 @@ def other_in_the_middle(values: Array) -> Array:
     return changed
 
 
-@pytest.mark.parametrize("kind", ["x.npy", "x.csv", *convertible_formats()])
+@pytest.mark.parametrize(
+    "kind", ["x.npy", "x.csv", *(name for name in writable_formats() if name != "npy")]
+)
 def test_the_fingerprint_of_a_source_is_that_of_its_content(tmp_path: Path, kind: str) -> None:
     name, target = (
         (kind, None) if "." in kind else (f"x{next(iter(format_named(kind).suffixes), '')}", kind)

@@ -28,7 +28,7 @@ from data_stack.io.integrity import (
 )
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
 PIECE = bytes(range(256)) * 4096  # 1 MiB
 DATA = hashlib.shake_128(b"blocks").digest(5 * BLOCK_BYTES + 77)

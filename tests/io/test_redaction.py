@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from data_stack.io.redaction import redact
-from data_stack.io.storage_connectors.fsspec.errors import reason_of
+from data_stack.io.storage_connectors.object_store.errors import reason_of
 
 LONG = "canary-secret-8f2"
 

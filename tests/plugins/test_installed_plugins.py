@@ -28,6 +28,8 @@ from data_stack.exception import (
 )
 from data_stack.formats import convert
 from data_stack.formats.records import RecordReader, RecordWriter
+from data_stack.formats.registry import all_formats, detect_format
+from data_stack.io.location import location_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins import PluginManager, default_manager
 from data_stack.repository import encoders, storage_connector_from_url
@@ -270,6 +272,8 @@ def test_a_plugins_column_type_is_known_to_a_program_of_records_alone(
 import sys
 sys.path.insert(0, {str(site.folder)!r})
 from data_stack.formats.records import RecordReader, RecordWriter
+from data_stack.formats.registry import all_formats, detect_format
+from data_stack.io.location import location_of
 with RecordWriter({str(tmp_path / "numbers")!r}, {{"x": "loud"}}) as writer:
     writer.append({{"x": 7}})
 print(RecordReader({str(tmp_path / "numbers")!r})[0])
@@ -519,6 +523,68 @@ def test_a_plugins_encoder_is_made_by_its_kind_and_rebuilt_from_its_state(site: 
     assert encoders.encoder_from_state(encoder.state()) == encoder
     with pytest.raises(ConfigError, match=r"encoder 'log'.*data_stack.repository.encoders"):
         encoder_from_state(encoder.state())
+
+
+FORMAT = """
+    import numpy as np
+
+    from data_stack import from_numpy
+    from data_stack.formats.format import ALL_COLUMNS, Format
+    from data_stack.plugins import hookimpl
+
+
+    class LinesFormat(Format):
+        name = "NAME"
+        suffixes = {".lines": "text/plain"}
+
+        def open(self, location, columns=ALL_COLUMNS, **options):
+            with location.open() as resource:
+                numbers = [int(line) for line in resource.read().split()]
+            return from_numpy({"n": np.array(numbers)})
+
+        def recognize(self, folder, names):
+            return "LINES" in names
+
+
+    @hookimpl
+    def data_stack_formats():
+        return {"lines": LinesFormat}
+"""
+
+
+def test_a_plugins_format_is_known_to_load_and_convert(site: Site, tmp_path: Path) -> None:
+    site.install_hooks("lines", FORMAT.replace("NAME", "lines"))
+    folder = tmp_path / "numbers"
+    folder.mkdir()
+    (folder / "README.md").write_text("numbers")
+    for split, numbers in {"train": "1 2", "test": "3"}.items():
+        (folder / f"{split}.lines").write_text(numbers)
+
+    splits = data_stack.load(str(folder))
+    convert(folder / "train.lines", tmp_path / "train.npz")
+    converted: Any = data_stack.load(str(tmp_path / "train.npz"))
+
+    assert [sample["n"] for sample in splits["test"]] == [3]
+    assert [sample["n"] for sample in converted] == [1, 2]
+    assert "lines" in all_formats()
+    with pytest.raises(ConfigError, match=r"unknown format 'line' \(did you mean 'lines'\?\)"):
+        data_stack.load(str(folder / "train.lines"), format="line")
+
+
+def test_a_plugins_format_recognizes_folders_that_no_other_does(site: Site, tmp_path: Path) -> None:
+    site.install_hooks("lines", FORMAT.replace("NAME", "lines"))
+    folder = tmp_path / "numbers"
+    folder.mkdir()
+    (folder / "LINES").touch()
+
+    assert detect_format(location_of(folder)).name == "lines"
+
+
+def test_a_plugins_format_of_another_name_is_refused(site: Site) -> None:
+    site.install_hooks("lines", FORMAT.replace("NAME", "rows"))
+
+    assert "lines" not in all_formats()
+    assert site.records(default_manager().records())["lines"].state == "broken"
 
 
 CODEC = """

@@ -13,8 +13,8 @@ from sftp_server import SFTPServer
 from data_stack.exception import StorageError
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.stores.copies import copy_datasets
 from data_stack.stores.inventory import disk_usage
 from data_stack.stores.upkeep import collect_garbage, verify_storage

@@ -15,7 +15,7 @@ from data_stack.io.resources import (
     SupportedStreamedResourceTypes,
 )
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
-from data_stack.io.storage_connectors.writer import binary_chunks
+from data_stack.io.storage_connectors.storable import binary_chunks
 
 
 class PlainConnector(StorageConnector):

@@ -12,7 +12,7 @@ from typing import Any
 
 from process_harness import ServerProcess
 
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "test-secret-key-canary"

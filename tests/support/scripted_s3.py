@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from typing_extensions import Self
 
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,12 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import ARROW_ERRORS, JSON_TEXT, Origin
-from data_stack.formats.columns import (
-    by_name,
-    samples_at_once,
-)
-from data_stack.formats.conversion.format import name_of_position
+from data_stack.formats.column_source import name_of_position
 from data_stack.formats.parquet.codecs.binary import null_mask
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.inference import schema_of_columns
+from data_stack.formats.sample_columns import by_name, samples_at_once
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import join_columns
 

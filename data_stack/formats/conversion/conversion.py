@@ -1,4 +1,4 @@
-"""Converts a dataset, and compares the result with its source."""
+"""Converts a dataset into another format, and compares the result with its source."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
-from data_stack.formats.conversion.format import (
-    ConvertibleFormat,
-    Source,
+from data_stack.formats.column_source import ColumnSource, source_of_iterator
+from data_stack.formats.column_types import (
     as_python_values,
     plain_type,
-    size_of,
-    source_of_iterator,
-    spread,
+    positions_to_infer_from,
+    size_of_column,
 )
-from data_stack.formats.conversion.formats import (
-    FORMATS,
-    convertible_formats,
-    find_format,
-    find_format_of_name,
-    format_named,
-    readable_format_named,
-    readable_formats,
-)
+from data_stack.formats.format import ColumnChoice, Format, WritableFormat
 from data_stack.formats.place_splits import find_splits
+from data_stack.formats.registry import (
+    all_formats,
+    detect_format,
+    format_named,
+    format_of_file,
+    known_suffixes,
+    unknown_suffix_error,
+    writable_format_named,
+    writable_formats,
+)
 from data_stack.io.location import Location, location_of, naming_stand_in
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_errors import storage_errors
@@ -44,9 +44,14 @@ from data_stack.values.digests import column_digests
 
 _Positions = npt.NDArray[np.intp]
 
-#: About the size of a batch in memory, and its maximum number of samples.
+#: The approximate size of a batch in memory.
 _BATCH_BYTES: Final = 8 << 20
+
+#: The maximum number of samples in a batch.
 _MAX_IN_BATCH: Final = 4096
+
+#: The format of a target whose name has no suffix of a file.
+_DEFAULT_FORMAT: Final = "records"
 
 
 @dataclass(frozen=True)
@@ -94,89 +99,89 @@ def convert(
         convert("train", "mongodb://host/database/train.tar")       # to one WebDataset shard, in a store
         convert(data_stack.load("mnist", "train"), "mnist.npz")
 
-    JPEG, PNG and other media files are copied if the target stores files, and decoded if it stores arrays; nothing is encoded
-    lossily. The target gets its name when it is complete and verified (in a store, shards and images appear one by one, and the
-    list of them last). A conversion that fails or is interrupted leaves nothing behind. Nothing is overwritten.
+    JPEG, PNG and other media files are copied if the target stores files, and decoded if it stores
+    arrays; nothing is encoded lossily. The target gets its name when it is complete and verified
+    (in a store, shards and images appear one by one, and the list of them last). A conversion that
+    fails or is interrupted leaves nothing behind. Nothing is overwritten.
 
     Args:
-        source: an iterator, a path, the URL of a store followed by the name of the dataset, or ``(connector, name)``.
+        source: an iterator, a path, the URL of a store followed by the name of the dataset, or
+            ``(connector, name)``.
         target: a path, URL or ``(connector, name)``.
-        source_format: ``"records"``, ``"hdf5"``, ``"npz"``, ``"torch"``, ``"webdataset"``, ``"parquet"``, ``"images"``,
-            ``"csv"`` or ``"jsonl"``; None to detect it by suffix and content. CSV and JSON lines are copied first, in bounded
-            memory, into a temporary file of about their size.
-        target_format: likewise, but not CSV and JSON lines; None to detect it by the suffix: records without the suffix of
-            a kind of file.
-        columns: ``"a,b"`` or ``["a", "b"]``, renamed by ``"new=old"`` or ``{"new": "old"}``; columns of tuples also by position,
-            ``"image=0"``. None for all.
-        shardlen: number of samples in a shard of records, Parquet or WebDataset; None for the format's default.
+        source_format: the name of a format, such as ``"records"``, ``"hdf5"``, ``"parquet"`` or
+            ``"csv"``; None to detect it by suffix and content. CSV and JSON lines are copied
+            first, in bounded memory, into a temporary file of about their size.
+        target_format: the name of a format that can be written; None to detect it by the suffix:
+            records without the suffix of a kind of file.
+        columns: ``"a,b"`` or ``["a", "b"]``, renamed by ``"new=old"`` or ``{"new": "old"}``;
+            columns of tuples also by position, ``"image=0"``. None for all.
+        shardlen: number of samples in a shard of records, Parquet or WebDataset; None for the
+            format's default.
         verify: read all samples back, and compare their digests with the source's.
         progress: show progress bars; None to show them on a terminal and in a notebook.
-        options: how to read a file or folder, as for :func:`data_stack.load`: ``{"delimiter": ";"}``.
+        options: how to read a file or folder, as for :func:`data_stack.load`:
+            ``{"delimiter": ";"}``.
 
     Raises:
-        ConfigError: a format cannot be detected, the target cannot hold a column, or it exists already.
+        ConfigError: a format cannot be detected, the target cannot hold a column, or it exists
+            already.
         DatasetFileCorruptError: the source is damaged, or verification found a difference.
         StorageError: the store failed.
     """
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     location = location_of(target)
-    chosen = _parse_columns(columns)
-    source, kind = _open(source, source_format, location, chosen, dict(options or {}))
-    with source.resources:
-        source = source.select_columns(chosen)
+    chosen_columns = parse_columns(columns)
+    if isinstance(source, DatasetIteratorIF):
+        _check_no_file_arguments(source_format, options)
+        column_source = source_of_iterator(source)
+        source_format = "iterator"
+    else:
+        source_location = location_of(source)
+        if source_location.full_name == location.full_name:
+            raise ConfigError(f"source and target are both {location.full_name}")
+        format_ = _format_of_source(source_location, source_format)
+        column_source = _open_location(source_location, format_, chosen_columns, options or {})
+        source_format = format_.name
+
+    with column_source.resources:
+        column_source = column_source.select_columns(chosen_columns)
         if target_format is None:
-            target_format = _format_of_target(location)
-        target = format_named(target_format)
-        target.check(source, location, shardlen)
-        with _publish(location, is_renamed=target.is_folder(location)) as place:
-            with new_bar(
-                desc="converting",
-                total=len(source),
-                unit=" samples",
-                disable=not shows_progress(progress),
-            ) as bar:
-                target.write(
-                    source, place, location.name, shardlen, _read_batches(source, target, bar)
-                )
-            n_verified = _verify(target, place, source, progress) if verify else 0
-        types = {name: column.type for name, column in source.schema.items()}
-        seconds = time.perf_counter() - started
+            target_format = _name_of_target_format(location)
+        writable_format = writable_format_named(target_format)
+        _check_shardlen(writable_format, shardlen)
+        writable_format.check(column_source, location, shardlen)
+
+        n_verified = 0
+        is_folder = writable_format.writes_folder(location)
+        with _publish(location, is_folder=is_folder) as attempt:
+            _write(
+                writable_format, column_source, attempt, location.name, shardlen, progress=progress
+            )
+            if verify:
+                n_verified = _verify(writable_format, attempt, column_source, progress=progress)
+
         return ConversionReport(
-            source.name,
-            location.full_name,
-            kind,
-            target.name,
-            types,
-            len(source),
-            n_verified,
-            seconds,
+            source=column_source.name,
+            target=location.full_name,
+            source_format=source_format,
+            target_format=writable_format.name,
+            columns={name: column.type for name, column in column_source.schema.items()},
+            n_samples=len(column_source),
+            n_verified=n_verified,
+            seconds=time.perf_counter() - started_at,
         )
 
 
-def _format_of_target(location: Location) -> str:
-    """The format that the name of a target says: records, unless it has the suffix of a file.
-
-    In ``digits.v2`` the dot is part of the name; ``digits.zip`` and ``digits.parqet`` are no folders of records.
-
-    Raises:
-        ConfigError: no format is written into files of the suffix.
-    """
-    suffix = os.path.splitext(location.name)[1].lower()
-    known = {known for each in FORMATS.values() for known in each.suffixes}
-    of_files = mimetypes.MimeTypes(filenames=()).types_map[True]
-    compressions = mimetypes.MimeTypes(filenames=()).encodings_map
-    is_of_file = suffix in known or suffix in of_files or suffix in compressions
-    if suffix and (is_of_file or did_you_mean(suffix, known)):
-        near = did_you_mean(suffix, known)
-        choice = f"{near.strip()} choose one: --to {' or '.join(convertible_formats())}".strip()
-        return find_format_of_name(location, choice)
-    return "records"
+# ---------------------------------------------------------------------- arguments
 
 
-def _parse_columns(
+def parse_columns(
     columns: str | Iterable[str] | Mapping[str, str] | None,
 ) -> dict[str, str] | None:
-    """Parse ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}`` into old names by new names; None for all.
+    """Parse ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}`` into old names by new names.
+
+    Returns:
+        None for None, which means all columns.
 
     Raises:
         ConfigError: the syntax is wrong, or a column is named twice.
@@ -185,65 +190,139 @@ def _parse_columns(
         return None
     if isinstance(columns, Mapping):
         return dict(columns)
+
+    parts = columns.split(",") if isinstance(columns, str) else columns
     parsed: dict[str, str] = {}
-    for part in columns.split(",") if isinstance(columns, str) else columns:
-        new, equals, old = part.partition("=")
-        if not new or (equals and not old) or new in parsed:
+    for part in parts:
+        new_name, equals_sign, old_name = part.partition("=")
+        lacks_old_name = bool(equals_sign) and not old_name
+        if not new_name or lacks_old_name or new_name in parsed:
             raise ConfigError(f"columns must be a,b or new=old, each once, got {part!r:.80}")
-        parsed[new] = old or new
+        parsed[new_name] = old_name or new_name
     if not parsed:
         raise ConfigError("columns is empty; name at least one")
     return parsed
 
 
-def _open(
-    source: Any,
-    kind: str | None,
-    target: Location,
-    columns: Mapping[str, str] | None,
-    options: dict[str, Any],
-) -> tuple[Source, str]:
-    if isinstance(source, DatasetIteratorIF):
-        if kind is not None:
-            raise ConfigError(
-                "source_format= applies to files and folders; leave it out for an iterator"
-            )
-        if options:
-            raise ConfigError("options= applies to files and folders; leave it out for an iterator")
-        return source_of_iterator(source), "iterator"
-    location = location_of(source)
-    if location.full_name == target.full_name:
-        raise ConfigError(f"source and target are both {location.full_name}")
-    splits = [name for name, files in find_splits(location, kind).items() if not files.is_place]
+def _check_no_file_arguments(source_format: str | None, options: Mapping[str, Any] | None) -> None:
+    """Check that nothing says how to read a file, as the source is an iterator."""
+    if source_format is not None:
+        raise ConfigError(
+            "source_format= applies to files and folders; leave it out for an iterator"
+        )
+    if options:
+        raise ConfigError("options= applies to files and folders; leave it out for an iterator")
+
+
+def _check_shardlen(target_format: WritableFormat, shardlen: int | None) -> None:
+    if shardlen is None:
+        return
+    if shardlen < 1:
+        raise ConfigError(f"shardlen must be at least 1, got {shardlen}")
+    if not target_format.has_shards:
+        sharded = [name for name, format_ in writable_formats().items() if format_.has_shards]
+        raise ConfigError(
+            f"{target_format.name} has no shards; leave shardlen out, or choose "
+            f"{' or '.join(sharded)}"
+        )
+
+
+# ---------------------------------------------------------------------- formats
+
+
+def _format_of_source(location: Location, name: str | None) -> Format:
+    """Return the format of a source, by its name or by its suffix and contents.
+
+    Raises:
+        ConfigError: there is no such format, none can be detected, or the folder has splits.
+    """
+    datasets = find_splits(location, name)
+    splits = [split for split, files in datasets.items() if not files.is_place]
     if splits:
         raise ConfigError(
             f"{location.full_name} has the splits {', '.join(splits)}; convert each: pass "
             f"data_stack.load(path, split={splits[0]!r}), or in the shell PATH:{splits[0]}"
         )
-    kind = kind or find_format(
-        location, f"say which it is: --from {' or '.join(readable_formats())}"
-    )
-    found = readable_format_named(kind)
-    names = None if columns is None else list(dict.fromkeys(columns.values()))
+    if name is not None:
+        return format_named(name)
+    return detect_format(location, f"say which it is: --from {' or '.join(all_formats())}")
+
+
+def _open_location(
+    location: Location,
+    format_: Format,
+    columns: Mapping[str, str] | None,
+    options: Mapping[str, Any],
+) -> ColumnSource:
+    """Open a file or folder as columns.
+
+    Args:
+        location: the file or folder.
+        format_: its format.
+        columns: the columns that will be read, by their new names; None for all.
+        options: how to read it.
+
+    Raises:
+        ConfigError: the format has no such option.
+    """
     for option in options:
-        if option not in found.options:
-            known = ", ".join(sorted(found.options)) or "none"
+        if option not in format_.options:
+            known = ", ".join(sorted(format_.options)) or "none"
             raise ConfigError(
-                f"{location.full_name} is read as {found.name}, which has no option {option!r:.60}"
-                f"{did_you_mean(option, found.options)}; its options: {known}"
+                f"{location.full_name} is read as {format_.name}, which has no option "
+                f"{option!r:.60}{did_you_mean(option, format_.options)}; its options: {known}"
             )
+    required = None
+    if columns is not None:
+        required = tuple(dict.fromkeys(columns.values()))
     with naming_stand_in(location):
-        return found.open_columns(location, names, **options), found.name
+        return format_.open_source(location, ColumnChoice(required), **options)
+
+
+def _name_of_target_format(location: Location) -> str:
+    """Return the format that the name of a target says: records, unless it has a file's suffix.
+
+    In ``digits.v2`` the dot is part of the name; ``digits.zip`` and ``digits.parqet`` are no
+    folders of records.
+
+    Raises:
+        ConfigError: no format is written into files of the suffix.
+    """
+    known = format_of_file(location.name)
+    if isinstance(known, WritableFormat):
+        return known.name
+    suffix = os.path.splitext(location.name)[1].lower()
+    suggestion = did_you_mean(suffix, known_suffixes()).strip() if suffix else ""
+    if known is None and not suggestion and not _is_suffix_of_files(suffix):
+        return _DEFAULT_FORMAT
+    advice = f"{suggestion} choose one: --to {' or '.join(writable_formats())}".strip()
+    raise unknown_suffix_error(location, advice)
+
+
+def _is_suffix_of_files(suffix: str) -> bool:
+    """Return whether Python knows a suffix as one of files, such as ``".zip"``."""
+    if not suffix:
+        return False
+    # Without the files of the system, so that all machines know the same suffixes.
+    types = mimetypes.MimeTypes(filenames=())
+    is_strict = True
+    return suffix in types.types_map[is_strict] or suffix in types.encodings_map
+
+
+# ---------------------------------------------------------------------- writing
 
 
 @contextlib.contextmanager
-def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
-    """The place to write a dataset, which is published when the block ends cleanly, and removed otherwise.
+def _publish(location: Location, *, is_folder: bool) -> Iterator[Location]:
+    """Make a place to write a dataset, which is published when the block ends cleanly.
+
+    A block that raises removes what it wrote. A local folder has a temporary name until it is
+    complete. A file appears when it is complete; in a store, the last file of a dataset marks it as
+    complete.
 
     Args:
-        location: its final place.
-        is_renamed: whether it is a folder. A local folder has a temporary name until it is complete; in a store, the last file
-            marks it as complete.
+        location: the final place of the dataset.
+        is_folder: whether the dataset is a folder.
 
     Raises:
         ConfigError: the target exists already, or another process is writing it.
@@ -252,95 +331,207 @@ def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
         raise ConfigError(
             f"{location.full_name} exists already; remove it, or choose another target"
         )
-    path = location.path if is_renamed else None
-    with contextlib.ExitStack() as stack:
-        attempt = location
-        if path is not None:
-            attempt = Location(location.folder, f".{location.name}.part")
-            if not stack.enter_context(location.folder.lease(f"{attempt.name}.lock")).acquire():
-                raise ConfigError(f"{location.full_name} is being written by another process")
-            _remove(attempt)  # files of a killed conversion
-        try:
-            yield attempt
-            if path is not None:
-                with storage_errors("make", str(path)):
-                    os.rename(path.with_name(attempt.name), path)
-                    sync_folder(str(path.parent))
-        except BaseException:
-            with contextlib.suppress(
-                DataStackError, OSError
-            ):  # of a store that cannot remove; the first error is raised
-                _remove(attempt)
-            raise
-
-
-def _remove(place: Location) -> None:
-    if place.path is not None and place.path.is_dir():
-        with storage_errors("remove", place.path):
-            shutil.rmtree(place.path)
+    if location.path is None or not is_folder:
+        with _removed_if_failed(location):
+            yield location
         return
-    if place.is_file():
-        place.folder.delete(place.name)
-    folder = place.as_folder()
+
+    path = location.path
+    attempt = Location(location.folder, f".{location.name}.part")
+    with location.folder.lease(f"{attempt.name}.lock") as lease:
+        if not lease.acquire():
+            raise ConfigError(f"{location.full_name} is being written by another process")
+        # The files of a killed conversion may lie here.
+        _remove(attempt)
+        with _removed_if_failed(attempt):
+            yield attempt
+            with storage_errors("make", str(path)):
+                os.rename(path.with_name(attempt.name), path)
+                sync_folder(str(path.parent))
+
+
+@contextlib.contextmanager
+def _removed_if_failed(location: Location) -> Iterator[None]:
+    """Remove a dataset if the block raises."""
+    try:
+        yield
+    except BaseException:
+        # A store may be unable to remove it; the first error is the one to raise.
+        with contextlib.suppress(DataStackError, OSError):
+            _remove(location)
+        raise
+
+
+def _remove(location: Location) -> None:
+    """Remove the files of a dataset, if there are any."""
+    if location.path is not None and location.path.is_dir():
+        with storage_errors("remove", location.path):
+            shutil.rmtree(location.path)
+        return
+    if location.is_file():
+        location.folder.delete(location.name)
+    folder = location.as_folder()
     for name in folder.list_files():
         folder.delete(name)
 
 
-def _read_batches(source: Source, target: ConvertibleFormat, bar: Any) -> Iterator[dict[str, Any]]:
-    stored = source.stored_names if target.keeps_files else []
-    for positions in _batches(source, stored):
-        yield source.read(positions, source.schema, stored)
-        bar.update(len(positions))
+def _write(
+    target_format: WritableFormat,
+    source: ColumnSource,
+    location: Location,
+    name: str,
+    shardlen: int | None,
+    *,
+    progress: bool | None,
+) -> None:
+    """Write all samples of a source.
+
+    Args:
+        target_format: the format to write.
+        source: the samples.
+        location: where to write.
+        name: the final name of the dataset.
+        shardlen: the number of samples in a shard; None for the format's default.
+        progress: as for :func:`convert`.
+    """
+    # Images, sound and videos are copied as the bytes of their files, if the target stores files.
+    stored = source.stored_names if target_format.keeps_files else []
+    with _bar("converting", source, progress) as bar:
+        with target_format.writer(location, source, name=name, shardlen=shardlen) as write_batch:
+            for positions in _batches_of_positions(source, stored):
+                write_batch(source.read(positions, source.schema, stored))
+                bar.update(len(positions))
 
 
-def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Positions]:
-    """All positions, in batches of a few MiB, estimated from the size of some samples."""
-    if len(source):
-        some = spread(len(source))
-        n_bytes = sum(map(size_of, source.read(some, source.schema, stored).values())) / len(some)
-        size = int(max(1, min(_MAX_IN_BATCH, _BATCH_BYTES // max(1, n_bytes))))
-        for start in range(0, len(source), size):
-            yield np.arange(start, min(start + size, len(source)), dtype=np.intp)
+def _bar(description: str, source: ColumnSource, progress: bool | None) -> Any:
+    return new_bar(
+        desc=description,
+        total=len(source),
+        unit=" samples",
+        disable=not shows_progress(progress),
+    )
+
+
+def _batches_of_positions(
+    source: ColumnSource, stored: Collection[str] = ()
+) -> Iterator[_Positions]:
+    """Return all positions of a source, in batches of a few MiB.
+
+    The number of samples in a batch is estimated from the size of some samples.
+
+    Args:
+        source: the samples.
+        stored: the columns that will be read as the bytes of their files.
+    """
+    n_samples = len(source)
+    if n_samples == 0:
+        return
+    positions = positions_to_infer_from(n_samples)
+    columns = source.read(positions, source.schema, stored)
+    n_bytes = sum(size_of_column(column) for column in columns.values())
+    bytes_per_sample = max(1, n_bytes / len(positions))
+    n_in_batch = int(_BATCH_BYTES / bytes_per_sample)
+    n_in_batch = max(1, min(n_in_batch, _MAX_IN_BATCH))
+    for start in range(0, n_samples, n_in_batch):
+        stop = min(start + n_in_batch, n_samples)
+        yield np.arange(start, stop, dtype=np.intp)
+
+
+# ---------------------------------------------------------------------- verifying
 
 
 def _verify(
-    target: ConvertibleFormat, place: Location, source: Source, progress: bool | None
+    target_format: WritableFormat,
+    location: Location,
+    source: ColumnSource,
+    *,
+    progress: bool | None,
 ) -> int:
-    """Read back and compare all samples; returns their number."""
-    found = target.open(place)
-    with found.resources:
-        if len(source) == 0 == len(found):  # some formats have no columns without samples
+    """Read all samples of a result back, and compare them with the source.
+
+    Returns:
+        The number of samples that were compared.
+
+    Raises:
+        DatasetFileCorruptError: the result differs from the source.
+        ConfigError: it differs, because readers of the format take values for other ones.
+    """
+    try:
+        return _compare_all(target_format, location, source, progress=progress)
+    except DatasetFileCorruptError as error:
+        if not target_format.infers_types:
+            raise
+        raise ConfigError(
+            f"{target_format.name} cannot hold the values, as readers infer their types: {error}"
+        ) from error
+
+
+def _compare_all(
+    target_format: WritableFormat,
+    location: Location,
+    source: ColumnSource,
+    *,
+    progress: bool | None,
+) -> int:
+    """Compare all samples of a result with the source, and return their number."""
+    result = target_format.open_source(location)
+    with result.resources:
+        # Some formats have no columns without samples.
+        if len(source) == 0 and len(result) == 0:
             return 0
-        if (
-            len(found) != len(source)
-            or set(source.schema) - set(found.keys)
-            or set(found.schema) - set(source.schema)
-        ):
-            became = f"{source.name} became {found.schema.keys()}, {len(found):,} samples"
-            raise DatasetFileCorruptError(f"the conversion failed, report this: {became}")
-        found = found.select_columns({name: name for name in source.schema})
-        readable = set(source.stored_names).intersection(found.stored_names)
-        stored = [name for name in readable if found.schema[name].type == source.schema[name].type]
-        with new_bar(
-            desc="verifying",
-            total=len(source),
-            unit=" samples",
-            disable=not shows_progress(progress),
-        ) as bar:
-            for positions in _batches(source):
-                mine, others = (
-                    each.read(positions, source.schema, stored) for each in (source, found)
-                )
-                for name, column in source.schema.items():
-                    if plain_type(column.type) == "json":
-                        others[name] = as_python_values(others[name])
-                    unequal = (column_digests(mine[name]) != column_digests(others[name])).any(
-                        axis=1
-                    )
-                    if unequal.any():
-                        where = f"column {name!r} of sample {positions[unequal.argmax()]}"
-                        raise DatasetFileCorruptError(
-                            f"{where} differs in the result; leave it out"
-                        )
+        result = _with_columns_of_source(target_format, result, source)
+        stored = _columns_stored_alike(source, result)
+        with _bar("verifying", source, progress) as bar:
+            for positions in _batches_of_positions(source):
+                _compare(source, result, positions, stored)
                 bar.update(len(positions))
     return len(source)
+
+
+def _with_columns_of_source(
+    target_format: WritableFormat, result: ColumnSource, source: ColumnSource
+) -> ColumnSource:
+    """Return a result with the columns of its source, in the same order.
+
+    Raises:
+        DatasetFileCorruptError: it has other columns, or another number of samples.
+    """
+    names_in_result = {name: name for name in source.schema}
+    if not target_format.keeps_names:
+        names_in_result = dict(zip(source.schema, result.schema, strict=True))
+    lost = set(names_in_result.values()) - set(result.keys)
+    added = set(result.schema) - set(names_in_result.values())
+    if lost or added or len(result) != len(source):
+        raise DatasetFileCorruptError(
+            f"the conversion failed, report this: {source.name} became "
+            f"{', '.join(result.schema)}, {len(result):,} samples"
+        )
+    return result.select_columns(names_in_result)
+
+
+def _columns_stored_alike(source: ColumnSource, result: ColumnSource) -> list[str]:
+    """Return the columns of media files of one type, which are compared as bytes."""
+    stored_in_both = set(source.stored_names).intersection(result.stored_names)
+    return [name for name in stored_in_both if result.schema[name].type == source.schema[name].type]
+
+
+def _compare(
+    source: ColumnSource, result: ColumnSource, positions: _Positions, stored: Collection[str]
+) -> None:
+    """Compare some samples.
+
+    Raises:
+        DatasetFileCorruptError: a value differs; the message names the column and the sample.
+    """
+    expected = source.read(positions, source.schema, stored)
+    actual = result.read(positions, source.schema, stored)
+    for name, column in source.schema.items():
+        if plain_type(column.type) == "json":
+            actual[name] = as_python_values(actual[name])
+        differing = column_digests(expected[name]) != column_digests(actual[name])
+        is_different = differing.any(axis=1)
+        if is_different.any():
+            position = positions[is_different.argmax()]
+            raise DatasetFileCorruptError(
+                f"column {name!r} of sample {position} differs in the result; leave it out"
+            )

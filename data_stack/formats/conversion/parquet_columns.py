@@ -11,12 +11,12 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.format import (
-    Source,
+from data_stack.formats.column_source import ColumnSource
+from data_stack.formats.column_types import (
     column_of_dtype,
     infer_column,
     plain_type,
-    spread,
+    positions_to_infer_from,
 )
 from data_stack.formats.parquet import (
     Field,
@@ -59,7 +59,10 @@ def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
     Raises:
         ConfigError: no other format can store a field.
     """
-    return {field.name: _column(field, dataset, spread(len(dataset))) for field in dataset.schema}
+    return {
+        field.name: _column(field, dataset, positions_to_infer_from(len(dataset)))
+        for field in dataset.schema
+    }
 
 
 def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
@@ -126,7 +129,7 @@ def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
     return Schema(schema.name, fields)
 
 
-def parquet_schema(name: str, source: Source) -> Schema:
+def parquet_schema(name: str, source: ColumnSource) -> Schema:
     """The schema of Parquet files that hold the columns of a source.
 
     Raises:
@@ -135,7 +138,7 @@ def parquet_schema(name: str, source: Source) -> Schema:
     return Schema(name, [_field(each, column, source) for each, column in source.schema.items()])
 
 
-def _field(name: str, column: Column, source: Source) -> Field:
+def _field(name: str, column: Column, source: ColumnSource) -> Field:
     kind = plain_type(column.type)
     declared = source.declared[name]
     is_value = kind in _MAY_BE_NONE or (
@@ -149,7 +152,10 @@ def _field(name: str, column: Column, source: Source) -> Field:
         return Field(name, np.str_ if kind == "utf8" else np.bytes_)
     dtype, shape = column.dtype, column.shape
     if kind in ("array", "npy") and (dtype is None or shape is None) and len(source):
-        arrays = [np.asarray(value) for value in source.read(spread(len(source)), [name])[name]]
+        arrays = [
+            np.asarray(value)
+            for value in source.read(positions_to_infer_from(len(source)), [name])[name]
+        ]
         dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
         if len(dtypes) == len(n_dims) == 1:
             dtype, shape = dtypes.pop(), (None,) * n_dims.pop()

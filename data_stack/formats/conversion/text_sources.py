@@ -1,19 +1,21 @@
 """CSV and JSON lines as sources of conversions, in bounded memory.
 
-A conversion reads its source at any position, and twice. So the text is copied first, block by block, into a temporary Parquet
-file, which takes about as much space in the folder of temporary files as the text.
+A conversion reads its source at any position, and twice. So the text is copied first, block by
+block, into a temporary Parquet file, which takes about as much space in the folder of temporary
+files as the text.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.format import Source
+from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.conversion.parquet_columns import columns_of_parquet, open_parquet
+from data_stack.formats.format import ColumnChoice
 from data_stack.formats.parquet import Field, ParquetWriter, Schema
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.text_tables.column_errors import UnknownColumnError
@@ -26,42 +28,37 @@ from data_stack.io.location import Location, location_of
 #: Rows of CSV are copied in blocks of this size.
 _BLOCK_BYTES: Final = 32 << 20
 
+Copy = Callable[[Location, "Sequence[str] | None", Mapping[str, Any], str], None]
+"""Copies some columns of a file, read with some options, into a folder: see :func:`copy_csv`."""
+
 
 def open_text_table(
-    location: Location,
-    kind: str,
-    columns: Sequence[str] | None,
-    optional: Collection[str],
-    options: Mapping[str, Any],
-) -> Source:
-    """The rows of a CSV or JSON lines file, with the types that :func:`data_stack.load` gives them.
+    location: Location, copy: Copy, columns: ColumnChoice, options: Mapping[str, Any]
+) -> ColumnSource:
+    """Open a CSV or JSON lines file with the types that :func:`data_stack.load` gives its columns.
 
     Args:
         location: the file.
-        kind: ``"csv"`` or ``"jsonl"``.
-        columns: the columns to read; None for all.
-        optional: further ones, if they exist.
-        options: those of :func:`data_stack.from_csv` or :func:`data_stack.from_jsonl`, without ``filters``.
+        copy: copies the file into a folder of Parquet files.
+        columns: the columns to read.
+        options: those of :func:`data_stack.from_csv` or :func:`data_stack.from_jsonl`, without
+            ``filters``.
 
     Raises:
-        As these functions.
+        ConfigError: a column does not exist, or there are filters.
+        DatasetFileCorruptError: the file is damaged.
     """
     if "filters" in options:
         raise ConfigError(
-            "a conversion takes no filters=; convert data_stack.load(path, filters=…), which reads the file into memory"
+            "a conversion takes no filters=; convert data_stack.load(path, filters=…), "
+            "which reads the file into memory"
         )
-    wanted = None if columns is None else [*columns, *optional]
-    copy = _copy_csv if kind == "csv" else _copy_lines
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="data_stack_"))
-        try:
-            copy(location, wanted, options, f"{folder}/all")
-        except UnknownColumnError as error:
-            if wanted is None or error.column not in optional:
-                raise
-            copy(location, columns, options, f"{folder}/all")
-        rows = open_parquet(location_of(f"{folder}/all"))
-        return Source(
+        target = f"{folder}/all"
+        _copy_chosen(location, copy, columns, options, target)
+        rows = open_parquet(location_of(target))
+        return ColumnSource(
             location.full_name,
             rows,
             columns_of_parquet(rows),
@@ -70,37 +67,68 @@ def open_text_table(
         )
 
 
-def _file_of(location: Location) -> Any:
+def _copy_chosen(
+    location: Location,
+    copy: Copy,
+    columns: ColumnChoice,
+    options: Mapping[str, Any],
+    target: str,
+) -> None:
+    """Copy the required columns of a file, and the optional ones if they exist."""
+    if columns.required is None:
+        copy(location, None, options, target)
+        return
+    try:
+        copy(location, [*columns.required, *columns.optional], options, target)
+        return
+    except UnknownColumnError as error:
+        if error.column not in columns.optional:
+            raise
+    copy(location, columns.required, options, target)
+
+
+def copy_csv(
+    location: Location, columns: Sequence[str] | None, options: Mapping[str, Any], target: str
+) -> None:
+    """Copy a CSV file into a folder of Parquet files.
+
+    Args:
+        location: the file.
+        columns: the columns to copy; None for all.
+        options: those of :func:`data_stack.from_csv`.
+        target: the path of the folder.
+    """
+    csv_options = dict(options)
+    dtypes = csv_options.pop("dtypes", None)
+    encoding = csv_options.pop("encoding", "utf-8")
+    text = TextFile(_file_at(location), encoding)
+    table = CSVTable(text, CSVOptions(**csv_options), types_of(dtypes), columns)
+    schema, blocks = table.stream(_BLOCK_BYTES)
+    _write(target, infer_schema(schema), blocks)
+
+
+def copy_json_lines(
+    location: Location, columns: Sequence[str] | None, options: Mapping[str, Any], target: str
+) -> None:
+    """Copy a file of JSON lines into a folder of Parquet files; arguments as of :func:`copy_csv`."""
+    text = TextFile(_file_at(location))
+    table = JsonLinesTable(text, types_of_json(options.get("dtypes")), columns)
+    types, blocks = table.stream()
+    fields = []
+    for field in infer_schema(arrow_schema(types)):
+        if isinstance(types[field.name], JsonType):
+            fields.append(Field(field.name, object, (), "json", nullable=True))
+        else:
+            fields.append(field)
+    _write(target, Schema("lines", fields), blocks)
+
+
+def _file_at(location: Location) -> Any:
+    """Return the path of a local file, or the opened resource of a store."""
     return location.local_file() or location.open()
 
 
-def _copy_csv(
-    location: Location, columns: Sequence[str] | None, options: Mapping[str, Any], target: str
-) -> None:
-    given = dict(options)
-    dtypes = given.pop("dtypes", None)
-    text = TextFile(_file_of(location), given.pop("encoding", "utf-8"))
-    table = CSVTable(text, CSVOptions(**given), types_of(dtypes), columns)
-    schema, tables = table.stream(_BLOCK_BYTES)
-    _write(target, infer_schema(schema), tables)
-
-
-def _copy_lines(
-    location: Location, columns: Sequence[str] | None, options: Mapping[str, Any], target: str
-) -> None:
-    text = TextFile(_file_of(location))
-    table = JsonLinesTable(text, types_of_json(options.get("dtypes")), columns)
-    types, tables = table.stream()
-    fields = [
-        Field(field.name, object, (), "json", nullable=True)
-        if isinstance(types[field.name], JsonType)
-        else field
-        for field in infer_schema(arrow_schema(types))
-    ]
-    _write(target, Schema("lines", fields), tables)
-
-
-def _write(target: str, schema: Schema, tables: Iterable[Any]) -> None:
+def _write(target: str, schema: Schema, blocks: Iterable[Any]) -> None:
     with ParquetWriter(target, schema, compression="lz4") as writer:
-        for table in tables:
-            writer.append_arrow(table)
+        for block in blocks:
+            writer.append_arrow(block)

@@ -39,7 +39,8 @@ from data_stack.io.lent_resource import LentResource
 from data_stack.io.location import Location, location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.writer import TEMPORARY, ResourceWriter
+from data_stack.io.storage_connectors.unfinished import TEMPORARY
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
 from data_stack.io.versions import LocalVersion, version_of

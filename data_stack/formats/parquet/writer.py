@@ -15,7 +15,6 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
-from data_stack.formats.columns import by_name, samples_at_once
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.parquet.files import has_suffix, is_hidden
 from data_stack.formats.parquet.inference import schema_of_columns
@@ -38,9 +37,10 @@ from data_stack.formats.parquet.writer_part import (
     WriterPart,
     clear_progress,
 )
+from data_stack.formats.sample_columns import by_name, samples_at_once
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.progress import with_bar
-from data_stack.io.storage_connectors.writer import TEMPORARY
+from data_stack.io.storage_connectors.unfinished import TEMPORARY
 from data_stack.util.suggestions import did_you_mean
 
 #: The name of a file of a part, with the number of the part.

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.layout import MAX_RECORDS
 from data_stack.formats.records.stored_file import StoredFile
+from data_stack.formats.stored_rows import StoredRowsReader
 from data_stack.util.forks import fork_lock
 
 _ENTRY_BYTES = 8
@@ -40,9 +40,9 @@ class Ends:
     def __init__(self, file: StoredFile | None, offset: int, n_records: int) -> None:
         self.file, self._offset, self.n_records = file, offset, n_records
         self.view: memoryview | None = None
-        self._rows: StoredRowsColumn | None = None
+        self._rows: StoredRowsReader | None = None
         if file is not None and file.ranges is not None:
-            self._rows = StoredRowsColumn(file.ranges, offset, (n_records,), np.dtype("<i8"))
+            self._rows = StoredRowsReader(file.ranges, offset, (n_records,), np.dtype("<i8"))
         elif file is not None and file.buffer is not None:
             # Signed, like positions: larger values become negative, which is never a valid offset.
             self._ends: _Integers = np.ndarray((n_records,), "<i8", file.buffer, offset)

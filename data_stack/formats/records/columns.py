@@ -13,8 +13,8 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.plain import BytesCodec
 from data_stack.exception import MissingDependencyError, RequestLimitError
-from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag, Places
+from data_stack.formats.stored_rows import StoredRowsReader
 from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 from data_stack.values.stacked_values import objects, python_values, stack_values
@@ -75,10 +75,10 @@ class FixedColumn:
             if self._is_number
             else np.dtype(f"V{self._record_bytes - self._header_bytes}")
         )
-        self._rows: StoredRowsColumn | None = None
+        self._rows: StoredRowsReader | None = None
         file = bag.file
         if file.ranges is not None:
-            self._rows = StoredRowsColumn(
+            self._rows = StoredRowsReader(
                 file.ranges, 0, (len(bag), self._record_bytes), np.dtype(np.uint8)
             )
         else:

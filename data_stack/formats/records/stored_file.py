@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import read_together
 from data_stack.formats.records.manifest import MANIFEST, FileRecord
+from data_stack.formats.stored_rows import read_together
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.local_files import map_file

@@ -29,7 +29,7 @@ from data_stack.formats.records.layout import (
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest
-from data_stack.io.storage_connectors.writer import TEMPORARY
+from data_stack.io.storage_connectors.unfinished import TEMPORARY
 from data_stack.io.storage_errors import storage_errors
 from data_stack.util.group_rights import make_folders, sync_folder
 

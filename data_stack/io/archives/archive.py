@@ -14,7 +14,7 @@ from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeA
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.folder import folder_of
 from data_stack.io.identifiers import check_identifier
-from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.storage_connectors.storable import COPY_BYTES
 from data_stack.util.request_limit import check_request
 from data_stack.util.suggestions import did_you_mean
 

@@ -14,7 +14,7 @@ from data_stack.exception import ArchiveError, MissingDependencyError
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import CHUNK_BYTES, delay_last_chunk, stream_of, with_head
 from data_stack.io.parsing import name_of
-from data_stack.io.storage_connectors.writer import can_seek
+from data_stack.io.storage_connectors.storable import can_seek
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27

@@ -17,7 +17,7 @@ from data_stack.io.archives.zip import ZipArchive
 from data_stack.io.location import as_resource
 from data_stack.io.parsing import name_of
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.writer import can_seek
+from data_stack.io.storage_connectors.storable import can_seek
 
 #: Small, as only the headers of a tar are read, and the members between them are passed over.
 _HEADER_BLOCK_BYTES: Final = 1 << 12

@@ -25,14 +25,10 @@ from data_stack.io.copying.report import Copied, CopyReport, Outcome
 from data_stack.io.integrity import Digest, Fault
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.progress import byte_bar
-from data_stack.io.storage_connectors.connector import (
-    Lease,
-    ResourceInfo,
-    StorageConnector,
-    info_of,
-)
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
 from data_stack.io.storage_connectors.file import FileStorageConnector
-from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.storage_connectors.lease import Lease
+from data_stack.io.storage_connectors.storable import COPY_BYTES
 from data_stack.util.logger import logger
 
 #: What replaces a manifest in a store that cannot delete: no program takes it for a manifest.

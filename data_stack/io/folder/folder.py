@@ -15,8 +15,9 @@ from data_stack.exception import (
 )
 from data_stack.io.identifiers import check_key_prefix, check_prefix
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.cached import uncached
-from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+from data_stack.io.storage_connectors.cached.connector import uncached
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.tree import LINK_OF_STORE, LeftOut
 

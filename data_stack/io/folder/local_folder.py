@@ -13,8 +13,9 @@ from data_stack.exception import ConfigError, MaliciousFilePathError
 from data_stack.io.folder.folder import Folder
 from data_stack.io.local_files import open_local_file
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.connector import FileLease, Lease
-from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
+from data_stack.io.storage_connectors.file.publishing import publishing
+from data_stack.io.storage_connectors.lease import FileLease, Lease
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.tree import LeftOut, LinkRule, entries_of, walk_folder
 from data_stack.util.group_rights import make_folders

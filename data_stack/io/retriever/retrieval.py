@@ -31,8 +31,9 @@ from data_stack.io.retriever.file import copy_file
 from data_stack.io.retriever.schemes import Fetcher, fetcher_of
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer, looks_like_page
 from data_stack.io.storage_connectors.connector import StorageConnector, info_of
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
-from data_stack.io.web import Limits, web_timeout
+from data_stack.io.storage_connectors.storable import binary_chunks
+from data_stack.io.storage_connectors.writer import ResourceWriter
+from data_stack.io.web.limits import Limits, web_timeout
 from data_stack.util.logger import logger
 
 #: How long an interruption waits for the threads. One that waits for a hanging disk is left behind.

@@ -6,37 +6,61 @@ import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
 
+#: The recent blocks of all sources, by the number of the source and of the block. h5py and zipfile
+#: read the same places again and again, and a block-wise shuffle uses one window of 12 MiB while
+#: the next two arrive.
+_recent: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(40 << 20, len)
+_source_numbers: Final = itertools.count()
+
+#: At most this much is prefetched at once.
+_MAX_PREFETCHED_BYTES: Final = 14 << 20
+#: At most this much is read at once: reading a gigabyte must not hold it twice.
+_MAX_GROUP_BYTES: Final = 16 << 20
+#: The number of requests that :meth:`Blocks.fetch` sends at once.
+_REQUESTS_AT_ONCE: Final = 16
+
+
+class Run(NamedTuple):
+    """Neighbouring blocks."""
+
+    first: int
+    n_blocks: int
+
 
 class Blocks:
-    """Immutable bytes of a store in blocks of one size (the last one may be shorter).
+    """Immutable bytes of a store, in blocks of one size. The last block may be shorter.
 
-    A subclass defines :meth:`fetch_run`; or :meth:`fetch`, if one request can fetch blocks that are not neighbours.
+    A subclass defines :meth:`fetch_run`; or :meth:`fetch`, if one request can fetch blocks that are
+    not neighbours.
 
     Attributes:
-        size: length in bytes of the whole.
-        block_bytes: length of a block.
-        sha256: digest of the whole as recorded, 64 hex digits; None if unknown.
-        ahead_bytes: limit of the read-ahead, which grows with sequential reading.
+        size: the length of all bytes.
+        block_bytes: the length of a block.
+        sha256: the recorded SHA-256 of all bytes, 64 hex digits; None if unknown.
+        tag: the version in the store, if the store does not know a digest.
+        ahead_bytes: the limit of the read-ahead, which grows with sequential reading.
     """
 
     ahead_bytes: int = 4 << 20
     size: int
     block_bytes: int
     sha256: str | None
-    #: The version in the store, if it does not know a digest.
     tag: str | None = None
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        """Fetch and verify the blocks of these numbers (ascending, no two equal); by default one request for each run.
+        """Fetch and verify blocks. By default, each run of neighbours is one request.
 
         Any number of threads and forked processes may call it at once.
+
+        Args:
+            numbers: the numbers of the blocks, ascending, no two equal.
 
         Raises:
             DamagedBlockError: a block is missing or damaged.
@@ -44,213 +68,284 @@ class Blocks:
         """
         runs = list(runs_of(numbers))
         if len(runs) == 1:
-            return self.fetch_run(*runs[0])
-        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=16)
+            return self.fetch_run(runs[0].first, runs[0].n_blocks)
+
+        def fetch_run(run: Run) -> list[bytes]:
+            return self.fetch_run(run.first, run.n_blocks)
+
+        fetched = waiting.map(fetch_run, runs, at_once=_REQUESTS_AT_ONCE)
         return list(itertools.chain.from_iterable(fetched))
 
     def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
-        """Fetch and verify neighbouring blocks in one request; raises as :meth:`fetch`."""
+        """Fetch and verify neighbouring blocks in one request.
+
+        Raises:
+            DamagedBlockError: a block is missing or damaged.
+            StorageUnavailableError: the store did not answer within its timeout.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines neither fetch() nor fetch_run()")
 
     def range_of(self, first: int, n_blocks: int) -> tuple[int, int]:
-        """Where a run of blocks starts and stops, in bytes."""
-        return first * self.block_bytes, min((first + n_blocks) * self.block_bytes, self.size)
+        """Return where neighbouring blocks start and stop, in bytes."""
+        start = first * self.block_bytes
+        stop = min((first + n_blocks) * self.block_bytes, self.size)
+        return start, stop
 
     def split(self, data: bytes, n_blocks: int) -> list[bytes]:
-        """The blocks in the bytes of a run; short or empty ones where bytes are missing."""
-        return [
-            data[number * self.block_bytes : (number + 1) * self.block_bytes]
-            for number in range(n_blocks)
-        ]
+        """Split the bytes of neighbouring blocks.
+
+        Returns:
+            The blocks; short or empty ones where bytes are missing.
+        """
+        starts = range(0, n_blocks * self.block_bytes, self.block_bytes)
+        return [data[start : start + self.block_bytes] for start in starts]
 
     def close(self) -> None:
         """Release handles."""
 
 
-def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
-    """Runs of neighbouring blocks: the first one, and their number.
+def runs_of(numbers: Sequence[int], group_size: int = 0) -> Iterator[Run]:
+    """Yield the runs of neighbours among ascending numbers of blocks.
 
     Args:
-        numbers: ascending numbers of blocks.
-        most: begin another run at multiples of this number; 0: nowhere.
+        numbers: the numbers.
+        group_size: begin another run at multiples of this number; 0: nowhere.
     """
-    for _, run in itertools.groupby(
-        enumerate(numbers), lambda each: (each[1] - each[0], most and each[1] // most)
-    ):
-        blocks = [number for _, number in run]
-        yield blocks[0], len(blocks)
+    if not numbers:
+        return
+    first = numbers[0]
+    n_blocks = 0
+    for number in numbers:
+        is_neighbour = number == first + n_blocks
+        begins_group = group_size > 0 and number % group_size == 0
+        if n_blocks and (not is_neighbour or begins_group):
+            yield Run(first, n_blocks)
+            first = number
+            n_blocks = 0
+        n_blocks += 1
+    yield Run(first, n_blocks)
 
 
 def blocks_of(resource: StreamedResource) -> Blocks | None:
-    """The blocks of a resource, without the cache and read-ahead before them; None if it has none."""
+    """Return the blocks of a resource, without the cache and the read-ahead before them.
+
+    Returns:
+        None if the resource is not read by blocks.
+    """
     source = resource._source
-    return source._blocks if isinstance(source, BlockedSource) else None
-
-
-#: The recent blocks of all sources by the number of the source and of the block. h5py and zipfile read the same places again and
-#: again, and a block-wise shuffle uses one window of 12 MiB while the next two arrive.
-_kept: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(40 << 20, len)
-_numbers: Final = itertools.count()
-#: The most that is prefetched at once.
-_PREFETCHED_BYTES: Final = 14 << 20
+    if isinstance(source, BlockedSource):
+        return source._blocks
+    return None
 
 
 class BlockedSource(ByteSource):
-    """Positional access to :class:`Blocks`, with a cache of recent blocks, which all sources share, and read-ahead.
+    """Positional access to :class:`Blocks`, with read-ahead and a cache that all sources share.
 
-    Random reads fetch only the blocks that they touch, and threads that need the same block at once fetch it once. After more
-    than a block of sequential reading, each request also fetches the following blocks, more of them the longer it continues.
+    Random reads fetch only the blocks that they touch. Threads that need the same block at once
+    fetch it once. After more than a block of sequential reading, each request also fetches the
+    following blocks, more of them the longer it continues.
+
+    Args:
+        blocks: the blocks. They are closed with the source.
     """
 
     prefetches = True
     size = 0
     sha256: str | None = None
     tag: str | None = None
+    _blocks: Blocks
+    #: Identifies this source in the cache of recent blocks.
+    _number: int
+    #: Where the last read ended.
+    _end_of_last: int
+    #: How many bytes were read one after the other until there.
+    _n_sequential: int
+    #: The fetches under way in this process, by the number of the block. A fetch ends with the
+    #: blocks that it got; some or all are missing if it failed.
+    _fetches: dict[int, Future[dict[int, bytes]]]
+    #: Guards ``_fetches``.
+    _lock: Any
 
     def __init__(self, blocks: Blocks) -> None:
+        self.size = blocks.size
+        self.sha256 = blocks.sha256
+        self.tag = blocks.tag
         self._blocks = blocks
-        self.size, self.sha256, self.tag = blocks.size, blocks.sha256, blocks.tag
-        self._number = next(_numbers)
-        self._end_of_last, self._run_bytes = -1, 0
-        self._begin_in_fork()
-        call_in_forks(self._begin_in_fork)
+        self._number = next(_source_numbers)
+        self._end_of_last = -1
+        self._n_sequential = 0
+        self._forget_fetches()
+        call_in_forks(self._forget_fetches)
+
+    # ------------------------------------------------------------------ reading
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         end = min(offset + len(buffer), self._blocks.size)
         if offset >= end:
             return 0
         block_bytes = self._blocks.block_bytes
-        self._run_bytes = self._run_bytes + end - offset if offset == self._end_of_last else 0
+
+        # How many blocks are read ahead?
+        if offset == self._end_of_last:
+            self._n_sequential += end - offset
+        else:
+            self._n_sequential = 0
         self._end_of_last = end
-        n_ahead = min(self._run_bytes, self._blocks.ahead_bytes) // block_bytes
+        n_ahead = min(self._n_sequential, self._blocks.ahead_bytes) // block_bytes
+
         position = offset
-        for number, data in self._obtain(
-            range(offset // block_bytes, -(-end // block_bytes)), n_ahead
-        ):
+        for number, block in self._get_blocks(self._blocks_in(offset, end), n_ahead):
             start = position - number * block_bytes
-            part = memoryview(data)[start : start + end - position]
+            part = memoryview(block)[start : start + end - position]
             buffer[position - offset : position - offset + len(part)] = part
             position += len(part)
         return end - offset
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         block_bytes = self._blocks.block_bytes
-        parts: list[list[bytes | memoryview]] = [[] for _ in ranges]
-        touching: dict[int, list[int]] = {}
+
+        # Which ranges touch which block?
+        ranges_of_block: dict[int, list[int]] = {}
         for index, (offset, size) in enumerate(ranges):
             end = min(offset + size, self._blocks.size)
-            if offset < end:
-                for number in range(offset // block_bytes, -(-end // block_bytes)):
-                    touching.setdefault(number, []).append(index)
-        for number, data in self._obtain(sorted(touching)):
-            start = number * block_bytes
-            for index in touching[number]:
+            for number in self._blocks_in(offset, end):
+                ranges_of_block.setdefault(number, []).append(index)
+
+        # Blocks come in ascending order, so the parts of a range do too. They are copied once, when
+        # they are joined.
+        parts: list[list[bytes | memoryview]] = [[] for _ in ranges]
+        for number, block in self._get_blocks(sorted(ranges_of_block)):
+            block_start = number * block_bytes
+            for index in ranges_of_block[number]:
                 offset, size = ranges[index]
-                # Blocks come in ascending order, so the parts of a range do too.
-                first, end = max(0, offset - start), offset + size - start
-                parts[index].append(
-                    memoryview(data)[first:end] if first or end < len(data) else data
-                )  # copied once, by join
-        return [b"".join(part) for part in parts]
+                start = max(0, offset - block_start)
+                stop = offset + size - block_start
+                is_whole_block = start == 0 and stop >= len(block)
+                parts[index].append(block if is_whole_block else memoryview(block)[start:stop])
+        return [b"".join(parts_of_range) for parts_of_range in parts]
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        block_bytes = self._blocks.block_bytes
-        room = max(1, _PREFETCHED_BYTES // block_bytes)
+        max_blocks = max(1, _MAX_PREFETCHED_BYTES // self._blocks.block_bytes)
+
+        # Take ranges until they need too many blocks, but at least one.
         numbers: set[int] = set()
         n_ranges = 0
         for offset, size in ranges:
-            touched = (
-                range(
-                    offset // block_bytes, -(-min(offset + size, self._blocks.size) // block_bytes)
-                )
-                if size
-                else ()
-            )
-            if n_ranges and len(numbers.union(touched)) > room:
+            end = min(offset + size, self._blocks.size)
+            numbers_of_range = self._blocks_in(offset, end)
+            if n_ranges and len(numbers.union(numbers_of_range)) > max_blocks:
                 break
-            numbers.update(touched)
+            numbers.update(numbers_of_range)
             n_ranges += 1
-        wanted = sorted(numbers)[:room]
+
+        # A reader waits for the fetches under way; prefetching does not.
         with self._lock:
             wanted = [
-                number for number in wanted if number not in self._fetches
-            ]  # the reader waits for those under way
-        for _ in self._obtain(wanted):
+                number for number in sorted(numbers)[:max_blocks] if number not in self._fetches
+            ]
+        for _ in self._get_blocks(wanted):
             pass
         return n_ranges
 
     def close(self) -> None:
-        _kept.drop(lambda key: key[0] == self._number)
+        _recent.drop(lambda key: key[0] == self._number)
         self._blocks.close()
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ blocks
 
-    def _find(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Those blocks that are in the cache."""
-        return {
-            number: data
-            for (_, number), data in _kept.get_many(
-                [(self._number, each) for each in numbers]
-            ).items()
-        }
+    def _blocks_in(self, start: int, stop: int) -> range:
+        """Return the numbers of the blocks that hold a range of bytes; none if it is empty."""
+        if start >= stop:
+            return range(0)
+        block_bytes = self._blocks.block_bytes
+        return range(start // block_bytes, -(-stop // block_bytes))
 
-    def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Blocks with their numbers, from the cache or fetched, then with up to ``n_ahead`` following ones."""
-        at_once = max(
-            1, (16 << 20) // self._blocks.block_bytes
-        )  # reading a gigabyte must not hold it twice
-        for start in range(0, len(numbers), at_once):
-            group = numbers[start : start + at_once]
-            found = self._find(group)
-            missing = [number for number in group if number not in found]
+    def _get_blocks(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Yield blocks with their numbers, from the cache or fetched.
+
+        Args:
+            numbers: the numbers of the blocks, ascending.
+            n_ahead: how many following blocks a request also fetches.
+        """
+        group_size = max(1, _MAX_GROUP_BYTES // self._blocks.block_bytes)
+        for start in range(0, len(numbers), group_size):
+            group = numbers[start : start + group_size]
+            blocks = self._find_recent(group)
+            missing = [number for number in group if number not in blocks]
             if missing and n_ahead:
-                stop = min(
-                    max(missing[-1] + 1 + n_ahead, group[-1] + 1),
-                    -(-self._blocks.size // self._blocks.block_bytes),
-                )
-                # Long reads end at multiples of ``ahead_bytes``, where a store may begin another object.
-                aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
-                stop = aligned if aligned > group[-1] else stop
-                missing += [
-                    number
-                    for number in range(missing[-1] + 1, stop)
-                    if (self._number, number) not in _kept
-                ]
+                missing += self._numbers_ahead(missing[-1], group[-1], n_ahead)
             while missing:
-                found |= self._fetch(missing)
-                missing = [
-                    number for number in missing if number not in found
-                ]  # those of a thread that failed
+                blocks |= self._fetch(missing)
+                # The blocks that another thread was fetching when it failed are fetched here.
+                missing = [number for number in missing if number not in blocks]
             for number in group:
-                yield number, found[number]
+                yield number, blocks[number]
+
+    def _find_recent(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return those blocks that are in the cache, by their numbers."""
+        found = _recent.get_many([(self._number, number) for number in numbers])
+        return {number: block for (_, number), block in found.items()}
+
+    def _numbers_ahead(self, last_missing: int, last_wanted: int, n_ahead: int) -> list[int]:
+        """Return the numbers of the blocks that a request for missing blocks also fetches.
+
+        Args:
+            last_missing: the last block that is missing.
+            last_wanted: the last block that the reader wants.
+            n_ahead: how many blocks are read ahead.
+        """
+        n_blocks = -(-self._blocks.size // self._blocks.block_bytes)
+        stop = min(max(last_missing + n_ahead, last_wanted) + 1, n_blocks)
+        # Long reads end at multiples of ``ahead_bytes``, where a store may begin another object.
+        aligned_stop = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
+        if aligned_stop > last_wanted:
+            stop = aligned_stop
+        return [
+            number
+            for number in range(last_missing + 1, stop)
+            if (self._number, number) not in _recent
+        ]
 
     def _fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Fetch blocks, and wait for those that other threads are fetching; without those for which another thread failed."""
-        own, fetched = Future[dict[int, bytes]](), dict[int, bytes]()
+        """Fetch blocks, and wait for those that other threads are fetching.
+
+        Returns:
+            The blocks, without those for which another thread failed.
+        """
+        outcome = Future[dict[int, bytes]]()
         with self._lock:
-            found = self._find(numbers)  # another thread may have fetched them just now
-            others = {
-                number: self._fetches[number] for number in numbers if number in self._fetches
-            }
-            missing = [number for number in numbers if number not in others and number not in found]
-            self._fetches.update(dict.fromkeys(missing, own))
+            # Another thread may have fetched some just now.
+            blocks = self._find_recent(numbers)
+            fetches_of_others = {}
+            missing = []
+            for number in numbers:
+                if number in self._fetches:
+                    fetches_of_others[number] = self._fetches[number]
+                elif number not in blocks:
+                    missing.append(number)
+            for number in missing:
+                self._fetches[number] = outcome
+
+        fetched: dict[int, bytes] = {}
         try:
             if missing:
                 fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
-                for number, data in fetched.items():
-                    _kept.put((self._number, number), data)
+                for number, block in fetched.items():
+                    _recent.put((self._number, number), block)
         finally:
             with self._lock:
                 for number in missing:
                     del self._fetches[number]
-            own.set_result(fetched)
-        found |= fetched
-        for number, fetch in others.items():
-            if number in fetch.result():
-                found[number] = fetch.result()[number]
-        return found
+            outcome.set_result(fetched)
 
-    def _begin_in_fork(self) -> None:
-        # threads of the parent do not go on here
+        blocks |= fetched
+        for number, fetch in fetches_of_others.items():
+            fetched_by_other = fetch.result()
+            if number in fetched_by_other:
+                blocks[number] = fetched_by_other[number]
+        return blocks
+
+    def _forget_fetches(self) -> None:
+        """Begin without fetches. In a fork, the threads of the parent do not go on."""
         self._lock = threading.Lock()
-        self._fetches: dict[int, Future[dict[int, bytes]]] = {}
+        self._fetches = {}

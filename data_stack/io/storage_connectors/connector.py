@@ -1,4 +1,4 @@
-"""The contract of a storage: resources under identifiers, published whole or not at all."""
+"""The contract of a store: resources under identifiers, published whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar, cast
+from typing import IO, Any, cast
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -24,9 +24,11 @@ from data_stack.io.resources import (
     StreamedTextResource,
     SupportedStreamedResourceTypes,
 )
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, local_writer
-from data_stack.util.lock_file import open_locked
+from data_stack.io.storage_connectors.lease import Lease
+from data_stack.io.storage_connectors.storable import binary_chunks
+from data_stack.io.storage_connectors.writer import ResourceWriter, local_writer
 
+#: The type of a resource of bytes, as ``get_resource`` takes it.
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 DAY_SECONDS = 86_400.0
 
@@ -36,10 +38,10 @@ class ResourceInfo:
     """Metadata of a resource.
 
     Attributes:
-        identifier: its name.
-        size: length in bytes.
-        sha256: 64 hex digits, recorded while it was written; None if unknown.
-        modified: seconds since 1970, UTC; None if unknown.
+        identifier: the identifier of the resource.
+        size: the length in bytes.
+        sha256: the SHA-256, 64 hex digits, as recorded while it was written; None if unknown.
+        modified: when it was written, in seconds since 1970, UTC; None if unknown.
     """
 
     identifier: str
@@ -54,7 +56,7 @@ class Garbage:
 
     Attributes:
         name: its name in the store.
-        size: length in bytes; None if unknown.
+        size: its length in bytes; None if unknown.
         reason: why it is not needed.
     """
 
@@ -66,33 +68,39 @@ class Garbage:
 class StorageConnector(ABC):
     """Keeps binary resources under identifiers such as ``"mnist/raw/labels.gz"``.
 
-    An identifier is a relative POSIX path (:mod:`data_stack.io.identifiers`). A write is atomic and durable:
-    a reader sees the old resource, the new one, or none, never a part, and not after a power cut either.
-    Threads may share a connector; it pickles as its configuration.
+    An identifier is a relative POSIX path (:mod:`data_stack.io.identifiers`). A write is atomic and
+    durable: a reader sees the old resource, the new one, or none, never a part, and not after a
+    power cut either. Threads may share a connector. It pickles as its configuration.
 
-    Three methods are required, and a third party's connector with just these works everywhere. The others have defaults where
-    possible, and raise UnsupportedStorageOperationError otherwise. Its resources can be sent to worker processes if it pickles:
-    the connector opens them again there.
+    Three methods are required, and a third party's connector with just these works everywhere. The
+    other methods have defaults where possible, and otherwise raise
+    UnsupportedStorageOperationError.
+
+    A resource that ``get_resource`` returns can be sent to another process if the connector can be
+    pickled: the connector opens the resource again there. A subclass does nothing for that.
     """
 
-    #: Whether ``stat`` knows the digest of each resource that was not copied, edited or damaged by other means.
-    knows_digests: ClassVar[bool] = False
-    #: Whether each read, of a part too, is verified, so that damage is an error.
-    checks_reads: ClassVar[bool] = False
+    #: Whether ``stat`` knows the digest of each resource that was not copied, edited or damaged by
+    #: other means.
+    knows_digests: bool = False
+    #: Whether each read, also of a part, is verified, so that damage is an error.
+    checks_reads: bool = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "get_resource" in vars(cls):
-            cls.get_resource = _knowing_its_connector(cls.get_resource)  # type: ignore[method-assign]  # same signature
+            cls.get_resource = _with_reopening(cls.get_resource)  # type: ignore[method-assign]  # same signature
+
+    # ------------------------------------------------------------------ required
 
     @abstractmethod
     def get_resource(
         self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
     ) -> StreamedResource:
-        """Open a resource lazily; the caller closes it.
+        """Open a resource without reading it. The caller closes it.
 
         Returns:
-            A StreamedResource; a StreamedTextResource (UTF-8) where ``resource_type`` says text.
+            A StreamedResource; a StreamedTextResource (UTF-8) if ``resource_type`` says text.
 
         Raises:
             ResourceNotFoundError: nothing is stored under ``identifier``.
@@ -101,19 +109,23 @@ class StorageConnector(ABC):
 
     @abstractmethod
     def set_resource(self, identifier: str, resource: Storable) -> Any:
-        """Store ``resource`` under ``identifier``, replacing what was there.
+        """Store a resource under an identifier, replacing what was stored there.
 
-        ``resource`` is anything with ``read`` (rewound first if it can seek; never closed) or an iterable of bytes.
-        Its own identifier, if it has one, is ignored.
+        Args:
+            identifier: the identifier to store it under.
+            resource: anything with ``read``, or an iterable of bytes. A file that can seek is
+                rewound first. It is never closed. If it has an identifier, that is ignored.
 
         Raises:
-            StorageError: it could not be written; the old resource is unchanged.
+            StorageError: the resource cannot be written. The old resource is unchanged.
             MalformedIdentifierError: ``identifier`` is not in the grammar.
         """
 
     @abstractmethod
     def has_resource(self, identifier: str) -> bool:
-        """Whether a resource (not merely a folder) is stored under ``identifier``."""
+        """Return whether a resource, not merely a folder, is stored under an identifier."""
+
+    # ------------------------------------------------------------------ resources
 
     def delete_resource(self, identifier: str) -> None:
         """Remove a resource. Open readers may finish reading it.
@@ -126,40 +138,174 @@ class StorageConnector(ABC):
         )
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        """All identifiers that begin with ``prefix``, sorted."""
+        """Return all identifiers that begin with ``prefix``, sorted."""
         raise UnsupportedStorageOperationError(
             f"{type(self).__name__} cannot list: it does not override list_resources()"
         )
 
     def missing_place(self) -> str | None:
-        """Return what does not exist of the place of this store, such as a folder; None if nothing is known to be missing.
+        """Return what does not exist of the place of this store, such as its folder.
 
-        It tells a store that is empty from a name that is misspelt. By default it tells nothing.
+        This tells an empty store from a misspelt name.
+
+        Returns:
+            None if nothing is known to be missing, as by default.
 
         Raises:
-            StorageError: the store does not say.
+            StorageError: the store does not answer.
         """
         return None
 
-    # Files of other tools. A store that holds none leaves the defaults as they are.
+    def stat(self, identifier: str) -> ResourceInfo:
+        """Return size, digest and age of a resource, without reading it.
+
+        Raises:
+            ResourceNotFoundError: nothing is stored under ``identifier``.
+        """
+        with self.get_resource(identifier) as resource:
+            return ResourceInfo(identifier, resource.seek(0, os.SEEK_END))
+
+    def create(self, identifier: str) -> AbstractContextManager[ResourceWriter]:
+        """Write a resource as a file: ``with connector.create("a/b.h5") as file: …``.
+
+        The resource is published when the block ends cleanly. If the block raises, nothing is
+        stored. The file is readable and seekable, as writers of HDF5 and zip need it.
+        """
+
+        def store(file: IO[bytes]) -> None:
+            self.set_resource(identifier, StreamedResource(identifier, file))
+
+        return local_writer(identifier, store)
+
+    def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
+        """Write a download, which the next call with this key may resume after an interruption.
+
+        The default starts again. A folder keeps the partial file for a day if
+        :attr:`ResourceWriter.partial` got a validator; the caller must then verify a digest of the
+        whole. While one process uses the partial file, others get a new file. It is removed after a
+        wrong digest, and on a full disk.
+
+        Args:
+            identifier: the resource.
+            key: letters and digits that identify the source and its digest.
+        """
+        return self.create(identifier)
+
+    def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read ``(offset, size)`` ranges, in one request where the store can.
+
+        Each range is cut short at the end of the resource.
+        """
+        with self.get_resource(identifier) as resource:
+            return resource.read_ranges(ranges)
+
+    def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
+        """Read a resource whole, and compare it with its recorded digest.
+
+        Args:
+            identifier: the resource.
+            sha256: the expected digest, instead of the recorded one.
+
+        Returns:
+            The metadata of the resource with its digest, which a store that knows digests records.
+
+        Raises:
+            ChecksumMismatchError: the resource is damaged.
+        """
+        recorded = self.stat(identifier)
+        digest = Digest()
+        with self.get_resource(identifier) as resource:
+            for chunk in binary_chunks(resource):
+                digest.update(chunk)
+
+        expected = sha256 or recorded.sha256
+        if expected is not None and expected != digest.sha256:
+            raise ChecksumMismatchError(identifier, repr(self), expected, digest.sha256)
+        return ResourceInfo(identifier, digest.size, digest.sha256, recorded.modified)
+
+    def move_resource(self, identifier: str, new_identifier: str) -> None:
+        """Rename a resource, replacing a resource of the new name.
+
+        At any time, the resource exists under at least one of both names. Renaming a resource to
+        its own name leaves it as it is.
+
+        Raises:
+            ResourceNotFoundError: nothing is stored under ``identifier``.
+            StorageError: the resource cannot be written. An old resource ``new_identifier`` is
+                unchanged.
+            UnsupportedStorageOperationError: this store cannot delete.
+        """
+        if identifier == new_identifier:
+            # This raises if the resource is missing.
+            self.stat(identifier)
+            return
+        with self.get_resource(identifier) as resource:
+            self.set_resource(new_identifier, resource)
+        self.delete_resource(identifier)
+
+    # ------------------------------------------------------------------ upkeep
+
+    def lease(self, identifier: str) -> AbstractContextManager[Lease]:
+        """Return a lease for preparing a resource, which only spares duplicate work.
+
+        The default lease is always free. A lease ends with the block, or with the process.
+        """
+        return contextlib.nullcontext(Lease())
+
+    def remove_abandoned(self, prefix: str = "") -> list[str]:
+        """Remove the files of dead writers below ``prefix``. Live writers keep theirs.
+
+        Returns:
+            The names of the removed files.
+        """
+        return []
+
+    def collect_garbage(
+        self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False
+    ) -> list[Garbage]:
+        """Remove what no resource needs: of dead writers, replaced versions, unreferenced content.
+
+        Resources, the data of live writers, and versions replaced less than ``grace_seconds`` ago,
+        by the clock of the store, stay. Writers and readers may go on meanwhile, and the collection
+        may be interrupted.
+
+        Args:
+            grace_seconds: how long replaced versions stay for their readers.
+            dry_run: only list what would be removed.
+        """
+        if dry_run:
+            return []
+        return [
+            Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()
+        ]
+
+    # ------------------------------------------------------------------ files of other tools
+
+    # A store without files of other tools leaves these as they are.
+    # :mod:`data_stack.io.identifiers` says what a key is.
 
     def list_keys(self, prefix: str = "") -> list[str]:
-        """The keys of all files that begin with ``prefix``, sorted: identifiers, and other names that other tools gave.
+        """Return the keys of all files that begin with ``prefix``, sorted.
 
-        See :mod:`data_stack.io.identifiers` for keys. The default knows identifiers only.
+        Keys are identifiers, and other names that other tools gave. By default there are only
+        identifiers.
         """
         return self.list_resources(prefix)
 
     def list_links(self, prefix: str = "") -> list[str]:
-        """The names of links that begin with ``prefix`` and are neither followed nor listed as keys, sorted."""
+        """Return the names of links that are neither followed nor listed as keys, sorted.
+
+        Args:
+            prefix: only links whose names begin with this text.
+        """
         return []
 
     def has_key(self, key: str) -> bool:
-        """Whether a file (not merely a folder) has this key."""
+        """Return whether a file, not merely a folder, has this key."""
         return self.has_resource(key)
 
     def open_key(self, key: str) -> StreamedResource:
-        """Open a file by its key, as :meth:`get_resource` opens a resource; the caller closes it.
+        """Open a file by its key, as :meth:`get_resource` opens a resource. The caller closes it.
 
         Raises:
             ResourceNotFoundError: there is no such file.
@@ -175,130 +321,21 @@ class StorageConnector(ABC):
         """
         self.delete_resource(key)
 
-    def stat(self, identifier: str) -> ResourceInfo:
-        """Size, digest and age of a resource, without reading it.
-
-        Raises:
-            ResourceNotFoundError: nothing is stored under ``identifier``.
-        """
-        with self.get_resource(identifier) as resource:
-            return ResourceInfo(identifier, resource.seek(0, os.SEEK_END))
-
-    def create(self, identifier: str) -> AbstractContextManager[ResourceWriter]:
-        """Write a resource as a file: ``with connector.create("a/b.h5") as file: …``.
-
-        It is published when the block ends cleanly; if the block raises, nothing is stored. The file is readable and seekable, as
-        HDF5 and zip writers need it.
-        """
-        return local_writer(
-            identifier,
-            lambda file: self.set_resource(identifier, StreamedResource(identifier, file)),
-        )
-
-    def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
-        """As :meth:`create`, for a download that the next call with this ``key`` may resume after an interruption.
-
-        The default starts again. A folder keeps the partial file for a day if :attr:`ResourceWriter.partial` got a validator; the
-        caller must verify a digest of the whole. While one process uses it, others get a new file. It is removed after a wrong
-        digest or on a full disk.
-
-        Args:
-            identifier: the resource.
-            key: letters and digits that identify source and digest.
-        """
-        return self.create(identifier)
-
-    def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""
-        with self.get_resource(identifier) as resource:
-            return resource.read_ranges(ranges)
-
-    def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
-        """Read a resource whole, and compare it with its recorded digest, and with ``sha256`` if given.
-
-        Returns:
-            Its metadata with ``sha256``, which a store that knows digests records.
-
-        Raises:
-            ChecksumMismatchError: it is damaged.
-        """
-        recorded = self.stat(identifier)
-        digest = Digest()
-        with self.get_resource(identifier) as resource:
-            for chunk in binary_chunks(resource):
-                digest.update(chunk)
-        expected = sha256 or recorded.sha256
-        if expected not in (None, digest.sha256):
-            raise ChecksumMismatchError(identifier, repr(self), str(expected), digest.sha256)
-        return ResourceInfo(identifier, digest.size, digest.sha256, recorded.modified)
-
-    def lease(self, identifier: str) -> AbstractContextManager[Lease]:
-        """A lease for preparing ``identifier``, which only spares duplicate work.
-
-        The default lease is always free. A lease ends with the block, or with the process.
-        """
-        return contextlib.nullcontext(Lease())
-
-    def remove_abandoned(self, prefix: str = "") -> list[str]:
-        """Remove files of dead writers below ``prefix``, and return their names. Live writers keep theirs."""
-        return []
-
-    def move_resource(self, identifier: str, new_identifier: str) -> None:
-        """Rename a resource, replacing one of the new name. It exists under at least one of both names at any time.
-
-        Renaming a resource to its own name leaves it as it is, in every store.
-
-        Raises:
-            ResourceNotFoundError: nothing is stored under ``identifier``.
-            StorageError: it could not be written; an old resource ``new_identifier`` is unchanged.
-            UnsupportedStorageOperationError: this store cannot delete.
-        """
-        if identifier == new_identifier:
-            self.stat(identifier)  # raises if it is missing
-            return
-        with self.get_resource(identifier) as resource:
-            self.set_resource(new_identifier, resource)
-        self.delete_resource(identifier)
+    # ------------------------------------------------------------------ for subclasses
 
     def _make_resource(
         self, identifier: str, source: ByteSource, kind: SupportedStreamedResourceTypes
     ) -> StreamedResource:
-        """The resource that ``get_resource`` of a store of ours returns: lazy bytes, or their text."""
+        """Return the resource for ``get_resource`` of a store of ours: lazy bytes, or their text."""
         resource = StreamedResource.from_source(identifier, source, self)
-        is_text = kind is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE
-        return (
-            cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
-            if is_text
-            else resource
-        )
-
-    # ------------------------------------------------------------------ upkeep
-
-    def collect_garbage(
-        self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False
-    ) -> list[Garbage]:
-        """Remove unneeded data: of dead writers, replaced versions, unreferenced content.
-
-        It keeps resources, data of live writers, and versions replaced less than ``grace_seconds`` ago by the store's clock. It
-        may be interrupted, and run beside writers and readers.
-
-        Args:
-            grace_seconds: how long replaced versions stay for their readers.
-            dry_run: only list what would be removed.
-        """
-        return (
-            []
-            if dry_run
-            else [
-                Garbage(name, None, "left by a writer that died")
-                for name in self.remove_abandoned()
-            ]
-        )
+        if kind is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
+            return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
+        return resource
 
 
 @dataclass(frozen=True, slots=True)
 class KeyOpener:
-    """Opens the files of a store by their keys: for a resource of such a file in another process.
+    """Opens a file of a store by its key, for the resource of such a file in another process.
 
     Attributes:
         connector: the store.
@@ -312,11 +349,11 @@ class KeyOpener:
 
 
 def info_of(connector: StorageConnector, identifier: str) -> ResourceInfo | None:
-    """Size, digest and age of a resource; None if nothing is stored under this identifier.
+    """Return size, digest and age of a resource; None if nothing is stored under its identifier.
 
-    A connector with a ``stat()`` of its own is only asked once. One with but the three methods of the
-    contract opens the resource, which may raise anything for a missing one, so it is asked before
-    whether the resource is there.
+    A connector with a ``stat()`` of its own is only asked once. A connector with but the three
+    required methods opens the resource, which may raise anything for a missing one. So it is asked
+    before whether the resource is there.
 
     Raises:
         DatasetFileCorruptError: the record of the store is damaged.
@@ -330,51 +367,20 @@ def info_of(connector: StorageConnector, identifier: str) -> ResourceInfo | None
         return None
 
 
-def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``get_resource`` so that its resources pickle as (connector, identifier)."""
+def _with_reopening(get_resource: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``get_resource`` whose resources know the connector that opens them again.
+
+    A resource pickles as its connector and its identifier. Connectors of third parties, which
+    follow the interface of the original DataStack, override ``get_resource`` itself and return
+    resources that know no connector. Without this, a dataset in such a store could be read in this
+    process, and not in the workers of a loader.
+    """
 
     @functools.wraps(get_resource)
-    def open_resource(self: StorageConnector, *arguments: Any, **options: Any) -> Any:
+    def get_reopening_resource(self: StorageConnector, *arguments: Any, **options: Any) -> Any:
         resource = get_resource(self, *arguments, **options)
-        return (
-            resource.reopen_by(self)
-            if isinstance(resource, (StreamedResource, StreamedTextResource))
-            else resource
-        )
+        if isinstance(resource, (StreamedResource, StreamedTextResource)):
+            return resource.reopen_by(self)
+        return resource
 
-    return open_resource
-
-
-class Lease:
-    """A lease that is always free."""
-
-    def acquire(self) -> bool:
-        """Take the lease if it is free, without waiting; return whether it is held now."""
-        return True
-
-
-class FileLease(Lease):
-    """A file lock, which the operating system releases when its process ends; the file is removed with the lease."""
-
-    def __init__(self, path: str) -> None:
-        self._path, self._pid = path, os.getpid()
-        self._file: IO[bytes] | None = None
-
-    def acquire(self) -> bool:
-        if self._file is None:
-            try:
-                self._file = open_locked(self._path)
-            except OSError:
-                return True  # a read-only folder needs no lease
-        return self._file is not None
-
-    def close(self) -> None:
-        """Release the lease."""
-        file, self._file = self._file, None
-        if file is not None:
-            if (
-                os.getpid() == self._pid
-            ):  # else it is the copy of a fork, and the parent holds the lease
-                with contextlib.suppress(OSError):
-                    os.unlink(self._path)
-            file.close()
+    return get_reopening_resource

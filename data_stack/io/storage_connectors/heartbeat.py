@@ -1,7 +1,8 @@
 """Leases with a heartbeat, in any store of small values.
 
-The lease of a dead process of this machine is free at once. For other machines only the heartbeat counts, without comparing
-clocks: a lease expires when a waiting process has seen it unchanged for ``LIFE_SECONDS`` of its own monotonic clock.
+The lease of a dead process of this machine is free at once. For other machines only the heartbeat
+counts, without comparing clocks: a lease expires when a waiting process has seen it unchanged for
+``LIFE_SECONDS`` of its own monotonic clock.
 """
 
 from __future__ import annotations
@@ -10,28 +11,38 @@ import contextlib
 import secrets
 import threading
 import time
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from data_stack.exception import DataStackError
-from data_stack.io.storage_connectors.connector import Lease
+from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.forks import call_in_forks
 
 BEAT_SECONDS: Final = 2.0
 #: A lease without a heartbeat for this time has expired.
 LIFE_SECONDS: Final = 9.0
-#: Garbage collection removes a lease that had no heartbeat for this time, by the store's clock, whoever held it.
+#: Garbage collection removes a lease that had no heartbeat for this time, by the clock of the
+#: store, whoever held it.
 MAX_SILENCE_SECONDS: Final = 60.0
+
+_MAX_VALUE_BYTES: Final = 256
+#: How long :meth:`HeartbeatLease.close` waits for a heartbeat that is under way.
+_CLOSE_SECONDS: Final = 1.0
 
 
 class LeaseStore(Protocol):
     """Stores leases: small values by name."""
 
     def read(self, path: str, most: int, /) -> bytes | None:
-        """The first bytes of a value; None if it does not exist."""
+        """Return the first ``most`` bytes of a value; None if it does not exist."""
 
     def create(self, path: str, data: bytes, /) -> bool:
-        """Write a value unless it exists; of concurrent attempts one succeeds."""
+        """Write a value unless it exists. Of concurrent attempts, one succeeds.
+
+        Returns:
+            Whether it was written.
+        """
 
     def put(self, path: str, data: bytes, /) -> None:
         """Replace a value."""
@@ -40,97 +51,138 @@ class LeaseStore(Protocol):
         """Remove a value if it exists."""
 
 
-class HeartbeatLease(Lease):
-    """A value that a thread renews while the lease is held. It ends with :meth:`close`, or expires with its process.
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """A value of the lease, and since when it is unchanged, by the monotonic clock."""
 
-    A fork does not inherit the lease.
+    value: bytes
+    since: float
+
+
+class HeartbeatLease(Lease):
+    """A value that a thread renews while the lease is held.
+
+    The lease ends with :meth:`close`, or expires with its process. A fork does not inherit it.
 
     Args:
         store: stores the value.
-        path: name of the value.
+        path: the name of the value.
     """
 
+    _store: LeaseStore
+    _path: str
+    #: What this lease last saw of another holder; None before it has looked.
+    _sighting: _Sighting | None
+    #: Identifies this lease in its value.
+    _nonce: str
+    _owner: str
+    #: Set when the lease ends.
+    _ended: threading.Event
+    #: The thread that renews the value; None while the lease is not held.
+    _heart: threading.Thread | None
+
     def __init__(self, store: LeaseStore, path: str) -> None:
-        self._store, self._path = store, path
-        #: The value at the last look, and since when it is unchanged.
-        self._seen: tuple[bytes, float] | None = None
+        self._store = store
+        self._path = path
+        self._sighting = None
         self._begin()
         call_in_forks(self._begin)
-
-    def _begin(self) -> None:
-        self._nonce, self._owner = secrets.token_hex(16), this_process()
-        self._ended = threading.Event()
-        self._heart: threading.Thread | None = None
 
     def acquire(self) -> bool:
         if self._heart is not None:
             return self._heart.is_alive()
         try:
-            # Waiters only read; their writes would delay the holder.
-            if not ((self._seen is None and self._is_created()) or self._is_left_to_us()):
-                return False
+            is_held = self._try_to_take()
         except DataStackError:
             # A lease only spares duplicate work: on errors, work without one.
             return True
-        self._heart = threading.Thread(target=self._beat, name="data_stack-lease", daemon=True)
-        self._heart.start()
-        return True
+        if is_held:
+            self._heart = threading.Thread(target=self._beat, name="data_stack-lease", daemon=True)
+            self._heart.start()
+        return is_held
 
     def close(self) -> None:
-        """Give the lease back."""
-        if self._heart is None:
+        """Release the lease."""
+        heart = self._heart
+        self._heart = None
+        if heart is None:
             return
-        heart, self._heart = self._heart, None
         self._ended.set()
-        heart.join(1.0)
-        if (
-            not heart.is_alive()
-        ):  # else the store does not answer, and a late heartbeat could undo the deletion
-            with contextlib.suppress(DataStackError):
-                if self._holds(self._read()):
-                    self._store.delete(self._path)
+        heart.join(_CLOSE_SECONDS)
+        if heart.is_alive():
+            # The store does not answer. A late heartbeat could undo the deletion.
+            return
+        with contextlib.suppress(DataStackError):
+            if self._is_ours(self._read()):
+                self._store.delete(self._path)
+
+    # ------------------------------------------------------------------ taking the lease
+
+    def _begin(self) -> None:
+        """Begin without a lease, in a new object or in a fork."""
+        self._nonce = secrets.token_hex(16)
+        self._owner = this_process()
+        self._ended = threading.Event()
+        self._heart = None
+
+    def _try_to_take(self) -> bool:
+        # A waiting process only reads: its writes would delay the holder.
+        if self._sighting is None and self._create():
+            return True
+        return self._take_over()
+
+    def _take_over(self) -> bool:
+        """Take the lease of another holder if it is free or has expired; return whether it is ours."""
+        value = self._read()
+        now = time.monotonic()
+        if self._is_ours(value):
+            # The answer to creating it was lost.
+            return True
+        if not value and self._create():
+            return True
+
+        # Has the holder died, or been silent for too long?
+        if self._sighting is None or value != self._sighting.value:
+            self._sighting = _Sighting(value, now)
+        is_silent = now - self._sighting.since >= LIFE_SECONDS
+        if not is_silent and not is_left_by_the_dead(value):
+            return False
+
+        # Unless another process has taken it over meanwhile, remove it and create ours.
+        if self._read() == value:
+            self._store.delete(self._path)
+        return self._create() and self._is_ours(self._read())
+
+    def _create(self) -> bool:
+        return self._store.create(self._path, self._make_value(0))
+
+    # ------------------------------------------------------------------ holding the lease
 
     def _beat(self) -> None:
+        """Renew the lease until it ends, or until another process has taken it over."""
         n_beats = 0
         while not self._ended.wait(BEAT_SECONDS):
             n_beats += 1
-            # The next beat makes up for a failed one; a lease that another process took over is lost.
+            # The next heartbeat makes up for a failed one.
             with contextlib.suppress(DataStackError):
-                if not self._holds(self._read()):
+                if not self._is_ours(self._read()):
                     return
                 if not self._ended.is_set():
-                    self._store.put(self._path, self._value(n_beats))
+                    self._store.put(self._path, self._make_value(n_beats))
 
-    def _is_left_to_us(self) -> bool:
-        """Whether the stored lease is ours (its answer was lost), or expired, so that we took it over."""
-        value, now = self._read(), time.monotonic()
-        if self._holds(value):
-            return True
-        if not value and self._is_created():
-            return True
-        if self._seen is None or value != self._seen[0]:
-            self._seen = value, now
-        if not is_left_by_the_dead(value) and now - self._seen[1] < LIFE_SECONDS:
-            return False
-        if self._read() == value:  # no other process has taken it over meanwhile
-            self._store.delete(self._path)
-        return self._is_created() and self._holds(self._read())
-
-    def _is_created(self) -> bool:
-        return self._store.create(self._path, self._value(0))
-
-    def _value(self, n_beats: int) -> bytes:
+    def _make_value(self, n_beats: int) -> bytes:
         return f"{self._nonce} {n_beats} {self._owner}".encode()
 
-    def _holds(self, value: bytes) -> bool:
+    def _is_ours(self, value: bytes) -> bool:
         return value.partition(b" ")[0] == self._nonce.encode()
 
     def _read(self) -> bytes:
-        return self._store.read(self._path, 256) or b""
+        return self._store.read(self._path, _MAX_VALUE_BYTES) or b""
 
 
 def is_left_by_the_dead(value: object) -> bool:
-    """Whether a lease value, which may be malformed, belongs to a dead process."""
-    return isinstance(value, bytes) and is_dead(
-        value.rpartition(b" ")[2].decode("ascii", "replace")
-    )
+    """Return whether the value of a lease belongs to a dead process. It may be malformed."""
+    if not isinstance(value, bytes):
+        return False
+    owner = value.rpartition(b" ")[2].decode("ascii", "replace")
+    return is_dead(owner)

@@ -1,4 +1,4 @@
-"""Names processes, and tells later whether they are still alive."""
+"""Names of processes, which tell later whether a process is still alive."""
 
 from __future__ import annotations
 
@@ -9,27 +9,38 @@ import os
 
 
 def this_process() -> str:
-    """``machine-pid-start``, unique across machines and time."""
-    return f"{this_machine()}-{os.getpid()}-{_start(os.getpid())}"
+    """Return ``machine-pid-start``, which is unique across machines and time."""
+    return f"{this_machine()}-{os.getpid()}-{_start_of(os.getpid())}"
 
 
 def is_of_this_machine(owner: str) -> bool:
-    """Whether ``owner`` ran on this boot of this machine and in this PID namespace, so that its state is visible."""
+    """Return whether the state of a process is visible here.
+
+    It is if the process ran on this boot of this machine, and in this PID namespace.
+
+    Args:
+        owner: the name of the process.
+    """
     return owner.partition("-")[0] == this_machine()
 
 
 def is_dead(owner: str) -> bool:
-    """Whether ``owner`` is known to have ended; False for other machines and malformed names."""
+    """Return whether a process is known to have ended.
+
+    Args:
+        owner: the name of the process. The answer is False for a process of another machine, and
+            for a malformed name.
+    """
     try:
-        machine, pid, started = owner.split("-")
-        return machine == this_machine() and _start(int(pid)) != started
+        machine, pid, start = owner.split("-")
+        return machine == this_machine() and _start_of(int(pid)) != start
     except ValueError:
         return False
 
 
 @functools.lru_cache(maxsize=1)
 def this_machine() -> str:
-    """Names the scope of process numbers: one boot of one machine, one PID namespace."""
+    """Return a name of the scope of process numbers: one boot of one machine, one PID namespace."""
     facts = [os.uname().nodename]
     with contextlib.suppress(OSError):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -38,20 +49,33 @@ def this_machine() -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
 
 
-def _start(pid: int) -> str | None:
-    """When a process started, in clock ticks since boot, which distinguishes reused numbers; None if it does not exist."""
+def _start_of(pid: int) -> str | None:
+    """Return when a process started, in clock ticks since boot. It tells reused numbers apart.
+
+    Returns:
+        None if there is no such process; ``"0"`` where the system does not say when it started.
+    """
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-        # Zombies are dead too; in a container without an init they are never removed.
-        return None if fields[0] in ("Z", "X") else fields[19]
     except OSError:
-        if os.path.exists("/proc/self/stat"):
+        has_proc = os.path.exists("/proc/self/stat")
+        if has_proc or not _exists(pid):
             return None
+        return "0"
+    # Zombies are dead too. In a container without an init process, they are never removed.
+    state = fields[0]
+    if state in ("Z", "X"):
+        return None
+    return fields[19]
+
+
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return None
+        return False
     except OSError:
-        pass
-    return "0"
+        # The process exists, and belongs to another user.
+        return True
+    return True

@@ -173,7 +173,7 @@ def _from_module(module: str, name: str, url: str) -> StorageConnector:
 
 
 _MONGODB: Final = functools.partial(_from_module, "mongodb", "MongoDBStorageConnector")
-_FSSPEC: Final = functools.partial(_from_module, "fsspec", "FsspecStorageConnector")
+_FSSPEC: Final = functools.partial(_from_module, "object_store", "FsspecStorageConnector")
 
 BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
     "file": _from_file_url,

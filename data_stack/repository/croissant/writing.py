@@ -24,8 +24,8 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import SourceRecord
 from data_stack.factories.prepared import Resources
-from data_stack.formats.conversion.format import name_of_position
-from data_stack.formats.conversion.formats import format_of_suffix
+from data_stack.formats.column_source import name_of_position
+from data_stack.formats.registry import format_of_suffix
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.licenses import spdx_problem

@@ -25,7 +25,7 @@ from data_stack import (
 from data_stack.codecs import Column
 from data_stack.exception import ConfigError, DataStackError, StorageConflictError
 from data_stack.exchange.tables.arrow import from_arrow
-from data_stack.formats.conversion.formats import column_of_rows
+from data_stack.formats.column_types import column_of_rows
 from data_stack.formats.parquet import ParquetWriter, generate_metadata
 from data_stack.formats.parquet.metadata import PARQUET_MANIFEST, PROGRESS_FOLDER
 from data_stack.formats.records import RecordWriter

@@ -11,6 +11,7 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -380,8 +381,10 @@ def test_threads_that_open_a_column_at_once_fetch_its_index_once(tmp_path: Path)
 def test_a_store_that_does_not_check_what_it_sends_is_checked_and_another_file_is_refused() -> None:
     store = InMemoryStorageConnector()
     expected = write(store, 4000)
-    data, info = store._stored["mat.bag"]
-    store._stored["mat.bag"] = (data[:1000] + bytes([data[1000] ^ 1]) + data[1001:], info)
+    stored = store._stored["mat.bag"]
+    data = stored.data
+    damaged = data[:1000] + bytes([data[1000] ^ 1]) + data[1001:]
+    store._stored["mat.bag"] = replace(stored, data=damaged)
 
     with RecordReader(store) as reader:
         for way in (

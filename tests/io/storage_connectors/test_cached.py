@@ -30,12 +30,15 @@ from data_stack.exception import (
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.storage_connectors.cache_blocks import CachedResource, _CachedBlocks
-from data_stack.io.storage_connectors.cache_folder import Content
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.cached.blocks import CachedBlocks
+from data_stack.io.storage_connectors.cached.content import Content
+from data_stack.io.storage_connectors.cached.folder import CacheFolder
+from data_stack.io.storage_connectors.cached.remote import Remote as RemoteRequests
+from data_stack.io.storage_connectors.cached.resource import CachedResource
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.testing.storage import assert_same_bytes, content
 
 SMALL = hashlib.shake_128(b"small").digest(10_001)
@@ -195,7 +198,9 @@ def test_a_whole_file_that_a_slow_process_writes_to_is_not_fetched_again(
 
     for _ in range(2):  # it is whole when it is opened; and it was written to just before
         whole = Content(hashlib.sha256(LARGE).hexdigest(), len(LARGE))
-        blocks = _CachedBlocks(CachedResource(cached, "a/large", whole, None), None)
+        folder = CacheFolder(cached.local, repr(remote), None)
+        resource = CachedResource(RemoteRequests(remote), folder, "a/large", whole, None)
+        blocks = CachedBlocks(resource.remote, folder, "a/large", whole, None, resource.open_remote)
         for number in range(3):
             start = number * BLOCK_BYTES
             assert blocks.fetch([number]) == [LARGE[start : start + BLOCK_BYTES]]

@@ -32,9 +32,9 @@ from data_stack.exception import (
 from data_stack.io.checked_json import to_checked_json
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
-from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
+from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, facts_of
 from data_stack.io.storage_connectors.owners import this_machine, this_process
-from data_stack.io.storage_connectors.writer import in_pieces
+from data_stack.io.storage_connectors.storable import in_pieces
 from data_stack.testing.storage import assert_same_bytes, content
 
 DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK_BYTES + 17)

@@ -36,11 +36,11 @@ from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     Garbage,
-    Lease,
     ResourceInfo,
     StorageConnector,
 )
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
+from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import files
 from data_stack.io.storage_connectors.mongodb.connection import (
@@ -49,7 +49,8 @@ from data_stack.io.storage_connectors.mongodb.connection import (
     Documents,
     Settings,
 )
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
+from data_stack.io.storage_connectors.storable import binary_chunks, in_pieces
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 _ATTEMPTS: Final = 8
 

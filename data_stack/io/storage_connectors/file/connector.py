@@ -1,11 +1,11 @@
 """Resources as plain files below a folder.
 
 The file of ``a/b.gz`` is ``ROOT/a/b.gz``, so that other tools can read a store. Other names are internal: ``.~OWNER-RANDOM`` is
-an unfinished write, ``.~partial-…`` an interrupted download (:mod:`data_stack.io.storage_connectors.writer`), and
+an unfinished write, ``.~partial-…`` an interrupted download (:mod:`data_stack.io.storage_connectors.unfinished`), and
 ``ROOT/.data_stack`` holds
 
 - ``digests/a/b.gz~``: SHA-256 of ``a/b.gz``, with size, times and inode
-  (:mod:`data_stack.io.storage_connectors.file_source`);
+  (:mod:`data_stack.io.storage_connectors.file.digest_notes`);
 - ``leases/…``: the locks of :meth:`FileStorageConnector.lease`, which end with their process.
 """
 
@@ -40,28 +40,24 @@ from data_stack.io.lazy_source import LazySource
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
     BINARY,
-    FileLease,
     Garbage,
     KeyOpener,
-    Lease,
     ResourceInfo,
     StorageConnector,
 )
-from data_stack.io.storage_connectors.file_source import (
+from data_stack.io.storage_connectors.file.digest_notes import (
     DigestNotes,
     FileVersion,
-    OpenedFile,
     digest_of,
     facts_of,
 )
-from data_stack.io.storage_connectors.writer import (
-    Explain,
-    Partial,
-    ResourceWriter,
-    binary_chunks,
-    publishing,
-    remove_unfinished,
-)
+from data_stack.io.storage_connectors.file.opened_file import OpenedFile
+from data_stack.io.storage_connectors.file.publishing import publishing
+from data_stack.io.storage_connectors.lease import FileLease, Lease
+from data_stack.io.storage_connectors.partial import Partial
+from data_stack.io.storage_connectors.storable import binary_chunks
+from data_stack.io.storage_connectors.unfinished import remove_unfinished
+from data_stack.io.storage_connectors.writer import Explain, ResourceWriter
 from data_stack.io.storage_errors import explaining, storage_error
 from data_stack.io.tree import LEADS_OUT, is_below, walk_folder
 from data_stack.util.group_rights import make_folder, make_folders
@@ -273,10 +269,14 @@ class FileStorageConnector(StorageConnector):
         """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
         for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
-            for path, size, reason in remove_unfinished(
+            for unfinished in remove_unfinished(
                 os.path.join(self.root_path, start), grace_seconds, dry_run=dry_run
             ):
-                yield Garbage(os.path.relpath(path, self.root_path), size, reason)
+                yield Garbage(
+                    os.path.relpath(unfinished.path, self.root_path),
+                    unfinished.size,
+                    unfinished.reason,
+                )
 
     # ------------------------------------------------------------------ files and notes
 

@@ -28,9 +28,9 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.io.storage_connectors.fsspec import s3
-from data_stack.io.storage_connectors.fsspec.errors import explain, is_unreachable, reason_of
-from data_stack.io.storage_connectors.fsspec.s3 import OtherVersionError, WrongAnswerError
+from data_stack.io.storage_connectors.object_store import s3
+from data_stack.io.storage_connectors.object_store.errors import explain, is_unreachable, reason_of
+from data_stack.io.storage_connectors.object_store.s3 import OtherVersionError, WrongAnswerError
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.url import StorageURL
 from data_stack.io.web.errors import WebError

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from data_stack.io.storage_connectors.fsspec.connector import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store.connector import FsspecStorageConnector
 
 __all__ = ["FsspecStorageConnector"]

@@ -28,8 +28,8 @@ from data_stack.io.integrity import (
     digest_of_block,
 )
 from data_stack.io.storage_connectors.blocks import Blocks, runs_of
-from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
-from data_stack.io.storage_connectors.fsspec.s3 import OtherVersionError
+from data_stack.io.storage_connectors.object_store.remote import RemoteFile, RemoteFiles
+from data_stack.io.storage_connectors.object_store.s3 import OtherVersionError
 from data_stack.util.untrusted_text import describe_format, parse_json
 
 FORMAT: Final = b"data_stack resource 3\n"

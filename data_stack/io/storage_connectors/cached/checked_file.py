@@ -7,7 +7,7 @@ from typing import Any
 
 from data_stack.io.byte_source import ByteSource
 from data_stack.io.integrity import DIGEST_BYTES, digests_of_blocks
-from data_stack.io.storage_connectors.file_source import OpenedFile
+from data_stack.io.storage_connectors.file.opened_file import OpenedFile
 from data_stack.util.forks import fork_lock
 
 #: Each page has a digest of its own. A disk and the system read whole pages, and hashing one takes

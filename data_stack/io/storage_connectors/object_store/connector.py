@@ -52,20 +52,24 @@ from data_stack.io.storage_connectors.connector import (
     BINARY,
     Garbage,
     KeyOpener,
-    Lease,
     ResourceInfo,
     StorageConnector,
 )
-from data_stack.io.storage_connectors.fsspec import objects
-from data_stack.io.storage_connectors.fsspec.errors import AccessRefusedError
-from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.heartbeat import (
     MAX_SILENCE_SECONDS,
     HeartbeatLease,
     is_left_by_the_dead,
 )
+from data_stack.io.storage_connectors.lease import Lease
+from data_stack.io.storage_connectors.object_store import objects
+from data_stack.io.storage_connectors.object_store.errors import AccessRefusedError
+from data_stack.io.storage_connectors.object_store.remote import (
+    TEMPORARIES,
+    RemoteFile,
+    RemoteFiles,
+)
 from data_stack.io.storage_connectors.owners import is_dead
-from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces
+from data_stack.io.storage_connectors.storable import binary_chunks, in_pieces
 from data_stack.io.url import StorageURL, parse_option
 from data_stack.util.executor import waiting
 from data_stack.util.logger import logger

@@ -31,8 +31,8 @@ from data_stack.exception import (
 )
 from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
-from data_stack.io.storage_connectors.fsspec.objects import FORMAT, PART_BYTES
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store.objects import FORMAT, PART_BYTES
 from data_stack.testing.storage import content
 
 PART = random.Random(1).randbytes(PART_BYTES)
@@ -437,3 +437,10 @@ def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_
                     each.list_resources,
                 ]
             check_all_end(calls, "sftp://")
+
+
+def test_the_former_module_warns_that_it_moved() -> None:
+    with pytest.warns(DeprecationWarning, match="data_stack.FsspecStorageConnector"):
+        from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector as former
+
+    assert former is FsspecStorageConnector

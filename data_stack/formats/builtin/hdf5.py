@@ -1,0 +1,55 @@
+"""The format of HDF5 files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
+from data_stack.formats.format import ColumnChoice
+from data_stack.formats.named_arrays_format import NamedArraysFormat
+from data_stack.formats.registry import register_format
+from data_stack.io.location import Location
+
+
+@register_format
+class HDF5Format(NamedArraysFormat):
+    """An HDF5 file with a contiguous dataset for each column.
+
+    The options are those of :class:`~data_stack.formats.HDF5DatasetIterator`.
+    """
+
+    name = "hdf5"
+    suffixes = {
+        ".h5": "application/x-hdf5",
+        ".hdf5": "application/x-hdf5",
+        ".hdf": "application/x-hdf5",
+    }
+    options = frozenset({"encoding"})
+
+    def list_keys(
+        self, resource: Any, location: Location, columns: ColumnChoice
+    ) -> Sequence[ColumnKey]:
+        from data_stack.formats.hdf5 import dataset_keys, datasets_to_read
+
+        # A file may hold more objects than are listed, so columns are opened by their names.
+        if columns.required is not None and not columns.optional:
+            return list(columns.required)
+        # A user who names columns wants nothing else, so what is left out needs no warning.
+        if columns.required is not None:
+            return dataset_keys(resource)
+        return datasets_to_read(resource)
+
+    def open_arrays(
+        self, resource: Any, keys: Mapping[str, Any], **options: Any
+    ) -> DatasetIteratorIF:
+        from data_stack.formats.hdf5 import HDF5DatasetIterator
+
+        return HDF5DatasetIterator(resource, keys, **options)
+
+    def save(self, file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        from data_stack.formats.hdf5 import write_hdf5
+
+        write_hdf5(file, columns)

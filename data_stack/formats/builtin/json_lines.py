@@ -1,0 +1,56 @@
+"""The format of JSON lines files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.exception import ConfigError
+from data_stack.formats.column_source import ColumnSource
+from data_stack.formats.format import WriteBatch
+from data_stack.formats.registry import register_format
+from data_stack.formats.text_table_format import TextTableFormat
+from data_stack.io.location import Location
+
+
+@register_format
+class JsonLinesFormat(TextTableFormat):
+    """A JSON object per line.
+
+    The options are those of :func:`data_stack.from_jsonl`.
+    """
+
+    name = "jsonl"
+    suffixes = {".jsonl": "application/jsonlines", ".ndjson": "application/x-ndjson"}
+    options = frozenset({"dtypes", "filters"})
+    has_untyped_values = False
+    types = frozenset({"utf8", "i64", "u64", "int", "array", "json", "tree"})
+
+    def reader(self) -> Callable[..., DatasetIteratorIF]:
+        from data_stack.formats.text_tables.reading import from_jsonl
+
+        return from_jsonl
+
+    def copier(self) -> Callable[..., None]:
+        from data_stack.formats.conversion.text_sources import copy_json_lines
+
+        return copy_json_lines
+
+    def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
+        super().check(source, location, shardlen)
+        for name, column in source.schema.items():
+            if column.shape is not None and len(column.shape) > 1:
+                raise ConfigError(
+                    f"column {name!r} holds arrays of shape {column.shape}, which readers of JSON "
+                    "take for lists; leave it out: --columns …"
+                )
+
+    @contextlib.contextmanager
+    def writer(
+        self, location: Location, source: ColumnSource, *, name: str, shardlen: int | None
+    ) -> Iterator[WriteBatch]:
+        from data_stack.formats.text_tables.json_lines_writer import JsonLinesWriter
+
+        with location.folder.create(location.name) as file:
+            yield JsonLinesWriter(file).write

@@ -1,0 +1,114 @@
+"""The format of Parquet files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
+from data_stack.formats.column_source import ColumnSource
+from data_stack.formats.column_types import media_columns
+from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, WritableFormat, WriteBatch
+from data_stack.formats.registry import register_format
+from data_stack.io.account import PlaceAccount
+from data_stack.io.folder import Folder
+from data_stack.io.location import Location
+
+#: The files beside Parquet files that list them. The package that defines these needs pyarrow.
+_LISTING_FILES: Final = frozenset(
+    {"_common_metadata", "_metadata", "_data_stack_manifest.parquet", "_data_stack_progress"}
+)
+
+#: The suffixes of files of records, whose names may contain the ``=`` of a partition.
+_SUFFIXES_OF_RECORDS: Final = (".bag", ".idx")
+
+
+@register_format
+class ParquetFormat(WritableFormat):
+    """A Parquet file, or a folder of Parquet files.
+
+    The options are those of :class:`~data_stack.formats.parquet.ParquetDataset`.
+    """
+
+    name = "parquet"
+    suffixes = {
+        ".parquet": "application/x-parquet",
+        ".parq": "application/x-parquet",
+        ".pq": "application/x-parquet",
+    }
+    listing_files = _LISTING_FILES
+    options = frozenset({"nulls", "filters"})
+    has_shards = True
+    holds_decimals = True
+
+    def recognize(self, folder: Folder, names: Sequence[str]) -> bool:
+        if not self.listing_files.isdisjoint(names):
+            return True
+        suffixes = tuple(self.suffixes)
+        return any(name.endswith(suffixes) or _is_partition(name) for name in names)
+
+    def open(
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+    ) -> DatasetIteratorIF:
+        from data_stack.formats.conversion.parquet_columns import open_parquet
+
+        return open_parquet(location, **options)
+
+    def open_parts(
+        self, parts: Sequence[Location], columns: ColumnChoice = ALL_COLUMNS, **options: Any
+    ) -> list[DatasetIteratorIF]:
+        from data_stack.formats.conversion.parquet_columns import open_parquet
+
+        are_files = all(part.is_file() for part in parts)
+        if len(parts) > 1 and are_files:
+            return [open_parquet(parts, **options)]
+        return super().open_parts(parts, columns, **options)
+
+    def list_columns(self, samples: Any) -> list[ColumnKey]:
+        return list(samples.schema.fields)
+
+    def account_of(self, folder: Folder) -> PlaceAccount | None:
+        from data_stack.formats.parquet.files import find_files
+
+        return find_files(folder).account
+
+    def open_source(
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+    ) -> ColumnSource:
+        from data_stack.formats.conversion.parquet_columns import (
+            columns_of_parquet,
+            find_stored_schema,
+            open_parquet,
+        )
+
+        rows = open_parquet(location, **options)
+        schema = columns_of_parquet(rows)
+        stored = None
+        if media_columns(schema):
+            stored_schema = find_stored_schema(rows.schema, schema)
+            stored = open_parquet(location, stored_schema, **options)
+        keys: dict[str, ColumnKey] = {name: name for name in rows.schema.fields}
+        return ColumnSource(location.full_name, rows, schema, keys, stored)
+
+    def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
+        from data_stack.formats.conversion.parquet_columns import parquet_schema
+
+        super().check(source, location, shardlen)
+        parquet_schema(location.name, source)
+
+    @contextlib.contextmanager
+    def writer(
+        self, location: Location, source: ColumnSource, *, name: str, shardlen: int | None
+    ) -> Iterator[WriteBatch]:
+        from data_stack.formats.conversion.parquet_columns import parquet_schema
+        from data_stack.formats.parquet import ParquetWriter
+
+        schema = parquet_schema(name, source)
+        with ParquetWriter(location.as_folder(), schema, rows_per_file=shardlen) as writer:
+            yield lambda batch: writer.append_columns(batch, encoded=source.stored_names)
+
+
+def _is_partition(name: str) -> bool:
+    """Return whether a folder is a partition, such as ``year=2024``."""
+    return "=" in name and not name.endswith(_SUFFIXES_OF_RECORDS)

@@ -1,0 +1,219 @@
+"""Opens files and folders of known formats as samples; the splits of a place so that they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.described import ARGUMENTS, explain
+from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.formats.dataset_files import DatasetFiles
+from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format
+from data_stack.formats.registry import format_named
+from data_stack.io.location import Location, naming_stand_in
+from data_stack.util.program_lines import warn_program
+from data_stack.util.suggestions import did_you_mean
+
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+#: The arguments of :func:`open_as` that all formats have, besides their own options.
+_COMMON_OPTIONS: Final = ("format", "target", "columns")
+
+
+def open_as(
+    place: Location,
+    kind: str,
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    options: Mapping[str, Any] = _NO_OPTIONS,
+) -> DatasetIteratorIF:
+    """Open one file or folder of a known format as samples.
+
+    Args:
+        place: the file or folder.
+        kind: the name of its format.
+        target: the column of the target.
+        columns: a selection, in this order.
+        options: how to read it, see :meth:`~data_stack.repository.places.Place.load`.
+
+    Raises:
+        ConfigError: there is no such format, option, target or column.
+        DatasetFileCorruptError: the dataset is damaged, or of another format.
+    """
+    format_ = format_named(kind)
+    check_options(place.full_name, format_, options)
+    with naming_stand_in(place):
+        samples = format_.open(place, _choose_columns(columns, target), **options)
+    iterator: DatasetIteratorIF = format_.with_target(samples, place, target)
+    if columns is not None:
+        iterator = iterator.select(*columns)
+    return iterator
+
+
+def open_splits(
+    datasets: Mapping[str, DatasetFiles],
+    chosen: Sequence[str],
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    options: Mapping[str, Any] = _NO_OPTIONS,
+) -> dict[str, DatasetIteratorIF]:
+    """Open some of the datasets at a place as samples.
+
+    Whatever is chosen, classes and types are those of all splits of the place: a class has one
+    number, and a column of a CSV or JSON lines file one dtype, in all of them. A split without the
+    target, as a test split often is, has no target.
+
+    Args:
+        datasets: all datasets at the place, which have one format, as
+            :func:`~data_stack.formats.place_splits.find_places` returns them.
+        chosen: the names of those to open.
+        target: the column of the target.
+        columns: a selection, in this order; a split that lacks the target is read without it.
+        options: how to read them, see :meth:`~data_stack.repository.places.Place.load`.
+
+    Raises:
+        ConfigError: there is no such option, no split has the target, or a column of JSON lines
+            has types in two splits that no dtype holds.
+
+    Warns:
+        UserWarning: a column has different types in two splits.
+    """
+    first_dataset = next(iter(datasets.values()))
+    format_ = format_named(first_dataset.kind)
+    for files in datasets.values():
+        check_options(files.parts[0].full_name, format_, options)
+    splits = {name: files for name, files in datasets.items() if files.is_split}
+
+    choice = _choose_columns(columns, target)
+    parts: Mapping[str, Sequence[DatasetIteratorIF]]
+    if splits:
+        parts = format_.open_splits(datasets, chosen, choice, **options)
+    else:
+        parts = {
+            name: format_.open_parts(datasets[name].parts, choice, **options) for name in chosen
+        }
+
+    opened: dict[str, DatasetIteratorIF] = {}
+    for name in chosen:
+        target_of_split = target
+        columns_of_split = columns
+        may_lack_target = (
+            target is not None
+            and name in splits
+            and not _has_target(format_, parts[name], target)
+            and _is_target_elsewhere(format_, splits, parts, target, options)
+        )
+        if may_lack_target:
+            target_of_split = None
+            columns_of_split = _without_column(columns, target)
+
+        # Of parts that were opened as one, the location of the first is that of all.
+        with_target = [
+            format_.with_target(part, location, target_of_split)
+            for part, location in zip(parts[name], datasets[name].parts, strict=False)
+        ]
+        iterator = joined(with_target)
+        if columns_of_split is not None:
+            iterator = iterator.select(*columns_of_split)
+        opened[name] = iterator
+    _warn_of_types(opened, splits)
+    return opened
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return the samples of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    first = as_iterator(parts[0])
+    return first._stack_layer(CombinedDatasetIterator, *parts[1:])
+
+
+def check_options(name: str, format_: Format, options: Mapping[str, Any]) -> None:
+    """Check that a format has the options.
+
+    Args:
+        name: the name of the place, for messages.
+        format_: the format of the place.
+        options: values by name.
+
+    Raises:
+        ConfigError: the format lacks an option.
+    """
+    own_options = sorted(format_.options)
+    known = [*_COMMON_OPTIONS, *own_options]
+    for option in options:
+        if option not in own_options:
+            hint = explain(option, ARGUMENTS) or did_you_mean(option, known)
+            raise ConfigError(
+                f"{name} is opened as {format_.name}, which has no option {option!r:.60}{hint}; "
+                f"its options: {', '.join(known)}"
+            )
+
+
+def _choose_columns(columns: Sequence[str] | None, target: str | None) -> ColumnChoice:
+    """Return the columns of a selection, and the target, which a split may lack."""
+    if columns is None or isinstance(columns, str):
+        return ALL_COLUMNS
+    # What is no name is an error of select(), which is called afterwards.
+    if not all(isinstance(column, str) for column in columns):
+        return ALL_COLUMNS
+    required = tuple(column for column in columns if column != target)
+    if target is None:
+        return ColumnChoice(required)
+    return ColumnChoice(required, (target,))
+
+
+def _without_column(columns: Sequence[str] | None, column: str | None) -> list[str] | None:
+    """Return a selection of columns without one; None, which means all columns, stays None."""
+    if columns is None:
+        return None
+    return [name for name in columns if name != column]
+
+
+def _has_target(format_: Format, parts: Sequence[DatasetIteratorIF], target: str) -> bool:
+    """Return whether all parts of a dataset have the column of the target."""
+    return all(target in format_.list_columns(part) for part in parts)
+
+
+def _is_target_elsewhere(
+    format_: Format,
+    splits: Mapping[str, DatasetFiles],
+    opened: Mapping[str, Sequence[DatasetIteratorIF]],
+    target: str,
+    options: Mapping[str, Any],
+) -> bool:
+    """Return whether some split has the target, so that another one may lack it."""
+    for name, files in splits.items():
+        parts = opened.get(name)
+        if parts is None:
+            parts = format_.open_parts(files.parts, **options)
+        if _has_target(format_, parts, target):
+            return True
+    return False
+
+
+def _warn_of_types(
+    opened: Mapping[str, DatasetIteratorIF], splits: Mapping[str, DatasetFiles]
+) -> None:
+    """Warn of columns whose dtypes differ between splits, in files that say their dtypes."""
+    dtypes: dict[str, dict[str, str]] = {}
+    for split, iterator in opened.items():
+        if split not in splits:
+            continue
+        declared_columns = access_to(iterator).declare_columns() or {}
+        for column, declared in declared_columns.items():
+            if declared.dtype is not None:
+                dtypes.setdefault(str(column), {})[split] = declared.dtype
+
+    differing = [column for column, of_splits in dtypes.items() if len(set(of_splits.values())) > 1]
+    if not differing:
+        return
+    column = differing[0]
+    held = ", ".join(f"{dtype} in {split}" for split, dtype in dtypes[column].items())
+    more = f" (so do {len(differing) - 1} other columns)" if len(differing) > 1 else ""
+    warn_program(f"column {column!r:.80} differs between splits: it is {held}{more}")

@@ -1,0 +1,266 @@
+"""The registry of formats: finds the format of a name, of a file, or of a folder.
+
+A format registers itself by a decorator, and the registry imports all modules of
+``data_stack.formats.builtin``: to add a format, add one module with a class. Programs register
+formats in the same way; formats of plugins come from the hook ``data_stack_formats``. A format of
+data_stack takes precedence over one of a plugin, which is asked only if none of ours fits.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from data_stack.exception import ConfigError
+from data_stack.formats import builtin
+from data_stack.formats.format import Format, WritableFormat
+from data_stack.formats.managed_tables import refuse_managed_table
+from data_stack.io.folder import Folder
+from data_stack.io.location import Location
+from data_stack.util.suggestions import did_you_mean
+
+_FormatClass = TypeVar("_FormatClass", bound="type[Format]")
+_AnyFormat = TypeVar("_AnyFormat", bound=Format)
+
+#: The registered formats by name. Use :func:`known_formats`, which registers ours first.
+_formats: Final[dict[str, Format]] = {}
+
+#: The suffixes of a compressed file.
+_COMPRESSED: Final = re.compile(r"(\.(gz|bz2|xz|zst))+$")
+
+#: The suffixes of files beside datasets that are never samples: code, texts for readers, settings,
+#: logs, checksums and indexes of shards. Plugins are not asked for their formats.
+NEVER_SAMPLES: Final = frozenset(
+    [
+        *[".py", ".ipynb", ".sh", ".bat", ".r", ".m", ".c", ".cpp", ".h", ".js", ".css"],
+        *[".md", ".rst", ".html", ".htm", ".pdf", ".tex", ".bib", ".license", ".lock"],
+        *[".yaml", ".yml", ".toml", ".cfg", ".ini", ".log", ".out", ".err", ".bak", ".tmp"],
+        *[".md5", ".sha1", ".sha256", ".crc", ".asc", ".sig", ".idx", ".index"],
+    ]
+)
+
+
+# ---------------------------------------------------------------------- registering
+
+
+def register_format(format_class: _FormatClass) -> _FormatClass:
+    """Register a format by its name, in place of one with the same name; a class decorator."""
+    _formats[format_class.name] = format_class()
+    return format_class
+
+
+def unregister_format(name: str) -> None:
+    """Remove a format that a program registered."""
+    del _formats[name]
+
+
+@functools.cache
+def _register_builtin_formats() -> None:
+    for module in pkgutil.iter_modules(builtin.__path__, f"{builtin.__name__}."):
+        importlib.import_module(module.name)
+
+
+def known_formats() -> Mapping[str, Format]:
+    """Return the formats of data_stack, and those that the program registered, by name."""
+    _register_builtin_formats()
+    return _formats
+
+
+def provided_formats() -> dict[str, Format]:
+    """Return the formats of plugins by name, without those whose names are registered already."""
+    # Imported only if none of our formats fits, as a search for plugins takes time.
+    from data_stack.plugins.manager import default_manager
+
+    known = known_formats()
+    provided = default_manager().provided("formats")
+    return {name: format_class() for name, format_class in provided.items() if name not in known}
+
+
+def all_formats() -> dict[str, Format]:
+    """Return all formats by name, sorted; imports the plugins with hooks."""
+    formats = {**provided_formats(), **known_formats()}
+    return dict(sorted(formats.items()))
+
+
+def writable_formats() -> dict[str, WritableFormat]:
+    """Return the formats that a conversion writes by name, sorted."""
+    return {
+        name: format_
+        for name, format_ in all_formats().items()
+        if isinstance(format_, WritableFormat)
+    }
+
+
+# ---------------------------------------------------------------------- by the name of a format
+
+
+def format_named(name: str) -> Format:
+    """Return the format with a name, in small or capital letters.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    known = known_formats().get(name.lower())
+    if known is not None:
+        return known
+    return _choose(name, all_formats())
+
+
+def writable_format_named(name: str) -> WritableFormat:
+    """Return the format with a name, for the target of a conversion.
+
+    Raises:
+        ConfigError: there is no such format, or it cannot be written.
+    """
+    return _choose(name, writable_formats())
+
+
+def _choose(name: str, formats: Mapping[str, _AnyFormat]) -> _AnyFormat:
+    if name.lower() not in formats:
+        raise ConfigError(
+            f"unknown format {name!r:.40}{did_you_mean(name, formats)}; "
+            f"known formats: {', '.join(formats)}"
+        )
+    return formats[name.lower()]
+
+
+# ---------------------------------------------------------------------- by the name of a file
+
+
+def format_of_suffix(suffix: str) -> Format | None:
+    """Return the format of files whose names end in ``suffix``, such as ``".h5"``, or None."""
+    known = _first_with_suffix(suffix, known_formats().values())
+    if known is not None or not suffix or suffix in NEVER_SAMPLES:
+        return known
+    return _first_with_suffix(suffix, provided_formats().values())
+
+
+def _first_with_suffix(suffix: str, formats: Iterable[Format]) -> Format | None:
+    for format_ in formats:
+        if suffix in format_.suffixes:
+            return format_
+    return None
+
+
+def format_of_file(
+    file_name: str, find_format: Callable[[str], Format | None] = format_of_suffix
+) -> Format | None:
+    """Return the format of a file, which may be compressed, by the suffix of its name, or None.
+
+    Args:
+        file_name: the name of the file.
+        find_format: returns the format of a suffix.
+    """
+    lowered = file_name.lower()
+    plain_name = without_compression(lowered)
+    known = find_format(os.path.splitext(plain_name)[1])
+    if known is None:
+        return None
+    is_compressed = plain_name != lowered
+    if is_compressed and not known.is_streamed:
+        return None
+    return known
+
+
+def without_compression(file_name: str) -> str:
+    """Return the name of a compressed file without the suffix: ``a.csv`` for ``a.csv.gz``."""
+    return _COMPRESSED.sub("", file_name)
+
+
+def stem_of_file(file_name: str) -> str:
+    """Return the name of a file without the suffix of its format: ``a.b`` for ``a.b.csv.gz``.
+
+    A name without such a suffix is returned as it is.
+    """
+    return stems_of_files([file_name])[file_name]
+
+
+def stems_of_files(file_names: Iterable[str]) -> dict[str, str]:
+    """Return the names of files without the suffixes of their formats, by the whole names.
+
+    Plugins are asked once for each suffix: that takes 0.1 ms, as one may have been installed
+    meanwhile, and a folder may hold a million files.
+    """
+    find_format = functools.cache(format_of_suffix)
+    stems = {}
+    for file_name in file_names:
+        stem = file_name
+        if format_of_file(file_name, find_format) is not None:
+            stem = os.path.splitext(without_compression(file_name))[0]
+        stems[file_name] = stem
+    return stems
+
+
+def known_suffixes() -> list[str]:
+    """Return the suffixes of all formats."""
+    return [suffix for format_ in all_formats().values() for suffix in format_.suffixes]
+
+
+# ---------------------------------------------------------------------- by the files of a place
+
+
+def detect_format(location: Location, advice: str = "") -> Format:
+    """Detect the format of a file by its suffix, or of a folder by its contents.
+
+    Args:
+        location: the file or folder.
+        advice: the end of the message of an error, which says how to name the format.
+
+    Raises:
+        ConfigError: nothing is there, or no format or several formats fit.
+        ManagedTableError: it is a table of Delta Lake, Iceberg or Hudi.
+    """
+    known = format_of_file(location.name)
+    if known is not None and location.is_file():
+        return known
+
+    # Some stores cannot list, and a file has no names in it.
+    folder = location.as_folder()
+    names = folder.list_names() if folder.can_delete else []
+    if not names and location.is_file():
+        raise unknown_suffix_error(location, advice)
+    names = names or folder.list_names()
+    if not names:
+        if location.path is not None and location.path.is_dir():
+            raise ConfigError(f"the folder {location.full_name} is empty")
+        raise ConfigError(f"there is nothing at {location.full_name}")
+
+    refuse_managed_table(folder, names)
+    candidates = _recognize(folder, names, known_formats().values())
+    if not candidates:
+        candidates = _recognize(folder, names, provided_formats().values())
+    if len(candidates) != 1:
+        fitting = " and ".join(candidate.name for candidate in candidates) or "no format"
+        raise ConfigError(
+            f"cannot detect the format of {location.full_name}: its contents fit {fitting}; {advice}"
+        )
+    return candidates[0]
+
+
+def _recognize(folder: Folder, names: Sequence[str], formats: Iterable[Format]) -> list[Format]:
+    """Return the formats that recognize a folder; fallbacks only if no other format does."""
+    first_choices = []
+    fallbacks = []
+    for format_ in formats:
+        if format_.is_fallback:
+            fallbacks.append(format_)
+        else:
+            first_choices.append(format_)
+
+    recognizing = [format_ for format_ in first_choices if format_.recognize(folder, names)]
+    if recognizing:
+        return recognizing
+    return [format_ for format_ in fallbacks if format_.recognize(folder, names)]
+
+
+def unknown_suffix_error(location: Location, advice: str) -> ConfigError:
+    """Return the error for a file whose suffix is that of no format."""
+    known = ", ".join(known_suffixes())
+    return ConfigError(
+        f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {advice}"
+    )

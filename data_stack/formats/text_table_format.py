@@ -1,0 +1,146 @@
+"""Formats of tables in text, whose types are inferred from the values."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.exception import ConfigError
+from data_stack.formats.column_source import ColumnSource
+from data_stack.formats.column_types import plain_type
+from data_stack.formats.dataset_files import DatasetFiles
+from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, WritableFormat
+from data_stack.formats.registry import without_compression
+from data_stack.formats.targets import with_target
+from data_stack.io.location import Location
+
+
+class TextTableFormat(WritableFormat):
+    """A table in text, whose types are inferred from the values.
+
+    :func:`data_stack.load` reads the table into memory. A conversion copies it first, in bounded
+    memory, into a temporary file.
+    """
+
+    is_streamed = True
+    keeps_files = False
+    infers_types = True
+
+    #: Whether all values are written as text, so that any column can be read as text.
+    has_untyped_values: ClassVar[bool]
+
+    #: The types of columns that the format holds.
+    types: ClassVar[frozenset[str]]
+
+    # ------------------------------------------------------------------ opening
+
+    @abstractmethod
+    def reader(self) -> Callable[..., DatasetIteratorIF]:
+        """Return the function that reads a file: :func:`data_stack.from_csv`, or one like it."""
+
+    @abstractmethod
+    def copier(self) -> Callable[..., None]:
+        """Return the function that copies a file into Parquet files.
+
+        See :mod:`data_stack.formats.conversion.text_sources`.
+        """
+
+    def options_of_name(self, file_name: str) -> dict[str, Any]:
+        """Return the options that the name of a file says."""
+        return {}
+
+    def open(
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+    ) -> DatasetIteratorIF:
+        from data_stack.formats.text_tables.column_errors import UnknownColumnError
+
+        read = self.reader()
+        options = {**self.options_of_name(location.name), **options}
+        if columns.required is None:
+            return read(_file_at(location), **options)
+        try:
+            all_names = [*columns.required, *columns.optional]
+            return read(_file_at(location), columns=all_names, **options)
+        except UnknownColumnError as error:
+            if error.column not in columns.optional:
+                raise
+        return read(_file_at(location), columns=list(columns.required), **options)
+
+    def open_splits(
+        self,
+        datasets: Mapping[str, DatasetFiles],
+        chosen: Sequence[str],
+        columns: ColumnChoice = ALL_COLUMNS,
+        **options: Any,
+    ) -> dict[str, list[DatasetIteratorIF]]:
+        """Open the tables of all splits, whose columns have the same types.
+
+        A table that is not named as a split has its own types.
+        """
+        from data_stack.formats.text_tables.agreement import read_alike
+
+        parts_of_splits = [
+            (name, part)
+            for name, files in datasets.items()
+            if files.is_split
+            for part in files.parts
+        ]
+
+        def read_part(number: int, dtypes: Mapping[str, Any]) -> DatasetIteratorIF:
+            _, part = parts_of_splits[number]
+            return self.open(part, columns, **{**options, "dtypes": dtypes})
+
+        tables = read_alike(
+            read_part,
+            [part.full_name for _, part in parts_of_splits],
+            options.get("dtypes"),
+            of_text=self.has_untyped_values,
+        )
+        opened: dict[str, list[DatasetIteratorIF]] = {}
+        for (name, _), table in zip(parts_of_splits, tables, strict=True):
+            opened.setdefault(name, []).append(table)
+        for name in chosen:
+            if name not in opened:
+                opened[name] = self.open_parts(datasets[name].parts, columns, **options)
+        return opened
+
+    def with_target(self, samples: Any, location: Location, target: str | None) -> Any:
+        if target is None:
+            return samples
+        source_name = str(location.path or location.full_name)
+        return with_target(samples, source_name, self.list_columns(samples), target)
+
+    def open_source(
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+    ) -> ColumnSource:
+        from data_stack.formats.conversion.text_sources import open_text_table
+
+        options = {**self.options_of_name(location.name), **options}
+        return open_text_table(location, self.copier(), columns, options)
+
+    # ------------------------------------------------------------------ writing
+
+    def writes_folder(self, location: Location) -> bool:
+        return False
+
+    def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
+        super().check(source, location, shardlen)
+        plain_name = without_compression(location.name)
+        if plain_name != location.name:
+            raise ConfigError(
+                f"{location.name!r} is the name of a compressed file, which a conversion does "
+                f"not write; choose {plain_name!r}"
+            )
+        for name, column in source.schema.items():
+            if plain_type(column.type) not in self.types:
+                raise ConfigError(
+                    f"column {name!r} is of type {column.type!r}, which {self.name} cannot hold; "
+                    "leave it out: --columns …"
+                )
+
+
+def _file_at(location: Location) -> Any:
+    """Return the path of a local file, or the opened resource of a store."""
+    return location.local_file() or location.open()

@@ -1,0 +1,130 @@
+"""Notes on what a remote answered, which the processes of a machine share.
+
+The note on ``a/b.gz`` is a file. Its modification time is that of the request, by the monotonic
+clock of this boot, so that a process can tell whether the answer is fresh enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from data_stack.io.checked_json import to_checked_json
+from data_stack.io.storage_connectors.cached.content import boot_ns
+from data_stack.io.storage_connectors.cached.health import FolderHealth
+from data_stack.io.storage_connectors.cached.room import (
+    DISK_PAGE_BYTES,
+    NOTES_FOLDER,
+    CacheRoom,
+)
+from data_stack.io.storage_connectors.connector import ResourceInfo
+from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, FileVersion
+from data_stack.util.interrupts import open_descriptor
+
+_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_NOTE_BYTES: Final = 1 << 16
+#: The version in the note on an identifier that the remote does not have.
+_MISSING: Final = FileVersion(-1, "")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerNote:
+    """What a remote answered.
+
+    Attributes:
+        info: the metadata of the resource; None if the remote had no such resource.
+    """
+
+    info: ResourceInfo | None
+
+
+class AnswerNotes:
+    """The last answer of one remote for each identifier.
+
+    Args:
+        path: the path of the folder of the cache, which several remotes may share.
+        remote: the name of the remote.
+        room: says whether another note may be written.
+        health: is told when a note cannot be written.
+    """
+
+    _notes: DigestNotes
+    _room: CacheRoom
+    _health: FolderHealth
+
+    def __init__(self, path: str, remote: str, room: CacheRoom, health: FolderHealth) -> None:
+        name = hashlib.sha256(remote.encode()).hexdigest()[:16]
+        self._notes = DigestNotes(os.path.join(path, NOTES_FOLDER, name))
+        self._room = room
+        self._health = health
+
+    def write(self, identifier: str, info: ResourceInfo | None, asked_at: float) -> None:
+        """Note an answer.
+
+        Args:
+            identifier: the resource.
+            info: its metadata; None: the remote has no such resource.
+            asked_at: when the request was sent, by the monotonic clock.
+        """
+        version = _MISSING
+        if info is not None:
+            facts = () if info.modified is None else (info.modified,)
+            version = FileVersion(info.size, info.sha256 or "", facts)
+        asked_ns = boot_ns() + int(asked_at * 1e9)
+        try:
+            if self._renew(identifier, version, asked_ns):
+                return
+            if self._room.has_room(DISK_PAGE_BYTES):
+                self._notes.write(identifier, version, asked_ns)
+        except OSError as error:
+            self._health.report("write to", error)
+
+    def read(self, identifier: str, since: float | None = None) -> AnswerNote | None:
+        """Return the last answer; None if there is none.
+
+        Args:
+            identifier: the resource.
+            since: a monotonic time. Answers to requests that were sent before it, or before this
+                boot, do not count.
+        """
+        if since is not None and not self._is_from(identifier, since):
+            return None
+        version = self._notes.read(identifier)
+        if version is None:
+            return None
+        if version.size < 0:
+            return AnswerNote(None)
+        modified = version.facts[0] if version.facts else None
+        info = ResourceInfo(identifier, version.size, version.sha256 or None, modified)
+        return AnswerNote(info)
+
+    def remove(self, identifier: str) -> None:
+        """Remove the note on a resource, if there is one."""
+        with contextlib.suppress(OSError):
+            self._notes.remove(identifier)
+
+    def _renew(self, identifier: str, version: FileVersion, asked_ns: int) -> bool:
+        """Set the time of a note that already says so; return whether there is one.
+
+        Raises:
+            OSError: it cannot be read or changed.
+        """
+        path = self._notes.path_of(identifier)
+        with contextlib.suppress(FileNotFoundError), open_descriptor(path, _FLAGS) as handle:
+            if os.read(handle, _MAX_NOTE_BYTES) == to_checked_json(asdict(version)):
+                os.utime(handle, ns=(time.time_ns(), asked_ns))
+                return True
+        return False
+
+    def _is_from(self, identifier: str, since: float) -> bool:
+        """Return whether the noted answer is to a request since a monotonic time of this boot."""
+        try:
+            status = os.stat(self._notes.path_of(identifier))
+        except OSError:
+            return False
+        asked_at = (status.st_mtime_ns - boot_ns()) / 1e9
+        return max(since, 0.0) <= asked_at <= time.monotonic()
