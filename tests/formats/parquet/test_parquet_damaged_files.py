@@ -332,9 +332,10 @@ def test_a_file_that_is_replaced_is_an_error_even_if_it_is_as_long(
         if knows == "digests":
             store.set_resource("a.parquet", data)
         elif knows == "nothing":
+            store.set_resource("a.parquet", data)
             stored = store._stored["a.parquet"]
             info = ResourceInfo("a.parquet", len(data))
-            store._stored["a.parquet"] = dataclasses.replace(stored, data=data, info=info)
+            store._stored["a.parquet"] = dataclasses.replace(stored, info=info)
         elif knows == "path":
             (tmp_path / "new").write_bytes(data)
             os.replace(tmp_path / "new", file)
