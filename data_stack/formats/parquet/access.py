@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.access import DeclaredColumn, DistinctValues
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DataStackError
 from data_stack.formats.parquet.codecs import ArrowCodec
-from data_stack.formats.parquet.codecs.binary import index_cells
+from data_stack.formats.parquet.codecs.cells import index_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.content_digest import digest_of_row_groups
 from data_stack.formats.parquet.distinct import DistinctCells
