@@ -27,8 +27,8 @@ from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.metadata import MANIFEST_KEY
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.integrity import block_digest
-from data_stack.io.storage_connectors.mongodb.files import Pointer as MongoPointer
-from data_stack.io.storage_connectors.object_store.objects import Pointer as ObjectPointer
+from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
+from data_stack.io.storage_connectors.object_store.pointer import Pointer as ObjectPointer
 from data_stack.reproduce.lock import LockFile
 from data_stack.util.untrusted_text import seal_json
 
@@ -151,14 +151,14 @@ def _write_pointer(path: Path) -> None:
 
 def _write_mongodb(path: Path) -> None:
     data = b"of a store"
-    pointer = MongoPointer(
+    version = ResourceVersion(
         "a/b", len(data), "ab" * 32, ObjectId("6" * 24), data, block_digest(data)
     )
     document = {
         "_id": "a/b",
         "rev": 1,
         "modified": bson.json_util.loads('{"$date": 0}'),
-        **pointer.update()["$set"],
+        **version.update()["$set"],
     }
     path.write_text(bson.json_util.dumps(document, indent=1) + "\n")
 
@@ -250,7 +250,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
         path.read_bytes(), "a/b", "a store"
     ).inline.decode(),
     "mongodb": lambda path: (
-        MongoPointer.of(bson.json_util.loads(path.read_text()), "a store").data or b""
+        ResourceVersion.of(bson.json_util.loads(path.read_text()), "a store").data or b""
     ).decode(),
 }
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import errno
-import functools
 import os
 from typing import Any, TypeAlias
 
 import platformdirs
 
 from data_stack.exception import ConfigError, StorageError
-from data_stack.io.storage_connectors import url
 from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
-from data_stack.plugins.manager import default_manager
+from data_stack.io.storage_connectors.url import (
+    storage_connector_from_url as storage_connector_from_url,
+)
 
 Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 """A store: a connector, or the URL or path of one."""
@@ -31,26 +31,6 @@ def default_storage() -> StorageConnector:
     """
     return storage_connector_from_url(
         os.environ.get(HOME) or platformdirs.user_cache_path("data_stack", appauthor=False)
-    )
-
-
-def storage_connector_from_url(url_or_path: str | os.PathLike[str]) -> StorageConnector:
-    """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
-
-    Args:
-        url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
-            ``memory://`` (a new, empty store on each call), ``mongodb://host/database`` (``mongodb+srv://``),
-            ``s3://bucket/prefix`` (``gs``, ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an
-            installed plugin brings. ``?cache=/fast/folder&cacheBytes=50GB`` keeps what is read in that folder too.
-
-    Raises:
-        ConfigError: no such scheme, or a URL that names no store. No part of a URL but its scheme is shown.
-        MissingDependencyError: the package for this scheme is not installed; the message says which extra brings it.
-        PluginError: the plugin of the scheme failed.
-    """
-    return url.storage_connector_from_url(
-        url_or_path,
-        more_schemes=functools.partial(default_manager().provided, "storage_connectors"),
     )
 
 

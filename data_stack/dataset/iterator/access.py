@@ -62,10 +62,9 @@ class DistinctValues(NamedTuple):
     """The distinct values of a column, in the order in which they appear.
 
     Attributes:
-        values: each value once, as a column of the samples at ``first``, shape
-            ``(n_distinct, ...)``.
-        first: where each value appears first, ascending, shape ``(n_distinct,)``: an index into
-            the positions that were asked for.
+        values: each value once, as a column of the samples at ``first``, shape ``(n_distinct, ...)``.
+        first: where each value appears first, ascending, shape ``(n_distinct,)``: an index into the positions that were
+            asked for.
     """
 
     values: Column
@@ -179,6 +178,16 @@ class SampleAccess(ABC):
         """
         return None
 
+    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        """Call :meth:`iterate_column`, which is its new name."""
+        warn_deprecated(
+            "SampleAccess.each()",
+            instead="SampleAccess.iterate_column()",
+            since="0.3",
+            removed_in="1.0",
+        )
+        return self.iterate_column(key, positions)
+
     def distinct_values(
         self, key: int | str, positions: IndexArrayOfInts | None = None
     ) -> DistinctValues | None:
@@ -191,23 +200,12 @@ class SampleAccess(ABC):
             positions: of the samples; None: of all.
 
         Returns:
-            None where this access cannot do it, or not exactly; the caller then compares the values
-            of :meth:`columns`.
+            None where this access cannot do it, or not exactly; the caller then compares the values of :meth:`columns`.
 
         Raises:
             ConfigError: the samples have no such column.
         """
         return None
-
-    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        """Call :meth:`iterate_column`, which is its new name."""
-        warn_deprecated(
-            "SampleAccess.each()",
-            instead="SampleAccess.iterate_column()",
-            since="0.3",
-            removed_in="1.0",
-        )
-        return self.iterate_column(key, positions)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None

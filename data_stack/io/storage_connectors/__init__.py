@@ -1,6 +1,7 @@
-"""Where bytes live: one contract, one module a store. Each name is imported when it is first asked for.
+"""Where bytes live: one contract, one module or folder a store.
 
-MongoDBStorageConnector and FsspecStorageConnector need an optional package; MissingDependencyError says what to install.
+Each name is imported when it is first asked for. MongoDBStorageConnector and FsspecStorageConnector
+need an optional package; MissingDependencyError says what to install.
 """
 
 from data_stack.util.lazy import attach_stub

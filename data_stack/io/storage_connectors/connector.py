@@ -89,7 +89,8 @@ class StorageConnector(ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "get_resource" in vars(cls):
-            cls.get_resource = _with_reopening(cls.get_resource)  # type: ignore[method-assign]  # same signature
+            get_resource = _with_reopening(cls.get_resource)
+            cls.get_resource = get_resource  # type: ignore[method-assign]  # of the same signature
 
     # ------------------------------------------------------------------ required
 
@@ -326,7 +327,7 @@ class StorageConnector(ABC):
     def _make_resource(
         self, identifier: str, source: ByteSource, kind: SupportedStreamedResourceTypes
     ) -> StreamedResource:
-        """Return the resource for ``get_resource`` of a store of ours: lazy bytes, or their text."""
+        """Return what ``get_resource`` of a store of ours returns: lazy bytes, or their text."""
         resource = StreamedResource.from_source(identifier, source, self)
         if kind is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
             return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))

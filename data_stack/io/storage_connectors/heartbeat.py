@@ -132,7 +132,7 @@ class HeartbeatLease(Lease):
         return self._take_over()
 
     def _take_over(self) -> bool:
-        """Take the lease of another holder if it is free or has expired; return whether it is ours."""
+        """Take the lease if its holder has left it or has expired. Return whether it is ours."""
         value = self._read()
         now = time.monotonic()
         if self._is_ours(value):

@@ -1,4 +1,4 @@
-"""Storage connectors by URL: ``file:///data``, ``mongodb://host/db``, ``s3://bucket/prefix``, a plain path, and more."""
+"""Storage connectors by URL: ``file:///data``, ``mongodb://host/db``, ``s3://bucket/prefix`` …"""
 
 from __future__ import annotations
 
@@ -22,75 +22,92 @@ from data_stack.util.suggestions import did_you_mean
 Connect = Callable[[str], StorageConnector]
 """Makes a storage connector of a URL of its scheme."""
 
-_BYTES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
-_SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?|inf", re.ASCII)
-#: Parameters of the cache, in lower case.
-_CACHE: Final = ("cache", "cachebytes", "cachefresh")
-
 
 def storage_connector_from_url(
-    url_or_path: str | os.PathLike[str],
+    url_or_path: str | os.PathLike[str] | StorageURL,
     *,
     more_schemes: Callable[[], Mapping[str, Connect]] | None = None,
 ) -> StorageConnector:
-    """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
+    """Make the storage connector that a URL or a path names. Nothing is created or contacted yet.
 
-    Any URL may end with ``?cache=/fast/folder&cacheBytes=50GB``, which caches resources in that folder
-    (:class:`CachedStorageConnector`; without ``cacheBytes`` there is no limit); ``&cacheFresh=60`` is its ``fresh_seconds``. The
-    other parameters are the store's own.
+    Any URL may end with ``?cache=/fast/folder&cacheBytes=50GB``, which caches resources in that
+    folder (:class:`CachedStorageConnector`; without ``cacheBytes`` there is no limit).
+    ``&cacheFresh=60`` is its ``fresh_seconds``. The other parameters are those of the store.
 
     Args:
-        url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder`` (percent-encoded),
-            ``memory://`` (a new, empty store on each call), ``mongodb://host/database`` (``mongodb+srv://``),
-            ``s3://bucket/prefix`` (``gs``, ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of one of ``more_schemes``.
+        url_or_path: a folder (``~`` is the home folder), ``file:///absolute/folder``
+            (percent-encoded), ``memory://`` (a new, empty store on each call),
+            ``mongodb://host/database`` (``mongodb+srv://``), ``s3://bucket/prefix`` (``gs``,
+            ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an installed
+            plugin brings; a URL that is parsed already, too.
         more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL
             has another one; by default those of installed plugins.
 
     Raises:
-        ConfigError: no such scheme, or a URL that does not name a store. The message holds no part of a URL but its scheme,
-            as the rest may be a password.
-        MissingDependencyError: the package for this scheme is not installed; the message names the extra to install.
+        ConfigError: there is no such scheme, or the URL does not name a store. The message holds no
+            part of a URL but its scheme, as the rest may be a password.
+        MissingDependencyError: the package for this scheme is not installed. The message names the
+            extra to install.
+        PluginError: the plugin of the scheme failed.
     """
-    text = os.fsdecode(url_or_path)
-    url = StorageURL.parse(url_or_path)
-    if url is None:
-        if isinstance(url_or_path, str) and (
-            "://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES
-        ):
-            # More likely a mistyped URL than a folder, and its password must not become the name of a folder.
-            raise ConfigError(
-                "malformed URL of a store; write SCHEME://…, for example mongodb://host/database, or a path"
-            )
-        if not text or "\0" in text:
-            raise ConfigError(f"{text!r} is not a valid path of a folder")
-        return FileStorageConnector(os.path.expanduser(text))
-    scheme, schemes = url.scheme, BUILT_IN_STORAGE_SCHEMES
-    if scheme not in schemes:
-        schemes = {**schemes, **(more_schemes or _provided_schemes)()}
-    if scheme not in schemes:
-        known = ", ".join(f"{each}://" for each in sorted(schemes))
-        problem = f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; known are {known}"
-        raise ConfigError(
-            f"{problem}. Others come with plugins; `data-stack doctor` shows those that are installed."
-        )
-    plain, cached = split_cache(url)
-    return schemes[scheme](text) if cached is None else cached(schemes[scheme](str(plain)))
+    if isinstance(url_or_path, StorageURL):
+        url = url_or_path
+        text = str(url)
+    else:
+        parsed_url = StorageURL.parse(url_or_path)
+        if parsed_url is None:
+            return _connector_of_path(url_or_path)
+        url = parsed_url
+        text = os.fsdecode(url_or_path)
+    connect = _find_connect(url.scheme, more_schemes or _provided_schemes)
+    plain_url, put_cache_before = split_cache(url)
+    if put_cache_before is None:
+        return connect(text)
+    return put_cache_before(connect(str(plain_url)))
 
+
+def store_at(storage: Any) -> Any:
+    """Return the store at a path or URL; anything else as it is."""
+    if isinstance(storage, (str, os.PathLike)):
+        return storage_connector_from_url(storage)
+    return storage
+
+
+def _connector_of_path(path: str | os.PathLike[str]) -> FileStorageConnector:
+    """Make the connector of a folder.
+
+    Raises:
+        ConfigError: the path is empty, has a null character, or looks like a URL.
+    """
+    text = os.fsdecode(path)
+    has_known_scheme = text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES
+    if isinstance(path, str) and ("://" in text or has_known_scheme):
+        # More likely a mistyped URL than a folder. Its password must not become the name of one.
+        raise ConfigError(
+            "malformed URL of a store; "
+            "write SCHEME://…, for example mongodb://host/database, or a path"
+        )
+    if not text or "\0" in text:
+        raise ConfigError(f"{text!r} is not a valid path of a folder")
+    return FileStorageConnector(os.path.expanduser(text))
+
+
+# ---------------------------------------------------------------------- schemes
 
 _providers: list[Callable[[], Mapping[str, Connect]]] = []
 
 
 def add_storage_provider(provider: Callable[[], Mapping[str, Connect]]) -> None:
-    """Register a function that returns what makes connectors, by scheme, for schemes that are not built in.
+    """Register a function that returns what makes connectors, by scheme.
 
-    Registering a provider twice has no effect.
+    It is asked for schemes that are not built in. Registering it twice has no effect.
     """
     if provider not in _providers:
         _providers.append(provider)
 
 
 def _provided_schemes() -> dict[str, Connect]:
-    """The schemes of all providers: those of plugins, so that formats know the stores that ``load`` knows."""
+    """Return the schemes of all providers, by which formats know the stores that ``load`` knows."""
     import_providers()
     schemes: dict[str, Connect] = {}
     for provider in _providers:
@@ -98,46 +115,23 @@ def _provided_schemes() -> dict[str, Connect]:
     return schemes
 
 
-def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConnector] | None]:
-    """A URL without ``cache``, ``cacheBytes`` and ``cacheFresh``, and what puts this cache before a store; None without a cache.
+def _find_connect(scheme: str, more_schemes: Callable[[], Mapping[str, Connect]]) -> Connect:
+    """Return what makes the connectors of a scheme.
 
     Raises:
-        ConfigError: they are malformed.
+        ConfigError: nothing does.
     """
-    parameters = {
-        name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()
-    }
-    if not parameters.keys() & set(_CACHE):
-        return url, None
-    folder, size, fresh = (parameters.get(name) for name in _CACHE)
-    most_bytes, is_time = (
-        None if size is None else parse_bytes(size),
-        _SECONDS.fullmatch("0" if fresh is None else fresh),
-    )
-    is_size = size is None or most_bytes is not None
-    if not folder or "\0" in folder or "://" in folder or url.fragment or not (is_size and is_time):
-        example = "?cache=/absolute/folder, with '#' as %23, &cacheBytes=50GB and &cacheFresh=60 (seconds, or inf)"
-        raise ConfigError(f"the cache of a {url.scheme}:// URL is {example}")
-    options: dict[str, Any] = {"max_bytes": most_bytes, "fresh_seconds": float(fresh or 0)}
-    return url.without_parameters(_CACHE), functools.partial(
-        CachedStorageConnector, local=os.path.expanduser(folder), **options
-    )
-
-
-def store_at(storage: Any) -> Any:
-    """The store at a path or a URL of a built-in scheme; anything else as it is."""
-    return (
-        storage_connector_from_url(storage) if isinstance(storage, (str, os.PathLike)) else storage
-    )
-
-
-def parse_bytes(text: str) -> int | None:
-    """Parse a number of bytes such as ``"50GB"``, ``"1.5 TiB"`` or ``"1000"``; None if it is malformed or less than 1."""
-    number = _BYTES.fullmatch(text.strip())
-    if number is None or (number[3] and not number[2]):
-        return None
-    factor = (1024 if number[3] else 1000) ** " KMGT".index(number[2].upper() or " ")
-    return int(float(number[1]) * factor) or None
+    if scheme in BUILT_IN_STORAGE_SCHEMES:
+        return BUILT_IN_STORAGE_SCHEMES[scheme]
+    schemes = {**BUILT_IN_STORAGE_SCHEMES, **more_schemes()}
+    if scheme not in schemes:
+        known = ", ".join(f"{known_scheme}://" for known_scheme in sorted(schemes))
+        raise ConfigError(
+            f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; "
+            f"known are {known}. "
+            "Others come with plugins; `data-stack doctor` shows those that are installed."
+        )
+    return schemes[scheme]
 
 
 def _from_file_url(url: str) -> FileStorageConnector:
@@ -146,15 +140,35 @@ def _from_file_url(url: str) -> FileStorageConnector:
 
 
 def _from_memory_url(url: str) -> InMemoryStorageConnector:
-    if url.partition(":")[2].strip("/"):
+    name = url.partition(":")[2].strip("/")
+    if name:
         raise ConfigError(
-            "memory:// takes no name: each call makes a new store. To share one, pass an InMemoryStorageConnector"
+            "memory:// takes no name: each call makes a new store. "
+            "To share one, pass an InMemoryStorageConnector"
         )
     return InMemoryStorageConnector()
 
 
-def _from_module(module: str, name: str, url: str) -> StorageConnector:
-    """The connector of a module that needs an optional package, imported on demand."""
+def _from_mongodb_url(url: str) -> StorageConnector:
+    return _from_optional_module("mongodb", "MongoDBStorageConnector", url)
+
+
+def _from_object_store_url(url: str) -> StorageConnector:
+    return _from_optional_module("object_store", "FsspecStorageConnector", url)
+
+
+def _from_optional_module(module: str, name: str, url: str) -> StorageConnector:
+    """Make the connector of a module that needs an optional package.
+
+    Args:
+        module: the name of the module in this package, which is imported now.
+        name: the name of the class.
+        url: the URL of the store.
+
+    Raises:
+        MissingDependencyError: the package is not installed.
+        ConfigError: the URL is malformed.
+    """
     scheme = url.partition(":")[0].lower()
     try:
         connector_class = getattr(importlib.import_module(f"{__package__}.{module}"), name)
@@ -165,22 +179,105 @@ def _from_module(module: str, name: str, url: str) -> StorageConnector:
         connector: StorageConnector = connector_class.from_url(url)
     except DataStackError:
         raise
-    except ValueError as error:  # of another parser, whose message may quote the URL
+    except ValueError as error:
+        # It comes from another parser, and its message may quote the URL.
         raise ConfigError(
             f"a {scheme}:// URL is malformed ({type(error).__name__}); see docs/storage.md"
         ) from None
     return connector
 
 
-_MONGODB: Final = functools.partial(_from_module, "mongodb", "MongoDBStorageConnector")
-_FSSPEC: Final = functools.partial(_from_module, "object_store", "FsspecStorageConnector")
-
 BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
     "file": _from_file_url,
     "memory": _from_memory_url,
-    **dict.fromkeys(("mongodb", "mongodb+srv"), _MONGODB),
-    **dict.fromkeys(
-        ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC
-    ),
+    "mongodb": _from_mongodb_url,
+    "mongodb+srv": _from_mongodb_url,
+    "s3": _from_object_store_url,
+    "s3a": _from_object_store_url,
+    "gs": _from_object_store_url,
+    "gcs": _from_object_store_url,
+    "az": _from_object_store_url,
+    "abfs": _from_object_store_url,
+    "abfss": _from_object_store_url,
+    "sftp": _from_object_store_url,
+    "ssh": _from_object_store_url,
+    "hdfs": _from_object_store_url,
 }
-"""The schemes that need no plugin; no plugin can take them."""
+"""The schemes that need no plugin. No plugin can take them."""
+
+
+# ---------------------------------------------------------------------- the cache of a URL
+
+#: The parameters of the cache, in lower case: its folder, its limit, and for how long it trusts an
+#: answer.
+_CACHE_PARAMETERS: Final = ("cache", "cachebytes", "cachefresh")
+
+_SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?|inf", re.ASCII)
+_BYTES: Final = re.compile(
+    r"""
+    (?P<number> [0-9]+ (\.[0-9]+)? ) \s*
+    (?P<prefix> [kMGT] )?
+    (?P<is_binary> i )?
+    B?
+    """,
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+#: The exponents of the prefixes, in upper case.
+_EXPONENTS: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConnector] | None]:
+    """Split the cache off a URL.
+
+    Returns:
+        The URL without ``cache``, ``cacheBytes`` and ``cacheFresh``; and what puts this cache
+        before a store, or None if the URL has no cache.
+
+    Raises:
+        ConfigError: the parameters are malformed.
+    """
+    parameters = {}
+    for name, value in url.parameters():
+        if name.lower() in _CACHE_PARAMETERS:
+            parameters[name.lower()] = unquote(value, errors="surrogateescape")
+    if not parameters:
+        return url, None
+
+    folder = parameters.get("cache", "")
+    bytes_text = parameters.get("cachebytes")
+    seconds_text = parameters.get("cachefresh", "0")
+    max_bytes = None if bytes_text is None else parse_bytes(bytes_text)
+    is_folder_valid = folder != "" and "\0" not in folder and "://" not in folder
+    is_limit_valid = bytes_text is None or max_bytes is not None
+    is_time_valid = _SECONDS.fullmatch(seconds_text) is not None
+    # A fragment is the rest of a folder whose name has a "#".
+    if url.fragment or not (is_folder_valid and is_limit_valid and is_time_valid):
+        raise ConfigError(
+            f"the cache of a {url.scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, "
+            "&cacheBytes=50GB and &cacheFresh=60 (seconds, or inf)"
+        )
+    put_cache_before = functools.partial(
+        CachedStorageConnector,
+        local=os.path.expanduser(folder),
+        max_bytes=max_bytes,
+        fresh_seconds=float(seconds_text),
+    )
+    return url.without_parameters(_CACHE_PARAMETERS), put_cache_before
+
+
+def parse_bytes(text: str) -> int | None:
+    """Parse a number of bytes such as ``"50GB"``, ``"1.5 TiB"`` or ``"1000"``.
+
+    Returns:
+        None if the text is malformed or means less than 1.
+    """
+    match = _BYTES.fullmatch(text.strip())
+    if match is None:
+        return None
+    prefix = match["prefix"]
+    if match["is_binary"] and not prefix:
+        return None
+    base = 1024 if match["is_binary"] else 1000
+    exponent = 0 if prefix is None else _EXPONENTS[prefix.upper()]
+    n_bytes = int(float(match["number"]) * base**exponent)
+    return n_bytes or None

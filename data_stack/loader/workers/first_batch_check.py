@@ -17,7 +17,7 @@ from data_stack.loader.comparison import describe_value, find_column_differences
 from data_stack.loader.job import Job
 from data_stack.loader.workers.messages import ValueName
 from data_stack.loader.workers.module_values import plain_values
-from data_stack.processes.child_process import dump, imported_modules, load
+from data_stack.processes.pickling import dump, imported_modules, load
 from data_stack.processes.seeding import loaded_torch
 from data_stack.util.logger import logger
 
@@ -109,7 +109,8 @@ class FirstBatchCheck:
             made: the worker's batch; None if the worker could not make it.
         """
         began_at = time.monotonic()
-        verdict = compare_with_own(self._maker, job, None if made is None else made.batch)
+        batch = None if made is None else made.batch
+        verdict = compare_with_own(self._maker, job, batch)
         if verdict.difference is None:
             self._compared_at = time.monotonic()
             self._comparing_seconds = self._compared_at - began_at

@@ -133,7 +133,7 @@ def test_a_connector_for_reading_sends_nothing_that_writes(
         )
     else:
         options = request.getfixturevalue("s3_server").options()
-        reader = FsspecStorageConnector(connector._configuration[0], read_only=True, **options)
+        reader = FsspecStorageConnector(connector._files.place, read_only=True, **options)
 
     def create() -> None:
         with reader.create("new") as file:

@@ -33,6 +33,7 @@ from data_stack.exception import (
 )
 from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.io.storage_connectors.mongodb.garbage import reason_to_delete
 from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
@@ -429,3 +430,57 @@ def test_a_server_of_an_unknown_authority_or_another_name_is_refused(
 
         assert isinstance(error, StorageError)
         assert "certificate" in str(error).lower()
+
+
+# ---------------------------------------------------------------------- the decision
+
+NOW = datetime.datetime(2026, 11, 28, 12)
+HOUR = datetime.timedelta(hours=1)
+
+
+def id_of(begun_at: datetime.datetime) -> ObjectId:
+    return ObjectId.from_datetime(begun_at)
+
+
+@pytest.mark.parametrize(
+    ("age", "grace_seconds", "is_deleted"),
+    [
+        (23 * HOUR, 0.0, False),  # chunks of another tool may be an upload
+        (25 * HOUR, 0.0, True),
+        (25 * HOUR, 86_400.0 * 2, False),
+    ],
+)
+def test_chunks_without_a_file_stay_for_a_day(
+    age: datetime.timedelta, grace_seconds: float, is_deleted: bool
+) -> None:
+    reason = reason_to_delete(
+        id_of(NOW - age), None, is_left=False, now=NOW, grace_seconds=grace_seconds
+    )
+
+    assert (reason is not None) == is_deleted
+
+
+def test_chunks_of_a_dead_writer_go_at_once() -> None:
+    reason = reason_to_delete(id_of(NOW), None, is_left=True, now=NOW, grace_seconds=3600.0)
+
+    assert reason == "left by a writer that died"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "grace_seconds", "is_deleted"),
+    [
+        ({}, 3600.0, False),  # its grace period has not begun
+        ({}, 0.0, True),
+        ({"replaced": NOW - HOUR / 2}, 3600.0, False),
+        ({"replaced": NOW - 2 * HOUR}, 3600.0, True),
+        ({"replaced": "a text of another tool"}, 3600.0, False),
+    ],
+)
+def test_replaced_files_stay_for_the_grace_period(
+    metadata: dict[str, object], grace_seconds: float, is_deleted: bool
+) -> None:
+    reason = reason_to_delete(
+        id_of(NOW), {"metadata": metadata}, is_left=False, now=NOW, grace_seconds=grace_seconds
+    )
+
+    assert (reason is not None) == is_deleted

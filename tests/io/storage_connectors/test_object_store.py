@@ -32,7 +32,7 @@ from data_stack.exception import (
 from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-from data_stack.io.storage_connectors.object_store.objects import FORMAT, PART_BYTES
+from data_stack.io.storage_connectors.object_store.pointer import FORMAT, PART_BYTES
 from data_stack.testing.storage import content
 
 PART = random.Random(1).randbytes(PART_BYTES)
@@ -295,13 +295,16 @@ def test_a_url_gives_options_and_contacts_nothing() -> None:
     )
 
     assert repr(connector) == "FsspecStorageConnector('s3://bucket/a/b')"
-    options = {
-        "endpoint_url": "http://127.0.0.1:1",
-        "client_kwargs": {"region_name": "eu-1"},
-        "anon": True,
-    }
-    assert connector._configuration == ("s3://bucket/a/b/", True, 2.5, options)
-    assert pickle.loads(pickle.dumps(connector))._configuration == connector._configuration
+    for same_connector in (connector, pickle.loads(pickle.dumps(connector))):
+        make, arguments = same_connector.__reduce__()
+        assert arguments == ("s3://bucket/a/b/",)
+        assert make.keywords == {
+            "read_only": True,
+            "timeout_seconds": 2.5,
+            "endpoint_url": "http://127.0.0.1:1",
+            "client_kwargs": {"region_name": "eu-1"},
+            "anon": True,
+        }
 
 
 @pytest.mark.parametrize(
@@ -405,7 +408,7 @@ def test_a_lost_connection_is_made_anew(sftp: FsspecStorageConnector) -> None:
     sftp.set_resource("a", LARGE)
     with sftp.get_resource("a") as resource:
         beginning = resource.read(10)
-        sftp._files._handle().file_system.client.close()
+        sftp._files._file_system._connect_once().file_system.client.close()
 
         assert beginning + resource.read() == LARGE
     sftp.set_resource("b", b"b")

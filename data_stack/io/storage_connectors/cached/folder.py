@@ -14,8 +14,8 @@
 None of it is trusted. A verified whole file gets the modification time
 :attr:`~.content.Content.verified_ns`. Any later write changes that time, and the file is verified
 again; what a failing disk changes without a write is found by the digests of the pages, on every
-read. The access time of a file is that of its last use. Damaged files are removed, and fetched again
-from the remote.
+read. The access time of a file is that of its last use. Damaged files are removed, and fetched
+again from the remote.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ class CacheFolder:
                 before it is called.
 
         Returns:
-            None if the file, or a block of it, is missing; or if it was damaged, and is now removed.
+            None if the file, or a block of it, is missing; or if it was damaged, and is now
+            removed.
         """
         try:
             handle = os.open(self._path_of("bytes", content), os.O_RDONLY | _FLAGS)

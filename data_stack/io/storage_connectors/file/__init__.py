@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from data_stack.io.storage_connectors.file.connector import (
-    FileStorageConnector,
-    StorageConnectorFactory,
-)
+from data_stack.io.storage_connectors.file.connector import FileStorageConnector
+from data_stack.io.storage_connectors.file.factory import StorageConnectorFactory
 
 __all__ = ["FileStorageConnector", "StorageConnectorFactory"]

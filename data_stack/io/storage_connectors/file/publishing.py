@@ -28,7 +28,9 @@ def publishing(
     partial: Partial | None = None,
     before_renaming: Callable[[], None] | None = None,
 ) -> Iterator[ResourceWriter]:
-    """Write a file beside its place. When the block ends cleanly, publish it atomically and durably.
+    """Write a file beside its place, and publish it atomically and durably when the block ends.
+
+    If the block raises, nothing is published.
 
     The steps are: create a temporary, write, fsync, rename, fsync of the folder. Renaming alone is
     atomic but not durable: after a power cut, ext4 may hold the new name with 0 bytes. A failed

@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import pymongo
@@ -31,10 +32,16 @@ from data_stack.exception import (
 )
 from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.integrity import Digest, block_digest
-from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import (
+    ByteSource,
+    Storable,
+    StreamedResource,
+    SupportedStreamedResourceTypes,
+)
 from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import (
     BINARY,
+    DAY_SECONDS,
     Garbage,
     ResourceInfo,
     StorageConnector,
@@ -42,51 +49,63 @@ from data_stack.io.storage_connectors.connector import (
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.memory import BytesSource
-from data_stack.io.storage_connectors.mongodb import files
-from data_stack.io.storage_connectors.mongodb.connection import (
-    BRIEF_SECONDS,
-    Connection,
-    Documents,
-    Settings,
-)
+from data_stack.io.storage_connectors.mongodb import garbage
+from data_stack.io.storage_connectors.mongodb.chunks import FileChunks
+from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS, Connection
+from data_stack.io.storage_connectors.mongodb.leases import LeaseDocuments
+from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
+from data_stack.io.storage_connectors.mongodb.settings import Settings
+from data_stack.io.storage_connectors.mongodb.upload import Upload
 from data_stack.io.storage_connectors.storable import binary_chunks, in_pieces
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
-_ATTEMPTS: Final = 8
+#: How often publishing is tried.
+_MAX_ATTEMPTS: Final = 8
+#: No identifier holds a character behind this one.
+_LAST_CHARACTER: Final = "\U0010ffff"
+#: The errno of a file system that was mounted for reading only.
+_READ_ONLY_ERRNO: Final = 30
 
 
 class MongoDBStorageConnector(StorageConnector):
-    """Keeps resources in a MongoDB database; any number of machines may share it.
+    """Keeps resources in a MongoDB database. Any number of machines may share it.
 
-    Each identifier has a *pointer document* in ``bucket.resources``. It holds the bytes of a small resource; a larger one is
-    a GridFS file (``bucket.files``, ``bucket.chunks``), which GridFS tools can read. Replacing the pointer publishes: one
-    atomic update, acknowledged by the majority of the servers and their journals. An open resource stays pinned to its file
-    when the identifier is replaced or deleted. Every chunk is verified on every read.
+    Each identifier has a document in ``bucket.resources``, its current version. It holds the bytes
+    of a small resource; those of a larger one are a GridFS file (``bucket.files``,
+    ``bucket.chunks``), which GridFS tools can read. Replacing the document publishes: one atomic
+    update, acknowledged by the majority of the servers and their journals. An open resource keeps
+    its version when the identifier is replaced or deleted. Every chunk is verified on every read.
 
-    Reading fetches only the chunks that hold the requested bytes; a batch of ranges is one query. Operations end within
-    ``timeout_seconds`` (an upload: each batch of it). The connector connects at the first operation. Connectors with the same
-    settings share one client per process; :meth:`close` on the last of them closes it.
+    Reading fetches only the chunks that hold the requested bytes. A batch of ranges is one query.
+    Operations end within ``timeout_seconds`` (an upload: each batch of it). The connector connects
+    at the first operation. Connectors with the same settings share one client per process;
+    :meth:`close` on the last of them closes it.
 
     Args:
-        uri: MongoDB connection string: ``mongodb://user:password@host:27017/database``, with TLS, replica set and other driver
-            options. It is never shown, but pickled with the connector, because workers need it. With a ``readPreference``, the
-            primary is asked for what a secondary lacks; ``readConcernLevel`` is ``majority`` by default.
-        database: default: the database of ``uri``, or else ``data_stack``.
-        bucket: prefix of the collection names.
-        read_only: write nothing, not even indexes; storing raises ReadOnlyStorageError.
-        timeout_seconds: limit of one operation, server selection included. The first operation of a process waits at most 5 s for
-            a server (or the connection string's ``serverSelectionTimeoutMS``).
-        chunk_bytes: length of the chunks to write; 64 KiB to 1 MiB work well. The default is that of GridFS: a 4 KiB read costs
-            0.5 ms with 64 KiB chunks, 0.6 ms with these, 1.3 ms with 1 MiB.
-        inline_bytes: resources up to this length are stored in their pointer document, in one round trip.
-        allow_invalid_certificates: accept a connection string that turns certificate checks off.
+        uri: the MongoDB connection string: ``mongodb://user:password@host:27017/database``, with
+            TLS, replica set and other driver options. It is never shown, but pickled with the
+            connector, because workers need it. With a ``readPreference``, the primary is asked for
+            what a secondary lacks. ``readConcernLevel`` is ``majority`` by default.
+        database: the database; by default that of ``uri``, or else ``data_stack``.
+        bucket: the prefix of the collection names.
+        read_only: whether to write nothing, not even indexes. Storing raises ReadOnlyStorageError.
+        timeout_seconds: the limit of one operation, looking for a server included. The first
+            operation of a process waits at most 5 s for a server (or the connection string's
+            ``serverSelectionTimeoutMS``).
+        chunk_bytes: the length of the chunks to write; 64 KiB to 1 MiB work well. The default is
+            that of GridFS: a 4 KiB read costs 0.5 ms with 64 KiB chunks, 0.6 ms with these, 1.3 ms
+            with 1 MiB.
+        inline_bytes: resources up to this length are stored in their document, in one round trip.
+        allow_invalid_certificates: whether to accept a connection string that turns certificate
+            checks off.
 
     Raises:
-        ConfigError: an argument is invalid; the message holds no part of ``uri``.
+        ConfigError: an argument is invalid. The message holds no part of ``uri``.
     """
 
     knows_digests = True
     checks_reads = True
+    _settings: Settings
 
     def __init__(
         self,
@@ -101,29 +120,32 @@ class MongoDBStorageConnector(StorageConnector):
         allow_invalid_certificates: bool = False,
     ) -> None:
         self._settings = Settings(
-            uri,
-            database,
-            bucket,
-            read_only,
-            timeout_seconds,
-            chunk_bytes,
-            inline_bytes,
-            allow_invalid_certificates,
+            uri=uri,
+            database=database,
+            bucket=bucket,
+            read_only=read_only,
+            timeout_seconds=timeout_seconds,
+            chunk_bytes=chunk_bytes,
+            inline_bytes=inline_bytes,
+            allow_invalid_certificates=allow_invalid_certificates,
         )
 
     @classmethod
     def from_url(cls, url: str) -> MongoDBStorageConnector:
-        """The connector of a URL: a connection string whose query may also hold ``bucket``, ``readOnly``, ``timeoutSeconds``,
-        ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
+        """Make the connector of a URL.
+
+        The URL is a connection string whose query may also hold ``bucket``, ``readOnly``,
+        ``timeoutSeconds``, ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
 
         Raises:
-            ConfigError: the URL is invalid; the message holds no part of it.
+            ConfigError: the URL is invalid. The message holds no part of it.
         """
-        uri, options = Settings.split_url(url)
-        return cls(uri, **options)
+        uri, arguments = Settings.split_url(url)
+        return cls(uri, **arguments)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._settings.name!r}{', read_only=True' if self._settings.read_only else ''})"
+        suffix = ", read_only=True" if self._settings.read_only else ""
+        return f"{type(self).__name__}({self._settings.name!r}{suffix})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_settings": self._settings}
@@ -133,8 +155,12 @@ class MongoDBStorageConnector(StorageConnector):
         return Connection.shared(self._settings)
 
     def close(self) -> None:
-        """Release the connection; it closes once no other connector or open resource uses it. The next operation reconnects."""
-        vars(self).pop("_connection", None)
+        """Release the connection. The next operation connects again.
+
+        The connection closes once no other connector or open resource uses it.
+        """
+        # This empties the cached property.
+        self.__dict__.pop("_connection", None)
 
     def __enter__(self) -> MongoDBStorageConnector:
         return self
@@ -147,110 +173,144 @@ class MongoDBStorageConnector(StorageConnector):
     def get_resource(
         self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
     ) -> StreamedResource:
-        pointer = self._pointer(identifier)
-        if pointer.file_id is None:
-            source: BytesSource | BlockedSource = BytesSource(pointer.data or b"", pointer.info)
+        version = self._find_version(identifier)
+        source: ByteSource
+        if version.file_id is None:
+            source = BytesSource(version.data or b"", version.info)
         else:
-            source = BlockedSource(files.FileChunks(self._connection, pointer, self._explain_loss))
+            source = BlockedSource(FileChunks(self._connection, version, self._explain_loss))
         return self._make_resource(identifier, source, resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         check_identifier(identifier)
-        return self._document(identifier, {"_id": 1}) is not None
+        return self._find_document(identifier, {"_id": 1}) is not None
 
     def stat(self, identifier: str) -> ResourceInfo:
-        return self._pointer(identifier, {"data": 0}).info
+        return self._find_version(identifier, {"data": 0}).info
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
-        below = {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
+        has_prefix = {"_id": {"$gte": prefix, "$lt": prefix + _LAST_CHARACTER}}
         with self._connection.operation("list", prefix):
-            found = self._connection.readable("resources").find(
-                below, {"_id": 1}, sort=[("_id", 1)]
+            documents = self._connection.readable("resources").find(
+                has_prefix, {"_id": 1}, sort=[("_id", 1)]
             )
-            return [document["_id"] for document in found if is_identifier(document["_id"])]
+            identifiers = [document["_id"] for document in documents]
+        return [identifier for identifier in identifiers if is_identifier(identifier)]
 
     def missing_place(self) -> str | None:
         with self._connection.operation("look for the collections of", ""):
             has_store = self._connection.has_collection("resources")
+        if has_store:
+            return None
         name = f"{self._settings.bucket}.resources"
-        return None if has_store else f"the collection {name!r} in {self._settings.name}"
+        return f"the collection {name!r} in {self._settings.name}"
 
-    def _document(
+    def _find_document(
         self, identifier: str, projection: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
-        """The document of an identifier; the primary is asked for what a secondary lacks."""
-        with self._connection.operation("look for", identifier):
-            readable = self._connection.readable("resources")
-            document = readable.find_one({"_id": identifier}, projection)
-            if document is None and readable.read_preference != ReadPreference.PRIMARY:
-                document = self._connection.writable("resources").find_one(
-                    {"_id": identifier}, projection
-                )
-            return document
+        """Return the document of an identifier; None if there is none.
 
-    def _pointer(
+        The primary is asked for what a secondary lacks.
+        """
+        query = {"_id": identifier}
+        with self._connection.operation("look for", identifier):
+            resources = self._connection.readable("resources")
+            document = resources.find_one(query, projection)
+            if document is None and resources.read_preference != ReadPreference.PRIMARY:
+                document = self._connection.writable("resources").find_one(query, projection)
+        return document
+
+    def _find_version(
         self, identifier: str, projection: Mapping[str, Any] | None = None
-    ) -> files.Pointer:
-        document = self._document(check_identifier(identifier), projection)
+    ) -> ResourceVersion:
+        """Return the current version of a resource.
+
+        Raises:
+            ResourceNotFoundError: there is none.
+            DatasetFileCorruptError: its document is damaged.
+        """
+        check_identifier(identifier)
+        document = self._find_document(identifier, projection)
         if document is None:
             raise ResourceNotFoundError(identifier, repr(self))
-        return files.Pointer.of(document, self._settings.name, is_whole=projection is None)
+        is_whole = projection is None
+        return ResourceVersion.of(document, self._settings.name, is_whole=is_whole)
 
-    def _explain_loss(self, pointer: files.Pointer) -> None:
-        """Raise ResourceChangedError for chunks that were swept after a replacement; return for damage."""
-        current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
-        if current is None or current.get("file_id") != pointer.file_id:
-            now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
-            raise ResourceChangedError(
-                pointer.identifier, f"sha256 {pointer.sha256}, swept since", now
-            )
+    def _explain_loss(self, version: ResourceVersion) -> None:
+        """Explain why a chunk is missing; return if it is damage.
+
+        Raises:
+            ResourceChangedError: the resource was replaced, and the file deleted since.
+        """
+        current = self._find_document(version.identifier, {"file_id": 1, "sha256": 1})
+        if current is not None and current.get("file_id") == version.file_id:
+            return
+        now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
+        raise ResourceChangedError(version.identifier, f"sha256 {version.sha256}, swept since", now)
 
     # ------------------------------------------------------------------ writing
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
-        """Store ``resource`` under ``identifier``, as every connector does.
+        """Store a resource under an identifier, as every connector does.
 
         Raises:
-            StorageUnavailableError: the server did not answer. The resource is unchanged, or (only if the message says so)
-                possibly published whole.
+            StorageUnavailableError: the server did not answer. The resource is unchanged, or (only
+                if the message says so) possibly published whole.
         """
         self._check_writable("store", identifier)
-        inline_bytes, chunk_bytes = self._settings.inline_bytes, self._settings.chunk_bytes
-        pieces = in_pieces(binary_chunks(resource), chunk_bytes)
-        head = list(itertools.islice(pieces, inline_bytes // chunk_bytes + 1))
-        if sum(map(len, head)) > inline_bytes:
-            self._store_file(identifier, itertools.chain(head, pieces))
-            return
-        digest, data = Digest(), b"".join(head)
-        digest.update(data)
-        pointer = files.Pointer(
-            identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data)
-        )
-        self._mark_replaced(self._publish(pointer))
+        inline_bytes = self._settings.inline_bytes
+        chunk_bytes = self._settings.chunk_bytes
+        chunks = in_pieces(binary_chunks(resource), chunk_bytes)
 
-    def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
+        # Is the resource small enough for a document?
+        head = list(itertools.islice(chunks, inline_bytes // chunk_bytes + 1))
+        head_size = sum(len(chunk) for chunk in head)
+        if head_size > inline_bytes:
+            self._store_file(identifier, itertools.chain(head, chunks))
+            return
+
+        data = b"".join(head)
+        digest = Digest()
+        digest.update(data)
+        version = ResourceVersion(
+            identifier,
+            len(data),
+            digest.sha256,
+            ObjectId(),
+            data=data,
+            data_digest=block_digest(data),
+        )
+        replaced = self._publish(version)
+        self._mark_replaced(replaced)
+
+    def create(self, identifier: str) -> AbstractContextManager[ResourceWriter]:
         self._check_writable("store", identifier)
         return super().create(identifier)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         self._check_writable("move", new_identifier)
-        pointer = self._pointer(identifier)
+        version = self._find_version(identifier)
         if identifier == new_identifier:
             return
-        moved = dataclasses.replace(pointer, identifier=new_identifier, write_id=ObjectId())
-        before = self._publish(moved)
+        moved = dataclasses.replace(version, identifier=new_identifier, write_id=ObjectId())
+        replaced = self._publish(moved)
         with self._connection.operation("move", identifier):
-            ours = {"_id": identifier, "write_id": pointer.write_id}
-            is_deleted = self._connection.writable("resources").delete_one(ours).deleted_count > 0
-            if not is_deleted:  # the file may have been swept meanwhile
-                self._take_back(moved, before)
+            resources = self._connection.writable("resources")
+            deletion = resources.delete_one({"_id": identifier, "write_id": version.write_id})
+            is_deleted = deletion.deleted_count > 0
+            if not is_deleted:
+                # Another writer has replaced it, and its file may have been deleted meanwhile.
+                self._withdraw(moved, replaced)
         if not is_deleted:
-            self._pointer(identifier, {"data": 0})
+            # This raises if the resource is gone.
+            self._find_version(identifier, {"data": 0})
             raise StorageConflictError(
                 f"{identifier!r} in {self!r} was replaced while it was moved; it was not moved"
             )
-        self._mark_replaced(before, moved)
+        has_same_file = replaced is not None and replaced.get("file_id") == moved.file_id
+        if not has_same_file:
+            self._mark_replaced(replaced)
 
     def delete_resource(self, identifier: str) -> None:
         self._check_writable("delete", identifier)
@@ -261,7 +321,7 @@ class MongoDBStorageConnector(StorageConnector):
                     {"_id": identifier}, {"file_id": 1, "_id": 1}
                 )
             except ConnectionFailure:
-                # Deleting is idempotent.
+                # Deleting again does no harm.
                 resources.delete_one({"_id": identifier})
                 return
         if deleted is None:
@@ -272,113 +332,138 @@ class MongoDBStorageConnector(StorageConnector):
         check_identifier(identifier)
         if self._settings.read_only:
             raise ReadOnlyStorageError(
-                f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30
+                f"could not {action} {identifier!r}: {self!r} was opened for reading only",
+                _READ_ONLY_ERRNO,
             )
 
-    def _store_file(self, identifier: str, pieces: Iterable[bytes]) -> None:
-        connection, chunk_bytes = self._connection, self._settings.chunk_bytes
-        with connection.operation("store", identifier):
-            connection.make_indexes()
-        upload = files.Upload(connection, identifier)
+    def _store_file(self, identifier: str, chunks: Iterable[bytes]) -> None:
+        """Store a resource as a file of GridFS.
+
+        Args:
+            identifier: the identifier of the resource.
+            chunks: its bytes in pieces of ``chunk_bytes``.
+        """
+        with self._connection.operation("store", identifier):
+            self._connection.make_indexes()
+        upload = Upload(self._connection, identifier)
         try:
-            upload.send(pieces)
+            upload.send(chunks)
             upload.complete()
-            facts = upload.digest.size, upload.digest.sha256, ObjectId()
-            pointer = files.Pointer(
-                identifier, *facts, file_id=upload.file_id, chunk_bytes=chunk_bytes
+            version = ResourceVersion(
+                identifier,
+                upload.digest.size,
+                upload.digest.sha256,
+                ObjectId(),
+                file_id=upload.file_id,
+                chunk_bytes=self._settings.chunk_bytes,
             )
-            before = self._publish(pointer)
-            self._check_published(pointer, before, upload)
+            replaced = self._publish(version)
+            self._check_published(version, replaced, upload)
         except _OutcomeUnknownError:
-            raise  # the file may belong to a resource now
+            # The file may belong to a version now.
+            raise
         except BaseException as error:
-            # If this fails, garbage collection finds the upload by its record once this process has ended.
+            # If this fails, garbage collection finds the upload by its record once this process has
+            # ended.
+            is_away = isinstance(error, StorageUnavailableError)
             with contextlib.suppress(DataStackError):
-                with pymongo.timeout(
-                    BRIEF_SECONDS if isinstance(error, StorageUnavailableError) else None
-                ):
+                with pymongo.timeout(BRIEF_SECONDS if is_away else None):
                     upload.abort()
             raise
         with contextlib.suppress(DataStackError):
             upload.forget()
-        self._mark_replaced(before)
+        self._mark_replaced(replaced)
 
-    def _check_published(
-        self, pointer: files.Pointer, before: dict[str, Any] | None, upload: files.Upload
-    ) -> None:
-        """Withdraw a pointer whose file is being swept: this process stalled for so long that it seemed dead."""
-        try:
-            with self._connection.operation("store", pointer.identifier):
-                if not upload.is_swept():
-                    return
-                self._take_back(pointer, before)
-        except StorageError as error:
-            raise self._unknown(pointer.identifier, error) from error  # the record stays
-        raise upload.failure()
+    # ------------------------------------------------------------------ publishing
 
-    def _take_back(self, pointer: files.Pointer, before: dict[str, Any] | None) -> None:
-        """Restore the previous pointer, unless another writer has published since."""
-        resources, ours = (
-            self._connection.writable("resources"),
-            {"_id": pointer.identifier, "write_id": pointer.write_id},
-        )
-        if before is None:
-            resources.delete_one(ours)
-        else:
-            resources.replace_one(ours, before)
+    def _publish(self, version: ResourceVersion) -> dict[str, Any] | None:
+        """Replace the document of a resource in one step.
 
-    def _publish(self, pointer: files.Pointer) -> dict[str, Any] | None:
-        """Replace the pointer document in one step; return the previous one.
+        Returns:
+            The document of the version before; None if there was none.
 
         Raises:
-            StorageUnavailableError: it was not published.
+            StorageUnavailableError: the version was not published.
             _OutcomeUnknownError: it may have been published.
         """
-        connection, identifier = self._connection, pointer.identifier
-        with connection.operation("publish", identifier):
-            resources, ours = (
-                connection.writable("resources"),
-                {"_id": identifier, "write_id": pointer.write_id},
-            )
-            is_asking = False
-            for attempt in range(_ATTEMPTS):
+        identifier = version.identifier
+        with self._connection.operation("publish", identifier):
+            resources = self._connection.writable("resources")
+            is_outcome_unknown = False
+            for attempt in range(_MAX_ATTEMPTS):
                 try:
-                    # An update whose answer was lost, but that was applied, is durable once this one is answered.
-                    if (
-                        is_asking
-                        and resources.update_one(
-                            ours, {"$currentDate": {"modified": True}}
-                        ).matched_count
-                    ):
-                        return None
+                    # An update whose answer was lost, but that was applied, is durable once this
+                    # one is answered.
+                    if is_outcome_unknown:
+                        confirmation = resources.update_one(
+                            {"_id": identifier, "write_id": version.write_id},
+                            {"$currentDate": {"modified": True}},
+                        )
+                        if confirmation.matched_count:
+                            return None
                     return resources.find_one_and_update(
-                        {"_id": identifier}, pointer.update(), upsert=True
+                        {"_id": identifier}, version.update(), upsert=True
                     )
                 except DuplicateKeyError:
-                    continue  # two created it at once; now it is there
+                    # Two writers created the document at once; now it is there.
+                    continue
                 except PyMongoError as error:
-                    if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
-                        raise  # it was never sent
-                    # Perhaps only the answer was lost: look at the pointer once a server answers again.
-                    if not (
-                        isinstance(error, (ConnectionFailure, WriteConcernError)) or error.timeout
-                    ):
+                    was_never_sent = (
+                        isinstance(error, ServerSelectionTimeoutError) and not is_outcome_unknown
+                    )
+                    if was_never_sent or not _leaves_outcome_unknown(error):
                         raise
-                    if error.timeout or attempt == _ATTEMPTS - 1:
-                        raise self._unknown(identifier, error) from error
-                    is_asking = True
+                    if error.timeout or attempt == _MAX_ATTEMPTS - 1:
+                        raise self._outcome_unknown(identifier, error) from error
+                    # Perhaps only the answer was lost: look at the document once a server answers
+                    # again.
+                    is_outcome_unknown = True
         raise StorageError(
-            f"could not publish {identifier!r} in {self!r}: other writers create and delete it; try again"
+            f"could not publish {identifier!r} in {self!r}: "
+            "other writers create and delete it; try again"
         )
 
-    def _mark_replaced(
-        self, before: Mapping[str, Any] | None, now: files.Pointer | None = None
+    def _check_published(
+        self, version: ResourceVersion, replaced: dict[str, Any] | None, upload: Upload
     ) -> None:
-        """Start the grace period of a pointer's previous file; garbage collection finds the file even if this fails."""
-        file_id = None if before is None else before.get("file_id")
-        if not isinstance(file_id, ObjectId) or (
-            now is not None and now.file_id == file_id
-        ):  # a document would be an operator
+        """Withdraw a version whose file is being deleted.
+
+        That happens if this process stalled for so long that it seemed dead.
+
+        Raises:
+            StorageError: the version was withdrawn.
+            _OutcomeUnknownError: the server did not answer.
+        """
+        try:
+            with self._connection.operation("store", version.identifier):
+                if not upload.is_marked_for_deletion():
+                    return
+                self._withdraw(version, replaced)
+        except StorageError as error:
+            # The record of the upload stays.
+            raise self._outcome_unknown(version.identifier, error) from error
+        raise upload.deletion_error()
+
+    def _withdraw(self, version: ResourceVersion, replaced: dict[str, Any] | None) -> None:
+        """Restore the version before, unless another writer has published since."""
+        resources = self._connection.writable("resources")
+        is_ours = {"_id": version.identifier, "write_id": version.write_id}
+        if replaced is None:
+            resources.delete_one(is_ours)
+        else:
+            resources.replace_one(is_ours, replaced)
+
+    def _mark_replaced(self, replaced: Mapping[str, Any] | None) -> None:
+        """Begin the grace period of the file of a version that was replaced or deleted.
+
+        If this fails, garbage collection finds the file.
+
+        Args:
+            replaced: the document of the version; None if there was none.
+        """
+        file_id = None if replaced is None else replaced.get("file_id")
+        # A document in the place of an id would be an operator of the query.
+        if not isinstance(file_id, ObjectId):
             return
         with contextlib.suppress(DataStackError), self._connection.operation("mark", str(file_id)):
             self._connection.writable("files", durable=False).update_one(
@@ -386,72 +471,33 @@ class MongoDBStorageConnector(StorageConnector):
                 {"$currentDate": {"metadata.replaced": True}},
             )
 
-    def _unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
-        problem = f"the server at {self._settings.name} disconnected while {identifier!r} was published ({type(error).__name__})"
+    def _outcome_unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
         return _OutcomeUnknownError(
-            f"{problem}: the resource is unchanged or published whole. Check it, or store it again."
+            f"the server at {self._settings.name} disconnected while {identifier!r} was published "
+            f"({type(error).__name__}): the resource is unchanged or published whole. "
+            "Check it, or store it again."
         )
 
     # ------------------------------------------------------------------ upkeep
 
-    def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
+    def lease(self, identifier: str) -> AbstractContextManager[Lease]:
         check_identifier(identifier)
         if self._settings.read_only:
             return contextlib.nullcontext(Lease())
-        return contextlib.closing(HeartbeatLease(_LeaseDocuments(self._connection), identifier))
+        return contextlib.closing(HeartbeatLease(LeaseDocuments(self._connection), identifier))
 
     def collect_garbage(
-        self, grace_seconds: float = 86_400.0, *, dry_run: bool = False
+        self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False
     ) -> list[Garbage]:
         if not dry_run:
             self._check_writable("collect", "garbage")
-        return files.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
-
-
-class _LeaseDocuments:
-    """Leases as documents ``{_id: identifier, value, beat}`` of ``bucket.leases``; a TTL index removes stale ones.
-
-    Each operation has 2 s: a lease only spares duplicate work, so it must not delay a caller whose server is away.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def read(self, path: str, most: int) -> bytes | None:
-        """A value, None if there is no lease."""
-        with self._briefly(path) as leases:
-            value = (leases.find_one({"_id": path}) or {}).get("value")
-        return value[:most] if isinstance(value, bytes) else None
-
-    def create(self, path: str, data: bytes) -> bool:
-        """Write a value unless one exists."""
-        with self._connection.operation("lease", path):
-            self._connection.make_indexes()
-            leases = self._connection.writable("leases", durable=False)
-            try:
-                update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
-                leases.update_one({"_id": path, "value": None}, update, upsert=True)
-            except DuplicateKeyError:
-                return False
-        return True
-
-    def put(self, path: str, data: bytes) -> None:
-        """Replace an existing value."""
-        with self._briefly(path) as leases:
-            leases.update_one(
-                {"_id": path}, {"$set": {"value": data}, "$currentDate": {"beat": True}}
-            )
-
-    def delete(self, path: str) -> None:
-        """Remove a value."""
-        with self._briefly(path) as leases:
-            leases.delete_one({"_id": path})
-
-    @contextlib.contextmanager
-    def _briefly(self, path: str) -> Iterator[Documents]:
-        with pymongo.timeout(BRIEF_SECONDS), self._connection.operation("lease", path):
-            yield self._connection.writable("leases", durable=False)
+        return garbage.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
 
 
 class _OutcomeUnknownError(StorageUnavailableError):
-    """A pointer may have been published, or not."""
+    """A version may have been published, or not."""
+
+
+def _leaves_outcome_unknown(error: PyMongoError) -> bool:
+    """Return whether an update may have been applied although it failed."""
+    return isinstance(error, (ConnectionFailure, WriteConcernError)) or error.timeout

@@ -14,139 +14,184 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.redaction import hide, printable
+from data_stack.io.storage_connectors.object_store.s3 import refusal_of
 from data_stack.io.storage_errors import FULL_ERRORS
 
-#: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
-_BUSY: Final = {
+#: EREMOTEIO, which other systems than Linux do not name.
+_REMOTE_IO_ERROR: Final = 121
+#: The errors of a server that may answer later, besides those of ConnectionError and TimeoutError.
+_BUSY_ERRORS: Final = {
     errno.EBUSY,
     errno.EAGAIN,
-    121,
+    _REMOTE_IO_ERROR,
     errno.EHOSTUNREACH,
     errno.ENETUNREACH,
     errno.ENOTCONN,
 }
-#: Exceptions of botocore, aiohttp, azure and paramiko for a server that did not answer.
-_UNREACHABLE: Final = {
-    "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",
-    "ConnectionError", "TimeoutError", "TransferEncodingError", "HTTPException", "ProxyError", "NoValidConnectionsError",
+#: The exceptions of botocore, aiohttp, azure and paramiko for a server that did not answer.
+_UNREACHABLE_NAMES: Final = {
+    "HTTPClientError",
+    "ClientError",
+    "IncompleteRead",
+    "ServiceRequestError",
+    "ServiceResponseError",
+    "SSHException",
+    "EOFError",
+    "ConnectionError",
+    "TimeoutError",
+    "TransferEncodingError",
+    "HTTPException",
+    "ProxyError",
+    "NoValidConnectionsError",
     "gaierror",
-}  # fmt: skip
+}
 #: Subclasses of those for a server that did answer (paramiko).
-_REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
-
+_REFUSED_NAMES: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
 
 _LOG_IN_AGAIN: Final = "The credentials have expired or are not valid: log in again, or renew them."
+_SET_THE_CLOCK: Final = (
+    "Set the clock of this machine: its time differs too much from that of the store."
+)
+_NAME_THE_REGION: Final = "The bucket is in another region: name it (region=… in the URL)."
 _ASK_FOR_RIGHTS: Final = "Check the credentials and what they allow."
-#: What to do, by the code of S3: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+#: What to do, by the code of S3:
+#: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 _ADVICE: Final = {
     "ExpiredToken": _LOG_IN_AGAIN,
     "ExpiredTokenException": _LOG_IN_AGAIN,
     "InvalidToken": _LOG_IN_AGAIN,
     "TokenRefreshRequired": _LOG_IN_AGAIN,
     "InvalidAccessKeyId": _LOG_IN_AGAIN,
-    "RequestTimeTooSkewed": "Set the clock of this machine: its time differs too much from that of the store.",
-    "RequestExpired": "Set the clock of this machine: its time differs too much from that of the store.",
+    "RequestTimeTooSkewed": _SET_THE_CLOCK,
+    "RequestExpired": _SET_THE_CLOCK,
     "SignatureDoesNotMatch": "Check the secret key, and the region and URL of the store.",
-    "PermanentRedirect": "The bucket is in another region: name it (region=… in the URL).",
-    "AuthorizationHeaderMalformed": "The bucket is in another region: name it (region=… in the URL).",
+    "PermanentRedirect": _NAME_THE_REGION,
+    "AuthorizationHeaderMalformed": _NAME_THE_REGION,
 }
-_DENIED: Final = {"AccessDenied", "AllAccessDisabled", "403"}
+_DENIED_CODES: Final = {"AccessDenied", "AllAccessDisabled", "403"}
+
+#: Options of file systems that are no secrets.
+_PUBLIC_OPTIONS: Final = ("endpoint_url", "region_name", "protocol", "host")
+_MIN_SECRET_LENGTH: Final = 4
+_MAX_REASON_LENGTH: Final = 300
 
 
 class AccessRefusedError(StorageError):
-    """The store does not let these credentials do that, or does not say whether there is anything."""
+    """The store refuses these credentials, or does not say whether there is anything."""
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether a retry may help: the server did not answer, disconnected, or is overloaded."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in _BUSY:
+    """Return whether a retry may help.
+
+    It may if the server did not answer, disconnected, or is overloaded.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _BUSY_ERRORS:
             return True
-        response = getattr(seen, "response", None)
-        if isinstance(response, Mapping):
-            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        else:
-            status = (
-                getattr(seen, "status", None)
-                or getattr(seen, "status_code", None)
-                or getattr(seen, "code", None)
-            )
-        if isinstance(status, int):
+        status = _status_of(cause)
+        if status is not None:
             return status in (408, 429) or status >= 500
-        names = {each.__name__ for each in type(seen).__mro__}
-        if _REFUSED & names:
+        names = {base.__name__ for base in type(cause).__mro__}
+        if _REFUSED_NAMES & names:
             return False
-        if _UNREACHABLE & names:
+        if _UNREACHABLE_NAMES & names:
             return True
-        seen = seen.__cause__
+        cause = cause.__cause__
     return False
 
 
 def explain(
-    problem: str, error: Exception, options: Mapping[str, Any], seconds: float | None
+    problem: str, error: Exception, options: Mapping[str, Any], waited_seconds: float | None
 ) -> StorageError:
-    """The error to raise for an exception; ``seconds`` within which the store did not answer, or None."""
+    """Return our error for an exception of a client.
+
+    Args:
+        problem: what failed: ``"could not read 'a' in s3://bucket"``.
+        error: the exception.
+        options: the arguments of the file system, which may hold secrets.
+        waited_seconds: the time within which the store did not answer; None if it did.
+    """
     number = error.errno if isinstance(error, OSError) else None
-    code = code_of(error)
-    reason = reason_of(error, options)
-    if code and not code.isdigit() and not isinstance(error, DataStackError):
-        # The name of a Python exception says less than the code of the store.
-        reason = f"{code}: {reason.removeprefix(type(error).__name__).removeprefix(': ')}"
-    problem = f"{problem}: {reason}"
+    code = refusal_of(error).code
+    problem = f"{problem}: {_reason_with_code(error, code, options)}"
     if number in FULL_ERRORS:
         return StorageFullError(
             f"{problem}. Nothing was published; make room and try again.", number
         )
-    if seconds is not None:
+    if waited_seconds is not None:
         return StorageUnavailableError(
-            f"{problem} (within {seconds:g} s). Check the network and the server, and try again.",
+            f"{problem} (within {waited_seconds:g} s). "
+            "Check the network and the server, and try again.",
             number,
         )
+
     problem = problem.removesuffix(".")
     is_refused = isinstance(error, PermissionError)
-    is_login = is_refused or re.search("Credential|Authentication", type(error).__name__)
-    if is_login:
+    is_login = re.search("Credential|Authentication", type(error).__name__) is not None
+    if is_refused or is_login:
         number = number or errno.EACCES
     if code in _ADVICE:
         return StorageError(f"{problem}. {_ADVICE[code]}", number)
-    if code in _DENIED or is_refused:
+    if is_refused or code in _DENIED_CODES:
         return AccessRefusedError(f"{problem}. {_ASK_FOR_RIGHTS}", number)
     if is_login:
         return StorageError(f"{problem}. {_ASK_FOR_RIGHTS}", number)
     return StorageError(f"{problem}. The store is as it was.", number)
 
 
-def code_of(error: BaseException) -> str:
-    """The code of S3 in an exception, such as ``AccessDenied``; the status if the answer had no body; empty for other stores."""
-    cause: BaseException | None = error
-    while cause is not None:
-        response = getattr(cause, "response", None)
-        if isinstance(response, Mapping):
-            return str((response.get("Error") or {}).get("Code", ""))
-        cause = cause.__cause__
-    return ""
-
-
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
-    """The message of an exception without secrets; ``options`` are those of the file system."""
-    text = re.sub(r"//[^/@\s]*@", "//…@", printable(str(error).split("\n")[0]))
+    """Return the message of an exception without secrets.
+
+    Args:
+        error: the exception.
+        options: the arguments of the file system, which may hold secrets.
+    """
+    first_line = printable(str(error).split("\n")[0])
+    text = re.sub(r"//[^/@\s]*@", "//…@", first_line)
     text = re.sub(r"\?\S+", "?…", text)
     for secret in _secrets_in(options):
         text = hide(text, secret, "…")
+    text = text[:_MAX_REASON_LENGTH]
     if isinstance(error, DataStackError):
-        return text[:300]  # one of ours says all
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+        # The message of an error of ours says all.
+        return text
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def _reason_with_code(error: Exception, code: str, options: Mapping[str, Any]) -> str:
+    """Return the message of an exception, with the code of S3 in place of the Python name."""
+    reason = reason_of(error, options)
+    is_name = code != "" and not code.isdigit()
+    if not is_name or isinstance(error, DataStackError):
+        return reason
+    message = reason.removeprefix(type(error).__name__).removeprefix(": ")
+    return f"{code}: {message}"
+
+
+def _status_of(error: BaseException) -> int | None:
+    """Return the HTTP status in an exception of a client; None if it has none."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = (
+            getattr(error, "status", None)
+            or getattr(error, "status_code", None)
+            or getattr(error, "code", None)
+        )
+    return status if isinstance(status, int) else None
 
 
 def _secrets_in(options: Any) -> Iterator[str]:
-    """All texts among options that an error must not show."""
+    """Yield all texts among options that an error must not show."""
     if isinstance(options, Mapping):
-        for key, value in options.items():
-            if key not in ("endpoint_url", "region_name", "protocol", "host"):
+        for name, value in options.items():
+            if name not in _PUBLIC_OPTIONS:
                 yield from _secrets_in(value)
     elif isinstance(options, (list, tuple)):
         for value in options:
             yield from _secrets_in(value)
-    elif isinstance(options, str) and len(options) > 3:
+    elif isinstance(options, str) and len(options) >= _MIN_SECRET_LENGTH:
         yield options

@@ -1,7 +1,8 @@
-"""Requests to S3 whose answers are checked: a range of one version of an object, or all names below a prefix.
+"""Requests to S3 whose answers are checked.
 
-s3fs takes whatever a server, proxy or gateway answers: the whole object or another part in place of a range, a page that is no
-listing for an empty one, keys of other folders. Wrong bytes and deleted data would follow.
+s3fs takes whatever a server, proxy or gateway answers: the whole object or another part in place of
+a range, a page that is no listing for an empty one, keys of other folders. Wrong bytes and deleted
+data would follow.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from data_stack.exception import DataStackError
 from data_stack.io.web.framing import announced_length
 from data_stack.io.web.ranges import ByteRange, refuse_part, sent_range, size_beyond
 
-#: Codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows nothing about the objects.
-_MISSING_OBJECT: Final = {"NoSuchKey", "NoSuchVersion"}
+#: The codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows
+#: nothing about the objects.
+_MISSING_OBJECT_CODES: Final = {"NoSuchKey", "NoSuchVersion"}
+#: A body is read in pieces of this size.
 _PIECE_BYTES: Final = 1 << 20
 
 
@@ -24,8 +27,10 @@ class _Headers(Mapping[str, str]):
     """The headers of an answer, by names in any case.
 
     Args:
-        headers: as botocore returns them, with names in lower case.
+        headers: the headers as botocore returns them, with names in lower case.
     """
+
+    _headers: Mapping[str, str]
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = headers
@@ -41,11 +46,11 @@ class _Headers(Mapping[str, str]):
 
 
 class WrongAnswerError(DataStackError):
-    """A server answered something else than it was asked; its message says what."""
+    """A server answered something else than it was asked. The message says what."""
 
 
 class OtherVersionError(DataStackError):
-    """An object is of another version than the one that was asked for."""
+    """An object has another version than the one that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +58,10 @@ class ObjectRange:
     """A part of an object to read.
 
     Attributes:
-        key: of the object in its bucket.
+        key: the key of the object in its bucket.
         start: the first byte.
-        stop: the byte behind the last one; the object may end before.
-        etag: of the version that must be read; None for any.
+        stop: the byte behind the last one. The object may end before.
+        etag: the ETag of the version that must be read; None: any version.
     """
 
     key: str
@@ -68,62 +73,79 @@ class ObjectRange:
 async def get_ranges(
     file_system: Any, bucket: str, ranges: Sequence[ObjectRange]
 ) -> list[bytes | BaseException]:
-    """Return the bytes of each range, or why it could not be read; FileNotFoundError for a missing object."""
-    answers = (_get_range(file_system, bucket, asked) for asked in ranges)
+    """Read ranges at once.
+
+    Returns:
+        The bytes of each range, or why it could not be read: FileNotFoundError for a missing
+        object.
+    """
+    answers = (_get_range(file_system, bucket, object_range) for object_range in ranges)
     return await asyncio.gather(*answers, return_exceptions=True)
 
 
-async def _get_range(file_system: Any, bucket: str, asked: ObjectRange) -> bytes:
-    options = {} if asked.etag is None else {"IfMatch": asked.etag}
-    last = asked.stop - 1
+async def _get_range(file_system: Any, bucket: str, object_range: ObjectRange) -> bytes:
+    last = object_range.stop - 1
+    options = {"Range": f"bytes={object_range.start}-{last}"}
+    if object_range.etag is not None:
+        options["IfMatch"] = object_range.etag
     try:
         answer = await file_system._call_s3(
-            "get_object",
-            Bucket=bucket,
-            Key=asked.key,
-            Range=f"bytes={asked.start}-{last}",
-            **options,
+            "get_object", Bucket=bucket, Key=object_range.key, **options
         )
     except OSError as error:
-        return _explain_refusal(error, asked)
+        return _explain_refusal(error, object_range)
     body = answer["Body"]
     try:
-        n_bytes = _check_part(answer, asked)
+        n_bytes = _check_part(answer, object_range)
         return await _read(body, n_bytes)
     finally:
         body.close()
 
 
-def _check_part(answer: Mapping[str, Any], asked: ObjectRange) -> int:
-    """Check that the header announces what was asked for; return the length of the body.
+def _check_part(answer: Mapping[str, Any], object_range: ObjectRange) -> int:
+    """Check that the header announces what was asked for.
+
+    Returns:
+        The length of the body.
 
     Raises:
-        WrongAnswerError: it does not.
-        OtherVersionError: it is of another version. A missing tag is not an equal one.
+        WrongAnswerError: it announces something else.
+        OtherVersionError: the object has another version. A missing ETag is not an equal one.
     """
-    headers = _Headers(answer["ResponseMetadata"].get("HTTPHeaders") or {})
-    status = answer["ResponseMetadata"].get("HTTPStatusCode")
-    if asked.etag is not None and headers.get("ETag") != asked.etag:
-        raise OtherVersionError(f"ETag {headers.get('ETag')}")
+    metadata = answer["ResponseMetadata"]
+    status = metadata.get("HTTPStatusCode")
+    headers = _Headers(metadata.get("HTTPHeaders") or {})
+    etag = headers.get("ETag")
+    if object_range.etag is not None and etag != object_range.etag:
+        raise OtherVersionError(f"ETag {etag}")
+
     sent = sent_range(headers)
     if status == 206:
-        reason = refuse_part(ByteRange(asked.start, asked.stop), headers)
-        if reason is None and sent is not None:
-            return sent.stop - sent.start
-        raise WrongAnswerError(f"the server {reason}")
-    length = announced_length(headers)
+        reason = refuse_part(ByteRange(object_range.start, object_range.stop), headers)
+        if reason is not None or sent is None:
+            raise WrongAnswerError(f"the server {reason}")
+        return sent.stop - sent.start
+
     # Some servers send an object whole if all of it was asked for.
-    is_whole = asked.start == 0 and length is not None and length <= asked.stop
-    if status == 200 and is_whole and sent is None and length is not None:
+    length = announced_length(headers)
+    is_all_wanted = object_range.start == 0 and length is not None and length <= object_range.stop
+    if status == 200 and sent is None and is_all_wanted and length is not None:
         return length
+    n_sent = "unknown" if length is None else f"{length:,}"
     raise WrongAnswerError(
-        f"the server answers {status} with {'unknown' if length is None else f'{length:,}'} bytes,"
-        f" requested were bytes {asked.start:,} to {asked.stop:,}: it or a cache before it does not support ranges"
+        f"the server answers {status} with {n_sent} bytes, requested were bytes "
+        f"{object_range.start:,} to {object_range.stop:,}: "
+        "it or a cache before it does not support ranges"
     )
 
 
 async def _read(body: Any, n_bytes: int) -> bytes:
-    """Return a body of exactly this length, of which no more is received."""
+    """Return a body of exactly this length. No more of it is received than tells that it is longer.
+
+    Raises:
+        ConnectionError: it is shorter.
+        WrongAnswerError: it is longer.
+    """
     pieces = list[bytes]()
     n_received = 0
     while n_received <= n_bytes:
@@ -138,33 +160,40 @@ async def _read(body: Any, n_bytes: int) -> bytes:
         raise WrongAnswerError(
             f"the server sends more than the {n_bytes:,} bytes that it announces"
         )
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if len(pieces) == 1:
+        return pieces[0]
+    return b"".join(pieces)
 
 
-def _explain_refusal(error: OSError, asked: ObjectRange) -> bytes:
-    """Return ``b""`` for a range behind the end of an object; else raise the reason.
+def _explain_refusal(error: OSError, object_range: ObjectRange) -> bytes:
+    """Return ``b""`` for a range behind the end of an object; otherwise raise the reason.
 
     Raises:
         FileNotFoundError: there is no such object.
-        OtherVersionError: the object is of another version.
-        OSError: as given.
+        OtherVersionError: the object has another version.
+        WrongAnswerError: the answer is not that of S3.
+        OSError: any other error, as it was given.
     """
     refusal = refusal_of(error)
-    if refusal.status == 412 and asked.etag is not None:
+    if refusal.status == 412 and object_range.etag is not None:
         raise OtherVersionError("another ETag") from None
     if refusal.status == 416:
         size = size_beyond(refusal.headers)
-        if size is not None and size <= asked.start:
+        if size is not None and size <= object_range.start:
             return b""
-    if isinstance(error, FileNotFoundError) and refusal.code not in _MISSING_OBJECT:
+    if isinstance(error, FileNotFoundError) and refusal.code not in _MISSING_OBJECT_CODES:
         raise WrongAnswerError(_describe_404(refusal)) from error
     raise error
 
 
 async def head(file_system: Any, bucket: str, key: str) -> dict[str, Any] | None:
-    """Return what is known of an object, as file systems of fsspec describe it; None if there is none.
+    """Return what is known of an object, as file systems of fsspec describe it.
 
-    An answer to HEAD has no body: whether the bucket or the object is missing, or why it is refused, only a GET tells.
+    An answer to HEAD has no body. Whether the bucket or the object is missing, or why it is
+    refused, only a GET tells.
+
+    Returns:
+        None if there is no such object.
     """
     try:
         answer = await file_system._call_s3("head_object", Bucket=bucket, Key=key)
@@ -184,7 +213,7 @@ class Listing:
     """The objects of a bucket whose keys begin with a prefix.
 
     Attributes:
-        objects: each with its ``Key``, ``Size``, ``LastModified`` and ``ETag``.
+        objects: the objects, each with its ``Key``, ``Size``, ``LastModified`` and ``ETag``.
         folders: the beginnings of longer keys, up to the delimiter.
     """
 
@@ -195,14 +224,21 @@ class Listing:
 async def list_objects(
     file_system: Any, bucket: str, prefix: str, *, delimiter: str = ""
 ) -> Listing:
-    """List all objects whose keys begin with ``prefix``; with ``delimiter`` only those in which it does not follow.
+    """List all objects whose keys begin with a prefix.
+
+    Args:
+        file_system: the file system of s3fs.
+        bucket: the bucket.
+        prefix: the prefix.
+        delimiter: only objects in whose keys this text does not follow the prefix are listed.
 
     Raises:
-        WrongAnswerError: an answer is no listing, not of this prefix, or has no end. A bucket that does not exist is not empty.
+        WrongAnswerError: an answer is no listing, not of this prefix, or has no end. A bucket that
+            does not exist is not empty.
     """
     listing = Listing([], [])
     options: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": delimiter}
-    tokens = set[str]()
+    seen_tokens = set[str]()
     while True:
         try:
             answer = await file_system._call_s3("list_objects_v2", **options)
@@ -217,14 +253,15 @@ async def list_objects(
         is_truncated = answer.get("IsTruncated")
         if is_truncated is None:
             raise WrongAnswerError(
-                "the server answers a request for a listing with something else, perhaps a page of a gateway"
+                "the server answers a request for a listing with something else, "
+                "perhaps a page of a gateway"
             )
         if not is_truncated:
             return listing
         token = answer.get("NextContinuationToken")
-        if not token or token in tokens:
+        if not token or token in seen_tokens:
             raise WrongAnswerError("the server does not tell how its listing goes on")
-        tokens.add(token)
+        seen_tokens.add(token)
         options["ContinuationToken"] = token
 
 
@@ -244,9 +281,10 @@ class Refusal:
     """Why S3 refused a request.
 
     Attributes:
-        status: of HTTP; None if the server did not answer.
-        code: of S3, such as ``AccessDenied``; the status, if the answer had no body.
-        headers: names in any case.
+        status: the status of HTTP; None if the server did not answer.
+        code: the code of S3, such as ``AccessDenied``; the status, if the answer had no body; empty
+            for other stores.
+        headers: the headers of the answer, by names in any case.
     """
 
     status: int | None
@@ -255,7 +293,11 @@ class Refusal:
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return why S3 refused a request, from the exception of its client or what s3fs made of it."""
+    """Return why S3 refused a request.
+
+    Args:
+        error: the exception of the client, or what s3fs made of it.
+    """
     for cause in _causes_of(error):
         response = getattr(cause, "response", None)
         if isinstance(response, Mapping):
@@ -276,4 +318,7 @@ def _causes_of(error: BaseException) -> Iterator[BaseException]:
 def _describe_404(refusal: Refusal) -> str:
     if refusal.code == "NoSuchBucket":
         return "the bucket does not exist"
-    return f"the server answers 404 without the reason of S3 ({refusal.code:.40}), as a gateway before it does"
+    return (
+        f"the server answers 404 without the reason of S3 ({refusal.code:.40}), "
+        "as a gateway before it does"
+    )

@@ -1,0 +1,68 @@
+"""Leases as documents of MongoDB."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pymongo
+from pymongo.errors import DuplicateKeyError
+
+from data_stack.io.storage_connectors.mongodb.connection import (
+    BRIEF_SECONDS,
+    Connection,
+    Documents,
+)
+
+
+class LeaseDocuments:
+    """Stores leases as documents ``{_id: identifier, value, beat}`` of ``bucket.leases``.
+
+    A TTL index removes stale ones. Each operation has 2 s: a lease only spares duplicate work, so
+    it must not delay a caller whose server is away.
+
+    Args:
+        connection: the connection to the store.
+    """
+
+    _connection: Connection
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def read(self, path: str, most: int) -> bytes | None:
+        """Return the first ``most`` bytes of a value; None if there is no lease."""
+        with self._briefly(path) as leases:
+            document = leases.find_one({"_id": path}) or {}
+        value = document.get("value")
+        if not isinstance(value, bytes):
+            return None
+        return value[:most]
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write a value unless one exists. Return whether it was written."""
+        with self._connection.operation("lease", path):
+            self._connection.make_indexes()
+            leases = self._connection.writable("leases", durable=False)
+            update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
+            try:
+                leases.update_one({"_id": path, "value": None}, update, upsert=True)
+            except DuplicateKeyError:
+                return False
+        return True
+
+    def put(self, path: str, data: bytes) -> None:
+        """Replace an existing value."""
+        update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
+        with self._briefly(path) as leases:
+            leases.update_one({"_id": path}, update)
+
+    def delete(self, path: str) -> None:
+        """Remove a value."""
+        with self._briefly(path) as leases:
+            leases.delete_one({"_id": path})
+
+    @contextlib.contextmanager
+    def _briefly(self, path: str) -> Iterator[Documents]:
+        with pymongo.timeout(BRIEF_SECONDS), self._connection.operation("lease", path):
+            yield self._connection.writable("leases", durable=False)

@@ -1,0 +1,404 @@
+"""A file system of fsspec, with time limits, retries and our errors.
+
+fsspec and not obstore, which is faster: a forked child hangs in obstore's runtime, and loaders
+fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, TypeVar
+
+from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
+from data_stack.io.storage_connectors.object_store.errors import explain, is_unreachable, reason_of
+from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
+from data_stack.io.url import StorageURL
+from data_stack.util.forks import call_in_forks
+from data_stack.util.polling import jittered
+
+try:
+    import fsspec
+    from fsspec.asyn import AsyncFileSystem, sync
+    from fsspec.implementations.memory import MemoryFileSystem
+except ImportError as error:
+    raise MissingDependencyError("FsspecStorageConnector", "fsspec", "cloud") from error
+
+_Result = TypeVar("_Result")
+
+#: What file systems raise for a file that does not exist.
+MISSING_ERRORS: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+S3_PROTOCOLS: Final = ("s3", "s3a")
+_SFTP_PROTOCOLS: Final = ("sftp", "ssh")
+#: The protocols whose URLs have a bucket in the place of user and host.
+_BUCKET_PROTOCOLS: Final = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
+#: File systems of objects, which put them atomically and list by prefix. The others publish by
+#: renaming.
+_ATOMIC_CLASSES: Final = (AsyncFileSystem, MemoryFileSystem)
+
+#: A listing takes many requests, so its limit is this many timeouts.
+_LISTING_METHODS: Final = ("find", "ls")
+_LISTING_TIMEOUTS: Final = 10
+
+_MAX_RETRIES: Final = 3
+#: The pause after the first failure. Each further pause is twice as long.
+_FIRST_PAUSE_SECONDS: Final = 0.3
+_MAX_CONNECT_SECONDS: Final = 10.0
+#: Threads send groups of requests at once.
+_MAX_CONNECTIONS: Final = 64
+
+if hasattr(fsspec.asyn, "reset_lock"):  # fsspec itself does so from 2025.3.2 on
+    os.register_at_fork(after_in_child=fsspec.asyn.reset_lock)
+
+
+class RemoteFileSystem:
+    """The file system of a URL. It connects on first use, once per process.
+
+    Args:
+        url: scheme, place and folder. User and password in it are used, and never shown.
+        timeout_seconds: the limit of a single call, retries included.
+        options: the arguments of the class of the file system, which are never shown.
+
+    Raises:
+        ConfigError: the URL has no bucket or host, or its scheme is unknown.
+        MissingDependencyError: the package for its scheme is not installed.
+
+    Attributes:
+        protocol: the scheme.
+        root: the folder, as fsspec names it.
+        place: the URL without user and password, for messages.
+        is_asynchronous: whether many requests are sent at once.
+        is_atomic: whether it puts files atomically; otherwise they are published by renaming.
+        can_publish: whether it can do either.
+    """
+
+    protocol: str
+    root: str
+    place: str
+    is_asynchronous: bool
+    is_atomic: bool
+    can_publish: bool
+    #: The class of fsspec, and its arguments.
+    _class: Any
+    _options: dict[str, Any]
+    _timeout_seconds: float
+    #: Connectors with the same key share a connection.
+    _key: tuple[Any, str]
+    #: The connection of this process; None before it is used.
+    _connection: _Connection | None
+
+    def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any]) -> None:
+        parts = StorageURL.parse(url)
+        if parts is None:
+            raise ConfigError("a store needs a URL with a scheme, such as s3://bucket/folder")
+        self.protocol = parts.scheme
+        self._class = _class_of(self.protocol)
+        self._timeout_seconds = timeout_seconds
+        self.is_asynchronous = issubclass(self._class, AsyncFileSystem)
+        self.is_atomic = issubclass(self._class, _ATOMIC_CLASSES)
+        can_rename = self._class.mv is not fsspec.AbstractFileSystem.mv
+        self.can_publish = self.is_atomic or can_rename
+
+        try:
+            options_of_url = self._class._get_kwargs_from_urls(str(parts))
+            self.root = str(self._class._strip_protocol(str(parts))).rstrip("/")
+        except (ValueError, TypeError):
+            raise ConfigError(
+                f"{self._class.__name__} cannot parse this {self.protocol}:// URL"
+            ) from None
+        self._options = {**options_of_url, **options}
+        _check_place(parts)
+        self.place = f"{self.protocol}://{parts.host}{parts.path.rstrip('/')}"
+        self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
+        self._connection = None
+        call_in_forks(self._leave_inherited_connection)
+
+    # ------------------------------------------------------------------ names
+
+    def name_of(self, path: str) -> str:
+        """Return the name of a file for fsspec.
+
+        Args:
+            path: the path relative to the root; empty: the root.
+        """
+        return f"{self.root}/{path}" if path else self.root
+
+    def path_of(self, name: str) -> str:
+        """Return the path, relative to the root, of a file that fsspec names."""
+        path = str(self._class._strip_protocol(name)).removeprefix(self.root)
+        # Only one slash: the key "/a" is another one than "a".
+        return path.removeprefix("/").rstrip("/")
+
+    # ------------------------------------------------------------------ requests
+
+    def call(self, action: str, path: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the file system, with retries.
+
+        Args:
+            action: what the call does, for messages.
+            path: the path of the file, for messages.
+            method: the name of the method.
+            *args: its arguments.
+            **kwargs: its keyword arguments.
+
+        Returns:
+            What the method returns; None if there is no such file.
+        """
+        with contextlib.suppress(*MISSING_ERRORS):
+            return self.retry(action, path, lambda: self.run(method, *args, **kwargs))
+        return None
+
+    def run(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the file system once; exceptions pass as they are."""
+        connection = self._connect_once()
+        file_system = connection.file_system
+        if not self.is_asynchronous:
+            with connection.lock:
+                return getattr(file_system, method)(*args, **kwargs)
+        return sync(
+            file_system.loop,
+            getattr(file_system, f"_{method}"),
+            *args,
+            timeout=self._limit_seconds(is_listing=method in _LISTING_METHODS),
+            **kwargs,
+        )
+
+    def run_request(
+        self, request: Callable[..., Any], *args: Any, is_listing: bool = False, **kwargs: Any
+    ) -> Any:
+        """Send a request of :mod:`.s3` once, and return its answer.
+
+        Args:
+            request: the request. Its first arguments are the file system and the bucket.
+            *args: its further arguments.
+            is_listing: whether it has the time of a listing.
+            **kwargs: its keyword arguments.
+        """
+        file_system = self._connect_once().file_system
+        bucket, _, _ = file_system.split_path(self.root)
+        return sync(
+            file_system.loop,
+            request,
+            file_system,
+            bucket,
+            *args,
+            timeout=self._limit_seconds(is_listing=is_listing),
+            **kwargs,
+        )
+
+    def open_new_file(self, path: str, data: bytes) -> None:
+        """Write a file that does not exist yet, on a file system that has a lock.
+
+        Raises:
+            FileExistsError: it exists.
+        """
+        connection = self._connect_once()
+        with connection.lock, connection.file_system.open(self.name_of(path), "xb") as file:
+            file.write(data)
+
+    def retry(self, action: str, path: str, request: Callable[[], _Result]) -> _Result:
+        """Send a request, again while the store is unreachable and time is left.
+
+        Args:
+            action: what the request does, for messages.
+            path: the path of the file, for messages.
+            request: sends the request, and returns the answer.
+
+        Raises:
+            StorageError: the store refused the request, or did not answer.
+            FileNotFoundError: there is no such file; or another one of :data:`MISSING_ERRORS`.
+            FileExistsError: there is one.
+        """
+        deadline = time.monotonic() + self._timeout_seconds
+        n_failures = 0
+        while True:
+            try:
+                return request()
+            except WrongAnswerError as error:
+                self.fail(action, path, error)
+            except (*MISSING_ERRORS, FileExistsError, DataStackError):
+                raise
+            except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
+                if not is_unreachable(error) and self.is_connected():
+                    self.fail(action, path, error)
+                failure = error
+            self._disconnect()
+            n_failures += 1
+            pause = jittered(_FIRST_PAUSE_SECONDS * 2.0 ** (n_failures - 1))
+            if n_failures > _MAX_RETRIES or time.monotonic() + pause > deadline:
+                self.fail(action, path, failure, is_away=True)
+            time.sleep(pause)
+
+    def fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
+        """Raise our error for an exception.
+
+        Args:
+            action: what failed: ``"read"``.
+            path: the path of the file; empty: the store.
+            error: the exception.
+            is_away: whether the store did not answer.
+        """
+        problem = f"could not {action} {path or 'the store'!r} in {self.place}"
+        waited_seconds = self._timeout_seconds if is_away else None
+        # Not with its cause: exceptions of clients may hold URLs with credentials.
+        raise explain(problem, error, self._options, waited_seconds) from None
+
+    # ------------------------------------------------------------------ connections
+
+    def is_connected(self) -> bool:
+        """Return whether the connection of this process still holds."""
+        connection = self._connection
+        if connection is None:
+            return True
+        return bool(getattr(connection.file_system, "is_connected", True))
+
+    def _limit_seconds(self, *, is_listing: bool) -> float:
+        if is_listing:
+            return self._timeout_seconds * _LISTING_TIMEOUTS
+        return self._timeout_seconds
+
+    def _connect_once(self) -> _Connection:
+        """Return the connection of this process."""
+        connection = self._connection
+        if connection is None:
+            # Connectors with the same options share one: creating an S3 client takes 0.2 s.
+            connection = _SHARED.get(self._key)
+            if connection is None:
+                connection = _SHARED.setdefault(self._key, self._connect())
+            self._connection = connection
+        return connection
+
+    def _connect(self) -> _Connection:
+        """Make the file system.
+
+        Raises:
+            ConfigError: it does not take the options.
+        """
+        options = dict(self._options)
+        if self.is_asynchronous:
+            options.setdefault("use_listings_cache", False)
+        if self.protocol in S3_PROTOCOLS:
+            # We retry, and each request ends in time even if the server is silent.
+            options["config_kwargs"] = {
+                "connect_timeout": min(_MAX_CONNECT_SECONDS, self._timeout_seconds),
+                "read_timeout": self._timeout_seconds,
+                "max_pool_connections": _MAX_CONNECTIONS,
+                "retries": {"max_attempts": 0},
+                **options.get("config_kwargs", {}),
+            }
+        elif self.protocol in _SFTP_PROTOCOLS:
+            options.setdefault("timeout_seconds", self._timeout_seconds)
+        try:
+            file_system = self._class(**options, skip_instance_cache=True)
+        except TypeError as error:
+            reason = reason_of(error, self._options)
+            raise ConfigError(
+                f"{self._class.__name__} does not take these options: {reason}"
+            ) from None
+        if self.protocol in S3_PROTOCOLS:
+            file_system.retries = 1
+        is_parallel = issubclass(self._class, MemoryFileSystem)
+        return _Connection(file_system, is_parallel=is_parallel)
+
+    def _disconnect(self) -> None:
+        """Drop a broken connection. Asynchronous clients connect again themselves."""
+        if self.is_asynchronous:
+            return
+        connection = self._connection
+        self._connection = None
+        if connection is not None:
+            _SHARED.pop(self._key, None)
+            connection.close()
+
+    def _leave_inherited_connection(self) -> None:
+        """Begin without a connection in a fork."""
+        _INHERITED.append(self._connection)
+        _SHARED.clear()
+        self._connection = None
+
+
+class _Connection:
+    """A file system of fsspec in one process.
+
+    Args:
+        file_system: the file system.
+        is_parallel: whether threads may use it at once. Synchronous connections are not
+            thread-safe.
+
+    Attributes:
+        file_system: the file system.
+        lock: held by the thread that uses the file system.
+        close: closes the connection, whose thread would never end by itself.
+    """
+
+    file_system: Any
+    lock: contextlib.AbstractContextManager[Any]
+    close: weakref.finalize[Any, Any]
+
+    def __init__(self, file_system: Any, *, is_parallel: bool) -> None:
+        self.file_system = file_system
+        if is_parallel:
+            self.lock = contextlib.nullcontext()
+        else:
+            self.lock = threading.RLock()
+        disconnect = getattr(file_system, "disconnect", _do_nothing)
+        self.close = weakref.finalize(self, disconnect)
+        self.close.atexit = False
+
+
+#: The connections of this process.
+_SHARED: weakref.WeakValueDictionary[tuple[Any, str], _Connection] = weakref.WeakValueDictionary()
+#: Those of its parents, which are kept: closing one would touch shared sockets and the event loop.
+_INHERITED: list[_Connection | None] = []
+
+
+def _do_nothing() -> None:
+    """Close a connection of a file system that has nothing to close."""
+
+
+def _class_of(protocol: str) -> Any:
+    """Return the class of a file system.
+
+    Raises:
+        ConfigError: fsspec knows none.
+        MissingDependencyError: its package is not installed.
+    """
+    try:
+        if protocol in _SFTP_PROTOCOLS:
+            return importlib.import_module(f"{__package__}.sftp").VerifiedSFTPFileSystem
+        return fsspec.get_filesystem_class(protocol)
+    except ImportError as error:
+        module = error.name or getattr(error.__cause__, "name", None) or protocol
+        package = str(module).partition(".")[0]
+        extra = "s3" if protocol in S3_PROTOCOLS else "cloud"
+        raise MissingDependencyError(
+            f"FsspecStorageConnector of {protocol}://", package, extra
+        ) from error
+    except ValueError:
+        raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None
+
+
+def _check_place(url: StorageURL) -> None:
+    """Check that a URL has a bucket or host, and no password in the place of a bucket.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    scheme = url.scheme
+    if scheme in _BUCKET_PROTOCOLS and ":" in url.authority.rpartition("@")[0]:
+        # The driver would take them for a part of the bucket's name, and show them.
+        raise ConfigError(
+            f"a {scheme}:// URL must not hold a password; use the environment or storage_options"
+        )
+    needs_authority = scheme in _BUCKET_PROTOCOLS or scheme in _SFTP_PROTOCOLS
+    has_path = url.path.strip("/") != ""
+    if not url.authority and (needs_authority or not has_path):
+        raise ConfigError(
+            f"a {scheme}:// URL needs a bucket or host, such as {scheme}://bucket/folder"
+        )

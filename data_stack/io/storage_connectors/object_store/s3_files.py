@@ -1,0 +1,100 @@
+"""The files of a bucket of S3, whose answers are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from data_stack.exception import StorageError, StorageUnavailableError
+from data_stack.io.storage_connectors.object_store import s3
+from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
+from data_stack.io.storage_connectors.object_store.remote_files import FileRange, RemoteFiles
+from data_stack.io.web.ranges import FileVersion
+
+
+class S3Files(RemoteFiles):
+    """The files below a folder of a bucket.
+
+    Reading and listing are requests of :mod:`.s3`, not of fsspec.
+    """
+
+    lists_by_prefix = True
+
+    def checks_version(self, file: RemoteFile) -> bool:
+        return FileVersion(file.etag).strong_etag is not None
+
+    def info(self, path: str) -> RemoteFile | None:
+        try:
+            return self._describe(path)
+        except StorageUnavailableError:
+            raise
+        except StorageError:
+            # This raises with the reason, for which an answer to HEAD has no room.
+            self.read(path, 1)
+            raise
+
+    def files(self, folder: str) -> list[RemoteFile]:
+        return self._list_keys(self._folder_key(folder), folder)[0]
+
+    def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
+        return self._list_keys(self._folder_key(folder), folder, delimiter="/")
+
+    def beginning_with(self, prefix: str) -> list[RemoteFile]:
+        return self._list_keys(self._key_of(prefix), prefix)[0]
+
+    def _request_ranges(
+        self, ranges: Sequence[FileRange], version: RemoteFile | None
+    ) -> Sequence[Any]:
+        etag = None
+        if version is not None and self.checks_version(version):
+            etag = version.etag
+        object_ranges = [
+            s3.ObjectRange(self._key_of(file_range.path), file_range.start, file_range.stop, etag)
+            for file_range in ranges
+        ]
+        answers: list[Any] = self._file_system.run_request(s3.get_ranges, object_ranges)
+        return answers
+
+    def _describe(self, path: str) -> RemoteFile | None:
+        def request() -> Any:
+            return self._file_system.run_request(s3.head, self._key_of(path))
+
+        info = self._file_system.retry("look for", path, request)
+        return None if info is None else RemoteFile.of(path, info)
+
+    def _list_keys(
+        self, prefix: str, place: str, *, delimiter: str = ""
+    ) -> tuple[list[RemoteFile], list[str]]:
+        """Return the files and folders whose keys begin with a text.
+
+        Args:
+            prefix: the text.
+            place: what is listed, for messages.
+            delimiter: of longer keys, only the part up to this text is returned, as a folder.
+        """
+
+        def request() -> s3.Listing:
+            listing: s3.Listing = self._file_system.run_request(
+                s3.list_objects, prefix, delimiter=delimiter, is_listing=True
+            )
+            return listing
+
+        listing = self._file_system.retry("list", place, request)
+        root_length = len(self._folder_key(""))
+        files = []
+        for entry in listing.objects:
+            path = entry["Key"][root_length:]
+            # Consoles mark a folder by an empty object with its name and a slash.
+            if path and not path.endswith("/"):
+                files.append(RemoteFile.of(path, {**entry, "size": entry["Size"]}))
+        folders = [key[root_length:].rstrip("/") for key in listing.folders]
+        return files, folders
+
+    def _key_of(self, path: str) -> str:
+        """Return the key of a file in its bucket."""
+        return self._folder_key("") + path
+
+    def _folder_key(self, folder: str) -> str:
+        """Return what the keys of all files below a folder begin with; empty: the root."""
+        root = self._file_system.root.partition("/")[2]
+        return "".join(f"{name}/" for name in (root, folder) if name)
