@@ -401,7 +401,7 @@ def test_times_with_a_zone_are_compared_as_pyarrow_does_and_spare_row_groups(
     ]
     of_zone = [col("zoned") >= times[4], col("zoned") >= zoned[4], col("zoned") >= elsewhere]
     for filters in ([("zoned", ">=", times[4])], some, *of_zone, *reduced):
-        with patch.object(RowGroups, "read", autospec=True, side_effect=RowGroups.read) as read:
+        with patch.object(RowGroups, "open", autospec=True, side_effect=RowGroups.open) as read:
             assert len(ParquetDataset(tmp_path, filters=filters)) == 4
         assert read.call_count == 2
     assert len(ParquetDataset(tmp_path, filters=col("zoned").isin(times[:3]))) == 3

@@ -15,7 +15,8 @@ _Block = TypeVar("_Block")
 
 _MAX_SAMPLES = 1 << 14  # of a block
 
-#: Values that are measured of a column of objects: to measure all texts takes as long as to read them.
+#: Values that are measured of a column of objects: to measure all texts takes as long as to read
+#: them.
 _MAX_MEASURED = 1024
 
 _ARRAY_BYTES = 112  # of the object around the numbers

@@ -20,7 +20,7 @@ from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import ARROW_ERRORS, JSON_TEXT, Origin
 from data_stack.formats.column_source import name_of_position
-from data_stack.formats.parquet.codecs.binary import null_mask
+from data_stack.formats.parquet.codecs.cells import null_mask
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.inference import schema_of_columns

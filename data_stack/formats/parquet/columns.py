@@ -15,6 +15,31 @@ from data_stack.values.stacked_values import objects, stack_values
 Rows = npt.NDArray[np.int64]
 Mask: TypeAlias = "npt.NDArray[np.bool_] | None"
 
+#: Bytes of a Python object, roughly, for each byte of its reference.
+_OBJECT_FACTOR = 8
+
+
+class CellError(ValueError):
+    """A cell cannot be decoded, or a value does not fit its field.
+
+    Whoever reads or writes the column adds the place to the message.
+
+    Attributes:
+        row: position in the row group, or among the encoded values.
+        why: what is wrong.
+    """
+
+    row: int
+    why: str
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)
+        self.row = row
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why
+
 
 class GroupColumn(ABC):
     """The values of one field in one row group. Immutable; threads may share it.
@@ -42,113 +67,133 @@ class GroupColumn(ABC):
         """
 
 
-class CellError(ValueError):
-    """A cell that cannot be decoded, or a value that does not fit its field; who reads or writes adds the place to the message.
-
-    Attributes:
-        row: position in the row group, or among the encoded values.
-    """
-
-    def __init__(self, row: int, why: str) -> None:
-        super().__init__(row, why)
-        self.row, self.why = row, why
-
-    def __str__(self) -> str:
-        return self.why
-
-
 class ArrayColumn(GroupColumn):
-    """Values of one dtype and shape, or immutable Python objects: the rows of an array, shape ``(n, ...)``.
+    """Values of one dtype and shape, or immutable Python objects, in an array.
 
     Args:
-        array: the values; each row in C order, with gaps between rows allowed. None for null.
-        n_bytes: memory of the column, if more than that of the array.
+        array: the values, shape ``(n, ...)``, with None for null. Each row is in C order; there
+            may be gaps between rows.
+        n_bytes: memory of the column; None: that of the array.
 
     Attributes:
         array: the values.
     """
 
+    array: npt.NDArray[Any]
+
     def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
-        self.array, self.n_bytes = array, array.nbytes if n_bytes is None else n_bytes
+        self.array = array
+        self.n_bytes = array.nbytes if n_bytes is None else n_bytes
         self._is_contiguous = array.flags.c_contiguous
 
     def value(self, row: int) -> Any:
         value = self.array[row]
-        return value.copy() if isinstance(value, np.ndarray) else value
+        if isinstance(value, np.ndarray):
+            return value.copy()
+        return value
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
-        return self.array.take(rows, axis=0) if self._is_contiguous else self.array[rows]
+        # take() is faster than indexing, but it copies an array with gaps as a whole first
+        if self._is_contiguous:
+            return self.array.take(rows, axis=0)
+        return self.array[rows]
 
 
 class ListColumn(GroupColumn):
     """Lists of scalars, stored end to end; each value is an array of one dimension.
 
-    Values of equal length are stacked; otherwise a batch is an array of objects. A list that contains a null is itself an array
-    of objects.
+    Values of equal length are stacked; otherwise a batch is an array of objects. A list that
+    contains a null is itself an array of objects.
 
     Args:
-        flat: the elements of all rows.
-        offsets: the start of each row, and the end of the last, shape ``(n + 1,)``.
-        is_null: which rows are null, shape ``(n,)``; None: no nulls.
-        no_elements: which elements are null, shape of ``flat``; None: no nulls.
-        as_objects: always return arrays of objects.
+        elements: the elements of all rows, shape ``(n_elements,)``.
+        offsets: where each row starts in ``elements``, and where the last one ends, shape
+            ``(n + 1,)``.
+        is_null: which rows are null, shape ``(n,)``; None: no row is.
+        is_null_element: which elements are null, shape ``(n_elements,)``; None: no element is.
+        as_objects: whether batches are always arrays of objects.
     """
 
     def __init__(
         self,
-        flat: npt.NDArray[Any],
+        elements: npt.NDArray[Any],
         offsets: Rows,
         is_null: Mask,
-        no_elements: Mask,
+        is_null_element: Mask,
         *,
         as_objects: bool,
     ) -> None:
-        self._flat, self._offsets, self._is_null, self._no_elements = (
-            flat,
-            offsets,
-            is_null,
-            no_elements,
-        )
+        self._elements = elements
+        self._offsets = offsets
+        self._is_null = is_null
+        self._is_null_element = is_null_element
         self._as_objects = as_objects or is_null is not None
-        self.n_bytes = flat.nbytes * (8 if flat.dtype == object else 1) + offsets.nbytes
+        n_element_bytes = elements.nbytes
+        if elements.dtype == object:
+            n_element_bytes *= _OBJECT_FACTOR
+        self.n_bytes = n_element_bytes + offsets.nbytes
 
     def value(self, row: int) -> Any:
         if self._is_null is not None and self._is_null[row]:
             return None
-        start, end = self._offsets[row], self._offsets[row + 1]
-        found = self._flat[start:end].copy()
-        if self._no_elements is not None and self._no_elements[start:end].any():
-            found = objects(list(found))
-            found[self._no_elements[start:end]] = None
-        return found
+        start = self._offsets[row]
+        end = self._offsets[row + 1]
+        elements = self._elements[start:end].copy()
+        if self._is_null_element is None:
+            return elements
+        is_null = self._is_null_element[start:end]
+        if not is_null.any():
+            return elements
+        with_nulls = objects(list(elements))
+        with_nulls[is_null] = None
+        return with_nulls
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
-        if not self._as_objects and len(rows):
-            starts = self._offsets[rows]
-            lengths = self._offsets[rows + 1] - starts
-            if (lengths == lengths[0]).all():
-                places = starts[:, None] + np.arange(lengths[0])
-                if self._no_elements is None or not self._no_elements[places].any():
-                    return self._flat[places]
+        stacked = self._take_stacked(rows)
+        if stacked is not None:
+            return stacked
         return objects([self.value(row) for row in rows.tolist()])
+
+    def _take_stacked(self, rows: Rows) -> npt.NDArray[Any] | None:
+        """Return lists as one array, shape ``(len(rows), length)``.
+
+        None if they differ in length, contain a null, or are wanted as objects.
+        """
+        if self._as_objects or not len(rows):
+            return None
+        starts = self._offsets[rows]
+        lengths = self._offsets[rows + 1] - starts
+        length = lengths[0]
+        if (lengths != length).any():
+            return None
+        places = starts[:, None] + np.arange(length)
+        if self._is_null_element is not None and self._is_null_element[places].any():
+            return None
+        return self._elements[places]
 
 
 class MadeColumn(GroupColumn):
-    """Values that each access makes."""
+    """Values that each access makes anew."""
 
     #: Whether :meth:`take` returns objects even if the values could be stacked.
     _as_objects = True
 
     @abstractmethod
     def make(self, rows: list[int]) -> list[Any]:
-        """Make the values of some rows, at least one."""
+        """Make the values of some rows, at least one.
+
+        Raises:
+            CellError: a value cannot be decoded.
+        """
 
     def value(self, row: int) -> Any:
         return self.make([row])[0]
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
         values = self.make(rows.tolist()) if len(rows) else []
-        return objects(values) if self._as_objects else stack_values(values)
+        if self._as_objects:
+            return objects(values)
+        return stack_values(values)
 
 
 class CellColumn(MadeColumn):
@@ -158,8 +203,9 @@ class CellColumn(MadeColumn):
         cells: the bytes of each row, None for null.
         decode: decodes a cell; raises ValueError for an invalid one.
         n_bytes: bytes of all cells.
-        as_objects: always return arrays of objects, because values may be null.
-        is_compressed: whether a value may take far more memory than its cell, so that it counts for the limit of a request.
+        as_objects: whether batches are always arrays of objects, because values may be null.
+        is_compressed: whether a value may take far more memory than its cell, so that it counts
+            for the limit of a request.
     """
 
     def __init__(
@@ -171,20 +217,25 @@ class CellColumn(MadeColumn):
         as_objects: bool,
         is_compressed: bool = True,
     ) -> None:
-        self._cells, self._decode = cells, decode
-        self._as_objects, self._is_compressed, self.n_bytes = as_objects, is_compressed, n_bytes
+        self._cells = cells
+        self._decode = decode
+        self._as_objects = as_objects
+        self._is_compressed = is_compressed
+        self.n_bytes = n_bytes
 
     def make(self, rows: list[int]) -> list[Any]:
-        values, row = [], 0
+        values: list[Any] = []
         with decoding_for(current_request()) as request:
-            try:
-                for row in rows:
-                    cell = self._cells[row]
-                    values.append(None if cell is None else self._decode(cell))
+            for row in rows:
+                cell = self._cells[row]
+                try:
+                    value = None if cell is None else self._decode(cell)
                     if self._is_compressed:
-                        request.add(values[-1])
-            except MemoryError:
-                raise
-            except Exception as error:  # decoders of plugins raise anything
-                raise CellError(row, f"{error!s:.300}" or type(error).__name__) from error
+                        request.add(value)
+                except MemoryError:
+                    raise
+                except Exception as error:  # decoders of plugins raise anything
+                    why = f"{error!s:.300}" or type(error).__name__
+                    raise CellError(row, why) from error
+                values.append(value)
         return values

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.formats.parquet.codecs.binary import index_cells, numbers
+from data_stack.formats.parquet.codecs.cells import index_cells, numbers
 
 #: Cells that wait until Arrow numbers them together; each time takes as long as the distinct cells are many.
 _MAX_PENDING_BYTES = 64 << 20

@@ -1,179 +1,88 @@
-"""Reads and checks footers without pyarrow, whose C++ code ends the process for some crafted footers.
+"""Checks that a footer agrees with itself and its file, before pyarrow reads what it describes.
 
-They are stored in Thrift's compact protocol:
-https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+pyarrow's C++ code ends the process for some crafted footers.
+The format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Struct = dict[int, Any]
-"""Values by field number: 32-bit integers, bytes, booleans, lists and structs; 64-bit integers by ``LONG | number``.
-
-pyarrow ignores a field whose integer has another width than the standard requires. Here, too, such a field is missing.
-"""
-
-LONG: Final = 1 << 16
-#: By the kind of an integer; no field that we need has 8 or 16 bits.
-_WIDTHS: Final = {3: 1 << 17, 4: 1 << 17, 6: LONG}
-
-#: Levels of nested structs; a footer has six.
-_MAX_DEPTH: Final = 16
-
-
-def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
-    """Read a struct; return it and its end.
-
-    Args:
-        data: the bytes of a footer.
-        at: the offset of the struct.
-        depth: number of structs around it.
-
-    Raises:
-        ValueError: the footer is damaged.
-        IndexError: it ends too early.
-    """
-    if depth > _MAX_DEPTH:
-        raise ValueError("its footer is nested too deeply")
-    found: Struct = {}
-    number = 0
-    while head := data[at]:
-        at += 1
-        kind = head & 0x0F
-        if head > 0x0F:
-            number += head >> 4
-        else:
-            number, at = _integer(data, at)
-        if not 0 < number < 1 << 15:
-            raise ValueError(f"its footer has an invalid field {number}")
-        if kind <= 2:
-            found[number] = kind == 1
-        else:
-            found[number | _WIDTHS.get(kind, 0)], at = _value(data, at, kind, depth)
-    return found, at + 1
-
-
-def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind == 12:
-        return read_struct(data, at, depth + 1)
-    if kind in (9, 10):
-        return _list(data, at, depth + 1)
-    if kind in (4, 5, 6):
-        return _integer(data, at)
-    if kind == 8:
-        length, at = _read_unsigned(data, at)
-        if at + length > len(data):
-            raise IndexError("its end")
-        return data[at : at + length], at + length
-    if kind in (1, 2, 3):  # in a list a boolean takes a byte
-        return data[at], at + 1
-    if kind == 7:
-        return None, at + 8
-    raise ValueError(f"its footer has a value of the invalid kind {kind}")
-
-
-def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-    if depth > _MAX_DEPTH:
-        raise ValueError("its footer is nested too deeply")
-    head, at = data[at], at + 1
-    length, kind = head >> 4, head & 0x0F
-    if length == 15:
-        length, at = _read_unsigned(data, at)
-    if length > len(data) - at:  # each value takes at least one byte
-        raise IndexError("its end")
-    found = []
-    for _ in range(length):
-        value, at = _value(data, at, kind, depth)
-        found.append(value)
-    return found, at
-
-
-def _integer(data: bytes, at: int) -> tuple[int, int]:
-    number, at = _read_unsigned(data, at)
-    return (number >> 1) ^ -(number & 1), at
-
-
-def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number & 0xFFFF_FFFF_FFFF_FFFF, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("its footer has a number of more than 64 bits")
-
-
-# ---------------------------------------------------------------------- the headers of pages
-
-#: Most headers take tens of bytes; those with statistics of long texts take more.
-_HEADER_BYTES: Final = 256
-_MAX_HEADER_BYTES: Final = 16 << 20
-_TYPE, _UNPACKED, _STORED = 1, 2, 3
-
-
-def bytes_claimed_by_pages(source: Any, start: int, end: int) -> tuple[int, int]:
-    """Add up the uncompressed sizes that page headers state.
-
-    Args:
-        source: an open file of pyarrow.
-        start: offset of the first page.
-        end: end of the last page.
-
-    Returns:
-        The bytes of all pages, and those of the largest dictionary page.
-
-    Raises:
-        ValueError: a header is damaged.
-
-    The format: https://parquet.apache.org/docs/file-format/data-pages/
-    """
-    claimed = dictionary = 0
-    while start < end:
-        header, n_bytes = _header(source, start, end)
-        unpacked, stored = header.get(_UNPACKED), header.get(_STORED)
-        # In a damaged header, the field may have another type.
-        if type(unpacked) is not int or type(stored) is not int or unpacked < 0 or stored < 0:
-            raise ValueError(f"the page at byte {start} does not state its size")
-        claimed += unpacked
-        if header.get(_TYPE) == 2:  # a dictionary
-            dictionary = max(dictionary, unpacked)
-        start += n_bytes + stored
-    return claimed, dictionary
-
-
-def _header(source: Any, start: int, end: int) -> tuple[dict[int, Any], int]:
-    size = _HEADER_BYTES
-    while True:
-        data: bytes = source.read_at(min(size, end - start), start)
-        try:
-            return read_struct(data, 0, 0)
-        except IndexError:
-            if len(data) < size or size >= _MAX_HEADER_BYTES:
-                raise ValueError(f"the header of the page at byte {start} is truncated") from None
-            size *= 16
-
+from data_stack.formats.parquet.thrift import LONG, Struct, read_struct
 
 _Integers = npt.NDArray[np.int64]
-_CHUNK: Final = np.dtype(
-    [(name, np.int64) for name in ("n_values", "n_nulls", "n_bytes", "start", "n_raw_bytes")]
+
+#: What is known of each column chunk.
+_CHUNK_DTYPE: Final = np.dtype(
+    [
+        ("n_values", np.int64),
+        ("n_nulls", np.int64),
+        ("n_bytes", np.int64),
+        ("start", np.int64),
+        ("n_raw_bytes", np.int64),
+    ]
 )
-_OPTIONAL, _REPEATED = 1, 2
-#: From UNCOMPRESSED to LZ4_RAW.
-_COMPRESSIONS: Final = range(8)
-_BYTE_ARRAY, _FIXED_BYTES = 6, 7
+#: Levels of a nested schema; the deepest that pyarrow reads have fewer.
+_MAX_SCHEMA_DEPTH: Final = 100
+
+# Field numbers of FileMetaData.
+_SCHEMA: Final = 2
+_N_ROWS: Final = LONG | 3
+_ROW_GROUPS: Final = 4
+
+# Field numbers of RowGroup.
+_GROUP_COLUMNS: Final = 1
+_GROUP_N_ROWS: Final = LONG | 3
+
+# Field numbers of SchemaElement.
+_ELEMENT_TYPE: Final = 1
+_ELEMENT_LENGTH: Final = 2
+_ELEMENT_REPETITION: Final = 3
+_ELEMENT_NAME: Final = 4
+_ELEMENT_N_CHILDREN: Final = 5
+
+# Field numbers of ColumnChunk.
+_CHUNK_METADATA: Final = 3
+_CHUNK_ENCRYPTION: Final = (8, 9)
+
+# Field numbers of ColumnMetaData.
+_TYPE: Final = 1
+_COMPRESSION: Final = 4
+_N_VALUES: Final = LONG | 5
+_N_RAW_BYTES: Final = LONG | 6
+_N_BYTES: Final = LONG | 7
+_START_OF_DATA: Final = LONG | 9
+_START_OF_DICTIONARY: Final = LONG | 11
+_STATISTICS: Final = 12
+_SIZES: Final = 16
+
+# Field numbers of Statistics: two pairs of bounds, as older and newer writers store them.
+_BOUNDS: Final = (1, 2, 5, 6)
+_N_NULLS: Final = LONG | 3
+
+# Field numbers of SizeStatistics.
+_TEXT_BYTES: Final = LONG | 1
+_REPETITION_HISTOGRAM: Final = 2
+_DEFINITION_HISTOGRAM: Final = 3
+
+# Repetitions of schema elements.
+_OPTIONAL: Final = 1
+_REPEATED: Final = 2
+
+# Physical types.
 _INT96: Final = 3
-#: Bytes per value of each physical type; for FIXED_LEN_BYTE_ARRAY the schema states them.
+_BYTE_ARRAY: Final = 6
+_FIXED_BYTES: Final = 7
+#: Bytes per value by physical type; the schema states those of ``_FIXED_BYTES``.
 _VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, _INT96: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}
+#: Compressions, from UNCOMPRESSED to LZ4_RAW.
+_COMPRESSIONS: Final = range(8)
 
 
 @dataclass(frozen=True)
@@ -186,9 +95,10 @@ class FooterFacts:
         value_bytes: bytes per value; 0 where values differ in their size, shape ``(n_columns,)``.
         is_int96: whether a column has times of INT96, shape ``(n_columns,)``.
         n_rows: rows of each row group, shape ``(n_row_groups,)``.
-        chunks: facts of the columns of each row group, shape ``(n_row_groups, n_columns)``: ``n_values`` including nulls, or
-            elements of lists; ``n_nulls``, -1 where unknown; ``n_bytes`` stored; ``start``, the offset in the file; and
-            ``n_raw_bytes``, the bytes before compression.
+        chunks: facts of the columns of each row group, shape ``(n_row_groups, n_columns)``:
+            ``n_values`` including nulls, or elements of lists; ``n_nulls``, -1 where unknown;
+            ``n_bytes`` stored; ``start``, the offset in the file; and ``n_raw_bytes``, the bytes
+            before compression.
     """
 
     columns: dict[str, list[int]]
@@ -199,34 +109,58 @@ class FooterFacts:
     chunks: npt.NDArray[np.void]
 
     def values_per_row(self) -> dict[str, int | None]:
-        """Values per row of each field: -1 if rows differ or do not exist, None if a value may be null."""
-        found: dict[str, int | None] = dict.fromkeys(self.columns, -1)
-        groups = [group for group, n_rows in enumerate(self.n_rows.tolist()) if n_rows]
-        n_rows, is_required = self.n_rows.tolist(), self.is_required.tolist()
-        n_values, n_nulls = self.chunks["n_values"].tolist(), self.chunks["n_nulls"].tolist()
-        for name, numbers in self.columns.items() if groups else ():
-            if any(
-                n_nulls[group][number]
-                for number in numbers
-                if not is_required[number]
-                for group in groups
-            ):  # -1: unknown
-                found[name] = None
+        """Return the values per row of each field.
+
+        -1 if rows differ or do not exist, None if a value may be null.
+        """
+        groups = np.flatnonzero(self.n_rows)
+        if not len(groups):
+            return dict.fromkeys(self.columns, -1)
+        chunks = self.chunks[groups]
+        may_be_null = (chunks["n_nulls"] != 0).any(axis=0) & ~self.is_required  # -1: unknown
+        counts: dict[str, int | None] = {}
+        for name, numbers in self.columns.items():
+            if may_be_null[numbers].any():
+                counts[name] = None
             else:
-                each = n_values[groups[0]][numbers[0]] // n_rows[groups[0]]
-                if all(n_values[group][numbers[0]] == each * n_rows[group] for group in groups):
-                    found[name] = each
-        return found
+                counts[name] = _common_ratio(chunks["n_values"][:, numbers[0]], self.n_rows[groups])
+        return counts
 
 
-class _Column(NamedTuple):
-    """A column of the schema: its path, physical type, bytes per value, and levels."""
+def _common_ratio(n_values: _Integers, n_rows: _Integers) -> int:
+    """Return the values per row, if all row groups have equally many; else -1."""
+    per_row = int(n_values[0] // n_rows[0])
+    if (n_values == per_row * n_rows).all():
+        return per_row
+    return -1
+
+
+class _ParquetColumn(NamedTuple):
+    """A column of the schema.
+
+    Attributes:
+        path: names of the fields that lead to it.
+        type: its physical type.
+        value_bytes: bytes per value; 0 where values differ in their size.
+        definition_level: how many fields on its path may be missing.
+        repetition_level: how many fields on its path are repeated.
+    """
 
     path: tuple[str, ...]
     type: int
     value_bytes: int
     definition_level: int
     repetition_level: int
+
+
+class _Chunk(NamedTuple):
+    """A column chunk; the fields are those of ``_CHUNK_DTYPE``."""
+
+    n_values: int
+    n_nulls: int
+    n_bytes: int
+    start: int
+    n_raw_bytes: int
 
 
 def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
@@ -240,98 +174,156 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
         ValueError: the footer is damaged; the message says how.
     """
     try:
-        metadata, _ = read_struct(footer, 0, 0)
-        columns = _columns(metadata[2])
-        groups = metadata.get(4, [])
-        rows = [group[LONG | 3] for group in groups]
-        chunks = [
-            [
-                _check(column, chunk, n, file_bytes, number)
-                for column, chunk in zip(columns, group[1], strict=True)
-            ]
-            for number, (group, n) in enumerate(zip(groups, rows, strict=True))
-        ]
-        n_rows = np.array(rows, np.int64)
-        if n_rows.sum() != metadata[LONG | 3]:
+        metadata, _ = read_struct(footer)
+        columns = _list_columns(metadata[_SCHEMA])
+        groups = metadata.get(_ROW_GROUPS, [])
+        n_rows = np.array([group[_GROUP_N_ROWS] for group in groups], np.int64)
+        chunks: list[list[_Chunk]] = []
+        for number, group in enumerate(groups):
+            chunks.append(_read_chunks(group, number, columns, file_bytes))
+        if n_rows.sum() != metadata[_N_ROWS]:
             raise ValueError(
-                f"it states {metadata[LONG | 3]} rows, its row groups have {n_rows.sum()}"
+                f"it states {metadata[_N_ROWS]} rows, its row groups have {n_rows.sum()}"
             )
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"its footer lacks a required field ({error!s:.60})") from error
-    facts = np.array(chunks, _CHUNK).reshape(len(groups), len(columns))
-    by_field: dict[str, list[int]] = {}
+
+    columns_of_fields: dict[str, list[int]] = {}
     for number, column in enumerate(columns):
-        by_field.setdefault(column.path[0], []).append(number)
-    is_required = np.array([column.definition_level == 0 for column in columns], np.bool_)
-    value_bytes = np.array([column.value_bytes for column in columns], np.int64)
-    is_int96 = np.array([column.type == _INT96 for column in columns], np.bool_)
-    return FooterFacts(by_field, is_required, value_bytes, is_int96, n_rows, facts)
+        columns_of_fields.setdefault(column.path[0], []).append(number)
+    return FooterFacts(
+        columns=columns_of_fields,
+        is_required=np.array([column.definition_level == 0 for column in columns], np.bool_),
+        value_bytes=np.array([column.value_bytes for column in columns], np.int64),
+        is_int96=np.array([column.type == _INT96 for column in columns], np.bool_),
+        n_rows=n_rows,
+        chunks=np.array(chunks, _CHUNK_DTYPE).reshape(len(groups), len(columns)),
+    )
 
 
-def _columns(elements: Sequence[Struct]) -> list[_Column]:
-    """The columns of a schema. It is a tree in depth-first order."""
-    columns: list[_Column] = []
-    rest = iter(elements[1:])
-
-    def walk(n_children: int, path: tuple[str, ...], definition: int, repetition: int) -> None:
-        if len(path) > 100:
-            raise ValueError("its schema is nested too deeply")
-        for element in itertools.islice(rest, n_children):
-            kind, inner = element.get(3, 0), (*path, element[4].decode())
-            levels = definition + (kind in (_OPTIONAL, _REPEATED)), repetition + (kind == _REPEATED)
-            if element.get(5):
-                walk(element[5], inner, *levels)
-            elif 1 in element:
-                value_bytes = (
-                    element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
-                )
-                columns.append(_Column(inner, element[1], value_bytes, *levels))
-
-    walk(elements[0].get(5, 0), (), 0, 0)
-    if next(rest, None) is not None:
+def _list_columns(elements: Sequence[Struct]) -> list[_ParquetColumn]:
+    """List the columns of a schema, which is a tree of elements in depth-first order."""
+    root = elements[0]
+    remaining = iter(elements[1:])
+    columns = list(_walk(remaining, root.get(_ELEMENT_N_CHILDREN, 0), (), 0, 0))
+    if next(remaining, None) is not None:
         raise ValueError("its schema is not a tree of columns")
     return columns
 
 
-def _check(
-    column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int
-) -> tuple[int, int, int, int, int]:
-    """Check a column of a row group; return its values, nulls, stored bytes, offset and raw bytes."""
-    if 8 in chunk or 9 in chunk:
-        raise ValueError("it is encrypted; encrypted files are not supported")
-    meta = chunk[3]
-    n_values, n_raw_bytes, n_bytes, start = (
-        meta[LONG | 5],
-        meta[LONG | 6],
-        meta[LONG | 7],
-        meta[LONG | 9],
+def _walk(
+    remaining: Iterator[Struct],
+    n_children: int,
+    path: tuple[str, ...],
+    definition_level: int,
+    repetition_level: int,
+) -> Iterator[_ParquetColumn]:
+    """Take the children of an element, and their children, and yield those that are columns."""
+    if len(path) > _MAX_SCHEMA_DEPTH:
+        raise ValueError("its schema is nested too deeply")
+    for element in itertools.islice(remaining, n_children):
+        repetition = element.get(_ELEMENT_REPETITION, 0)
+        inner_path = (*path, element[_ELEMENT_NAME].decode())
+        inner_definition = definition_level
+        if repetition in (_OPTIONAL, _REPEATED):
+            inner_definition += 1
+        inner_repetition = repetition_level
+        if repetition == _REPEATED:
+            inner_repetition += 1
+        n_inner = element.get(_ELEMENT_N_CHILDREN)
+        if n_inner:
+            yield from _walk(remaining, n_inner, inner_path, inner_definition, inner_repetition)
+        elif _ELEMENT_TYPE in element:
+            physical_type = element[_ELEMENT_TYPE]
+            if physical_type == _FIXED_BYTES:
+                value_bytes = element.get(_ELEMENT_LENGTH, 0)
+            else:
+                value_bytes = _VALUE_BYTES[physical_type]
+            yield _ParquetColumn(
+                inner_path, physical_type, value_bytes, inner_definition, inner_repetition
+            )
+
+
+def _read_chunks(
+    group: Struct, number: int, columns: Sequence[_ParquetColumn], file_bytes: int | None
+) -> list[_Chunk]:
+    """Read and check the column chunks of a row group.
+
+    Raises:
+        ValueError: the footer is damaged, or the file is encrypted.
+    """
+    n_rows = group[_GROUP_N_ROWS]
+    chunks: list[_Chunk] = []
+    for column, stored in zip(columns, group[_GROUP_COLUMNS], strict=True):
+        if any(field in stored for field in _CHUNK_ENCRYPTION):
+            raise ValueError("it is encrypted; encrypted files are not supported")
+        metadata = stored[_CHUNK_METADATA]
+        chunk = _read_chunk(metadata)
+        fault = _find_fault(column, metadata, chunk, n_rows, file_bytes)
+        if fault is not None:
+            path = ".".join(column.path)
+            raise ValueError(
+                f"its footer is damaged: column {path!r:.80} of row group {number} has {fault}"
+            )
+        chunks.append(chunk)
+    return chunks
+
+
+def _read_chunk(metadata: Struct) -> _Chunk:
+    n_values = metadata[_N_VALUES]
+    n_nulls = metadata.get(_STATISTICS, {}).get(_N_NULLS, -1)
+    if not 0 <= n_nulls <= n_values:
+        n_nulls = -1
+    # a dictionary stands before the data
+    start = metadata[_START_OF_DATA]
+    start_of_dictionary = metadata.get(_START_OF_DICTIONARY, 0)
+    if 0 < start_of_dictionary < start:
+        start = start_of_dictionary
+    return _Chunk(n_values, n_nulls, metadata[_N_BYTES], start, metadata[_N_RAW_BYTES])
+
+
+def _find_fault(
+    column: _ParquetColumn,
+    metadata: Struct,
+    chunk: _Chunk,
+    n_rows: int,
+    file_bytes: int | None,
+) -> str | None:
+    """Say what is wrong with a column chunk; None if nothing is."""
+    if metadata[_TYPE] != column.type:
+        return "another type than in the schema"
+    if metadata[_COMPRESSION] not in _COMPRESSIONS:
+        return f"the unknown compression {metadata[_COMPRESSION]}"
+
+    end = chunk.start + chunk.n_bytes
+    has_negative_number = (
+        min(n_rows, chunk.n_values, chunk.n_raw_bytes, chunk.n_bytes, chunk.start) < 0
     )
-    if 0 < meta.get(LONG | 11, 0) < start:
-        start = meta[LONG | 11]
-    statistics, sizes = meta.get(12, {}), meta.get(16, {})
-    levels = column.repetition_level, column.definition_level
-    fault = ""
-    if meta[1] != column.type:
-        fault = "another type than in the schema"
-    elif meta[4] not in _COMPRESSIONS:
-        fault = f"the unknown compression {meta[4]}"
-    elif min(n_rows, n_values, n_raw_bytes, n_bytes, start) < 0 or (
-        not column.repetition_level and n_values != n_rows
-    ):
-        fault = f"{n_values} values in {n_rows} rows, in {n_bytes} bytes at {start}"
-    elif file_bytes is not None and start + n_bytes > file_bytes:
-        fault = f"bytes {start} to {start + n_bytes}, but the file has {file_bytes}"
-    elif any(0 < len(statistics.get(bound, b"")) < column.value_bytes for bound in (1, 2, 5, 6)):
-        fault = "a truncated minimum or maximum"
-    elif sizes and LONG | 1 in sizes and column.type != _BYTE_ARRAY:
-        fault = "statistics of texts, but no texts"
-    elif sizes and any(
-        len(sizes.get(2 + number, ())) not in (0, level + 1) for number, level in enumerate(levels)
-    ):
-        fault = "a histogram with the wrong number of levels"
-    if fault:
-        raise ValueError(
-            f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} has {fault}"
+    has_wrong_number = column.repetition_level == 0 and chunk.n_values != n_rows
+    if has_negative_number or has_wrong_number:
+        return (
+            f"{chunk.n_values} values in {n_rows} rows, in {chunk.n_bytes} bytes at {chunk.start}"
         )
-    n_nulls = statistics.get(LONG | 3, -1)
-    return n_values, n_nulls if 0 <= n_nulls <= n_values else -1, n_bytes, start, n_raw_bytes
+    if file_bytes is not None and end > file_bytes:
+        return f"bytes {chunk.start} to {end}, but the file has {file_bytes}"
+
+    statistics = metadata.get(_STATISTICS, {})
+    for number in _BOUNDS:
+        bound = statistics.get(number, b"")
+        if 0 < len(bound) < column.value_bytes:
+            return "a truncated minimum or maximum"
+    return _find_fault_of_sizes(column, metadata.get(_SIZES, {}))
+
+
+def _find_fault_of_sizes(column: _ParquetColumn, sizes: Struct) -> str | None:
+    """Say what is wrong with the statistics of sizes; None if nothing is."""
+    if _TEXT_BYTES in sizes and column.type != _BYTE_ARRAY:
+        return "statistics of texts, but no texts"
+    for number, level in (
+        (_REPETITION_HISTOGRAM, column.repetition_level),
+        (_DEFINITION_HISTOGRAM, column.definition_level),
+    ):
+        histogram = sizes.get(number, ())
+        if len(histogram) not in (0, level + 1):
+            return "a histogram with the wrong number of levels"
+    return None

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.formats.parquet.codecs.binary import null_mask, numbers
+from data_stack.formats.parquet.codecs.cells import null_mask, numbers
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.types import is_list
 

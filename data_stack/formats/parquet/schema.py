@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, choose_codec, read_codec
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.binary import BinaryCells
+from data_stack.formats.parquet.codecs.field_codec import FieldCodec, choose_codec, read_codec
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import describe_format, parse_json

@@ -1,245 +1,142 @@
-"""Chooses the files, row groups and rows of a dataset, without reading more than a filter needs."""
+"""The selected rows of a dataset, and where each sample is among them."""
 
 from __future__ import annotations
 
 import bisect
-import functools
-import operator
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from data_stack.exception import ConfigError
-from data_stack.formats.parquet import selecting
-from data_stack.formats.parquet.columns import CellError
-from data_stack.formats.parquet.files import ParquetFiles, partition_names
-from data_stack.formats.parquet.row_groups import (
-    GroupReading,
-    RowGroups,
-    partition_column,
-    partition_guarantee,
-)
-from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.selecting import Predicate, PredicateError
-from data_stack.io.job_threads import JobThreads
-from data_stack.util.executor import n_threads
 from data_stack.util.intervals import Intervals
 
 _Integers = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
+#: Numbers of fewer row groups fit into 16 bits, which numpy sorts without comparisons.
+_MAX_OF_16_BITS = 1 << 16
+
+
+class RowsOfGroup(NamedTuple):
+    """Some samples that are in one row group.
+
+    Attributes:
+        group: number of the row group.
+        positions: of the samples among the selected rows of the row group, shape ``(n,)``.
+        places: of the samples in the request, shape ``(n,)``.
+    """
+
+    group: int
+    positions: _Integers
+    places: Places
+
 
 class Selection:
     """The selected rows, in the order of their row groups. It is immutable.
+
+    A row group with selected rows is a block of samples.
 
     Args:
         groups: the row groups with selected rows, ascending, shape ``(n_blocks,)``.
         rows: the selected rows of each row group, ascending; None for all.
         lengths: the number of selected rows of each row group.
+
+    Attributes:
+        groups: as given.
+        rows: as given.
+        lengths: as given.
+        n_rows: of all.
     """
+
+    groups: _Integers
+    rows: tuple[npt.NDArray[np.int32] | None, ...]
+    lengths: _Integers
+    n_rows: int
+
+    #: The blocks as intervals of positions.
+    _blocks: Intervals
+
+    #: The same as ``groups`` and as the ends of the blocks: a list is five times as fast to look
+    #: up one position.
+    _group_list: list[int]
+    _end_list: list[int]
 
     def __init__(
         self, groups: _Integers, rows: tuple[npt.NDArray[np.int32] | None, ...], lengths: _Integers
     ) -> None:
-        self.groups, self.rows, self.lengths = groups, rows, lengths
+        self.groups = groups
+        self.rows = rows
+        self.lengths = lengths
         self.n_rows = int(lengths.sum())
         self._blocks = Intervals(lengths)
-        # a list is five times as fast to look up one position
-        self._end_list: list[int] = self._blocks.ends.tolist()
-        self._group_list: list[int] = groups.tolist()
+        self._group_list = groups.tolist()
+        self._end_list = self._blocks.ends.tolist()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Selection, (self.groups, self.rows, self.lengths)
 
     def rows_of(self, group: int) -> npt.NDArray[np.int32] | None:
-        """The selected rows of a row group, ascending; None for all."""
+        """Return the selected rows of a row group, ascending; None for all."""
         block = bisect.bisect_left(self._group_list, group)
-        return self.rows[block] if self._group_list[block : block + 1] == [group] else None
+        has_rows = block < len(self._group_list) and self._group_list[block] == group
+        return self.rows[block] if has_rows else None
 
     def locate(self, position: int) -> tuple[int, int]:
-        """The row group of a sample, and its position there."""
+        """Return the row group of a sample, and its position among the selected rows there."""
         block = bisect.bisect_right(self._end_list, position)
-        return self._group_list[block], position - (self._end_list[block - 1] if block else 0)
+        start = self._end_list[block - 1] if block else 0
+        return self._group_list[block], position - start
+
+    def locate_many(self, positions: npt.NDArray[Any]) -> list[RowsOfGroup]:
+        """Return samples row group by row group, ascending; in each, they keep their order."""
+        blocks = self._blocks.find(positions)
+        positions_in_blocks = positions - self._blocks.starts[blocks]
+        sortable: npt.NDArray[Any] = blocks
+        if len(self._blocks) <= _MAX_OF_16_BITS:
+            sortable = blocks.astype(np.uint16)
+        order = np.argsort(sortable, kind="stable")
+        starts_of_next_block = np.flatnonzero(np.diff(blocks[order])) + 1
+        parts = []
+        for places in np.split(order, starts_of_next_block):
+            group = self._group_list[blocks[places[0]]]
+            parts.append(RowsOfGroup(group, positions_in_blocks[places], places))
+        return parts
+
+    def locate_all(self) -> list[RowsOfGroup]:
+        """Return all samples row group by row group, ascending."""
+        parts = []
+        start = 0
+        for group, end in zip(self._group_list, self._end_list, strict=True):
+            positions = np.arange(end - start, dtype=np.int64)
+            parts.append(RowsOfGroup(group, positions, positions + start))
+            start = end
+        return parts
 
     def groups_of(self, positions: npt.NDArray[Any]) -> list[int]:
-        """The row groups of samples, those of the first samples first."""
-        return list(dict.fromkeys(self.groups[self._blocks.find(positions)].tolist()))
+        """Return the row groups of samples, those of the first samples first."""
+        groups = self.groups[self._blocks.find(positions)].tolist()
+        return list(dict.fromkeys(groups))
 
-    def places_of_groups(self) -> list[tuple[int, Places]]:
-        """For each row group with samples, ascending: its number, and the places of its samples among all."""
-        places = np.arange(self.n_rows, dtype=np.intp)
-        return list(zip(self._group_list, np.split(places, self._end_list[:-1]), strict=True))
-
-    def locate_all(self, positions: npt.NDArray[Any]) -> list[tuple[int, _Integers, Places]]:
-        """For each row group of samples, ascending: its number, the positions of the samples in it, and their places."""
-        blocks = self._blocks.find(positions)
-        rows = positions - self._blocks.starts[blocks]
-        few = (
-            blocks.astype(np.uint16) if len(self._blocks) <= 1 << 16 else blocks
-        )  # sorted without comparisons
-        order = np.argsort(few, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1)
-        return [(self._group_list[blocks[places[0]]], rows[places], places) for places in parts]
-
-    def joined(
-        self, positions: npt.NDArray[Any], most_for_one: int
+    def locate_in_joined_groups(
+        self, positions: npt.NDArray[Any], max_rows_per_sample: int
     ) -> tuple[list[int], _Integers] | None:
-        """The row groups of samples, ascending, and the place of each sample among their rows together.
+        """Return the row groups of samples, and each sample's place among their rows end to end.
 
-        None for one row group, or if they have more than ``most_for_one`` rows for each of the samples.
+        None for one row group, or if all rows of these row groups are more than
+        ``max_rows_per_sample`` for each of the samples.
+
+        Args:
+            positions: of the samples.
+            max_rows_per_sample: the limit.
         """
         blocks = self._blocks.find(positions)
-        touched = np.flatnonzero(np.bincount(blocks))
-        lengths = self.lengths[touched]
-        if len(touched) == 1 or lengths.sum() > most_for_one * len(positions):
+        used_blocks = np.flatnonzero(np.bincount(blocks))
+        lengths = self.lengths[used_blocks]
+        n_rows = int(lengths.sum())
+        if len(used_blocks) == 1 or n_rows > max_rows_per_sample * len(positions):
             return None
+        # how far the rows of each block move, as the unused blocks before it are left out
         shifts = np.zeros(len(self._blocks), np.int64)
-        shifts[touched] = np.cumsum(lengths) - lengths - self._blocks.starts[touched]
-        return self.groups[touched].tolist(), positions + shifts[blocks]
-
-
-# ---------------------------------------------------------------------- what a filter selects
-
-
-def files_that_could_match(
-    files: ParquetFiles, schema: Schema, predicate: Predicate
-) -> ParquetFiles:
-    """The files that may have rows that a predicate selects, by the names of their folders; at least one file.
-
-    Raises:
-        DatasetFileCorruptError: the name of a folder is not a value of its field.
-    """
-    fields = [
-        schema[name]
-        for name in partition_names(files.partitions)
-        if name in predicate.fields and name in schema
-    ]
-    if not fields:
-        return files
-    columns = {field.name: partition_column(field, files) for field in fields}
-    if len(fields) == len(predicate.fields):  # it needs partition columns only
-        dtypes = {name: schema[name].dtype for name in columns}
-        mask = predicate.mask(
-            selecting.TypedColumns(columns, _types_to_tell(schema, predicate), dtypes=dtypes)
-        )
-    elif predicate.bound is not None:
-        types = _types_of(schema, predicate)
-        guarantees = [
-            functools.reduce(
-                operator.and_,
-                [
-                    partition_guarantee(name, values[file], types)
-                    for name, values in columns.items()
-                ],
-            )
-            for file in range(len(files.paths))
-        ]
-        mask = selecting.could_match(predicate.bound, types, guarantees)
-    else:
-        return files
-    kept = np.flatnonzero(mask).tolist() or [0]
-    paths, partitions = (
-        tuple(each[number] for number in kept) for each in (files.paths, files.partitions)
-    )
-    return (
-        files
-        if len(kept) == len(files.paths)
-        else replace(files, paths=paths, partitions=partitions)
-    )
-
-
-def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
-    """The types by which the bound of a predicate sees its columns."""
-    return selecting.types_seen(
-        predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields])
-    )
-
-
-def _types_to_tell(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
-    """The types of the columns of a predicate whose values do not tell them."""
-    return {
-        name: type_
-        for name in predicate.fields
-        if selecting.is_seen_otherwise(type_ := schema[name].arrow_type())
-    }
-
-
-def _read_for_predicate(
-    groups: RowGroups, group: int, predicate: Predicate
-) -> dict[str, npt.NDArray[Any] | pa.Array]:
-    """The columns that a predicate needs of a row group: cells of Arrow where it takes them, values otherwise.
-
-    Raises:
-        DatasetFileCorruptError, StorageError: the row group cannot be read.
-    """
-    reading = GroupReading(groups, group, predicate.fields)
-    columns: dict[str, npt.NDArray[Any] | pa.Array] = {}
-    if predicate.takes_cells:
-        for name in predicate.fields:
-            cells = reading.comparable_cells(name)
-            if cells is not None:
-                columns[name] = cells
-    every_row = np.arange(groups.footers.n_rows[group], dtype=np.int64)
-    others = [name for name in predicate.fields if name not in columns]
-    for name, column in reading.columns(others).items():
-        try:
-            columns[name] = column.take(every_row)
-        except CellError as error:
-            raise groups.damage_error(group, name, error) from error
-    return columns
-
-
-def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
-    """The rows of the chosen row groups that a predicate selects; None selects all.
-
-    Row groups that partitions and statistics exclude are not read. Of the others, only the columns of the predicate are read.
-
-    Raises:
-        DatasetFileCorruptError, StorageError: a row group cannot be read.
-        ConfigError: the predicate failed.
-    """
-    n_rows = groups.footers.n_rows[chosen]
-    chosen, n_rows = chosen[n_rows > 0], n_rows[n_rows > 0]
-    if predicate is None:
-        return Selection(chosen, (None,) * len(chosen), n_rows)
-    if predicate.bound is not None:
-        with_floats = selecting.suits_bounds_of_floats(predicate.bound)
-        types = _types_of(groups.schema, predicate)
-        guarantees = [
-            groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()
-        ]
-        chosen = chosen[selecting.could_match(predicate.bound, types, guarantees)]
-    found: dict[int, tuple[npt.NDArray[np.int32] | None, int]] = {}
-    dtypes = {name: groups.schema[name].dtype for name in predicate.fields}
-    zones: dict[str, str] = {}
-    if any(selecting.is_instant(groups.schema[name].arrow_type()) for name in predicate.fields):
-        stored = groups.footers.time_zones
-        zones = {name: stored[name] for name in predicate.fields if name in stored}
-
-    def look_at(group: int) -> None:
-        values = _read_for_predicate(groups, group, predicate)
-        try:
-            types = _types_to_tell(groups.schema, predicate)
-            mask = predicate.mask(selecting.TypedColumns(values, types, dtypes=dtypes, zones=zones))
-        except PredicateError as error:
-            where = groups.footers.name_of(group) + (
-                "" if error.row is None else f", row {error.row}"
-            )
-            raise ConfigError(f"{where}: {error.reason}") from error
-        if mask.any():
-            found[group] = (
-                None if mask.all() else np.flatnonzero(mask).astype(np.int32),
-                int(mask.sum()),
-            )
-
-    JobThreads(chosen.tolist(), look_at, n_threads()).run()
-    hits = [group for group in chosen.tolist() if group in found]
-    lengths = [found[group][1] for group in hits]
-    return Selection(
-        np.array(hits, np.int64),
-        tuple(found[group][0] for group in hits),
-        np.array(lengths, np.int64),
-    )
+        new_starts = np.cumsum(lengths) - lengths
+        shifts[used_blocks] = new_starts - self._blocks.starts[used_blocks]
+        return self.groups[used_blocks].tolist(), positions + shifts[blocks]

@@ -30,8 +30,8 @@ from data_stack.exception import (
 )
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs import NdarrayCodec
-from data_stack.formats.parquet.footer_facts import bytes_claimed_by_pages
 from data_stack.formats.parquet.inference import generate_metadata
+from data_stack.formats.parquet.page_headers import read_claimed_bytes
 from data_stack.formats.parquet.schema import SCHEMA_KEY
 from data_stack.formats.parquet.selecting import col
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -332,9 +332,10 @@ def test_a_file_that_is_replaced_is_an_error_even_if_it_is_as_long(
         if knows == "digests":
             store.set_resource("a.parquet", data)
         elif knows == "nothing":
+            store.set_resource("a.parquet", data)
             stored = store._stored["a.parquet"]
             info = ResourceInfo("a.parquet", len(data))
-            store._stored["a.parquet"] = dataclasses.replace(stored, data=data, info=info)
+            store._stored["a.parquet"] = dataclasses.replace(stored, info=info)
         elif knows == "path":
             (tmp_path / "new").write_bytes(data)
             os.replace(tmp_path / "new", file)
@@ -366,7 +367,7 @@ _KIND, _SIZE = b"\x15\x00", b"\x15\x08"
 def test_what_pages_claim_is_added_up() -> None:
     page = _KIND + _SIZE + _SIZE + b"\x00" + b"data"
 
-    assert bytes_claimed_by_pages(pa.BufferReader(page * 3), 0, 3 * len(page)) == (12, 0)
+    assert read_claimed_bytes(pa.BufferReader(page * 3), 0, 3 * len(page)) == (12, 0)
 
 
 @pytest.mark.parametrize(
@@ -381,4 +382,4 @@ def test_a_size_of_another_type_is_damage(position: int, other: bytes) -> None:
     header = b"".join(fields) + b"\x00"
 
     with pytest.raises(ValueError, match="page at byte 0"):
-        bytes_claimed_by_pages(pa.BufferReader(header + b"data"), 0, len(header) + 4)
+        read_claimed_bytes(pa.BufferReader(header + b"data"), 0, len(header) + 4)

@@ -127,7 +127,7 @@ class ArrowCodec(ABC):
             raise CellError(0, f"all values together: {error!s:.300}") from error
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for :func:`~data_stack.formats.parquet.codecs.read_codec`."""
+        """Plain data for :func:`~data_stack.formats.parquet.codecs.field_codec.read_codec`."""
         return {"codec": self.kind}
 
     def __eq__(self, other: object) -> bool:

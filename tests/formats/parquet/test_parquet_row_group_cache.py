@@ -21,8 +21,8 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import DatasetFileCorruptError, LoadingError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.columns import ArrayColumn, GroupColumn
-from data_stack.formats.parquet.group_cache import GroupCache
-from data_stack.formats.parquet.row_groups import GroupReading
+from data_stack.formats.parquet.row_group_cache import RowGroupCache
+from data_stack.formats.parquet.row_group_reader import RowGroupReader
 from data_stack.loader import BlockShuffled, Loader
 
 N_ROWS = 1000
@@ -35,7 +35,7 @@ def column(group: int) -> ArrayColumn:
     return ArrayColumn(np.full(N_ROWS, group))
 
 
-class Made(GroupReading):
+class Made(RowGroupReader):
     """A row group whose columns a function gives."""
 
     def __init__(self, read: Read, group: int, names: Sequence[str]) -> None:
@@ -43,11 +43,11 @@ class Made(GroupReading):
         self.is_decoded = True
 
     def columns(self, names: Sequence[str] | None = None) -> dict[str, GroupColumn]:
-        return self._read(self._number, self.names)
+        return self._read(self._number, self.names if names is None else names)
 
 
-def cache_of(read: Read, max_bytes: int) -> GroupCache:
-    return GroupCache(functools.partial(Made, read), max_bytes)
+def cache_of(read: Read, max_bytes: int) -> RowGroupCache:
+    return RowGroupCache(functools.partial(Made, read), max_bytes)
 
 
 def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() -> None:
@@ -119,15 +119,14 @@ def test_threads_that_wait_for_one_that_fails_try_by_themselves(
 def watch(dataset: ParquetDataset, saw: Callable[[int], object]) -> None:
     """Call a function with each row group that is about to be decoded."""
 
-    class Watched(GroupReading):
+    class Watched(RowGroupReader):
         def decode(self) -> None:
             if not self.is_decoded:
                 saw(self._group)
             super().decode()
 
-    dataset._cache = GroupCache(
-        functools.partial(Watched, dataset._groups), dataset._max_cached_bytes
-    )
+    access = dataset._access
+    access.cache = RowGroupCache(functools.partial(Watched, access.groups), access.max_cached_bytes)
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 3)])
@@ -183,7 +182,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def has(dataset: ParquetDataset, group: int) -> bool:
-    return dataset._cache.has(group, list(dataset.schema.fields))
+    return dataset._access.cache.has(group, list(dataset.schema.fields))
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
