@@ -152,8 +152,6 @@ class Place:
             check_no_split_is_left_out(account, datasets)
             account.warn()
         names = list(datasets) if split is None else [split]
-        _warn_of_records([datasets[name] for name in names])
-
         opened = open_splits(datasets, names, target, columns, options)
 
         is_one_dataset = _is_one_dataset(datasets)
@@ -194,13 +192,6 @@ def _names_of_splits(datasets: Mapping[str, DatasetFiles]) -> tuple[str, ...]:
     return tuple(name for name, files in datasets.items() if not files.is_place)
 
 
-def _warn_of_records(datasets: Sequence[DatasetFiles]) -> None:
-    """Warn of files beside records; the iterators of other formats account for their folders."""
-    records = [files for files in datasets if files.kind == "records"]
-    for account in account_of_datasets(records):
-        account.warn()
-
-
 def find_in_store(name: str, storage: Storage) -> Place | None:
     """Return the records or Parquet that a program wrote into a store; None without.
 
@@ -219,15 +210,18 @@ def find_in_store(name: str, storage: Storage) -> Place | None:
     return None
 
 
+# ---------------------------------------------------------------------- for plugins
+
+
 def format_of_name(name: str) -> str | None:
-    """Return the format of a file by the suffix of its name; None if the suffix is unknown."""
-    known_format = format_of_file(name)
-    return None if known_format is None else known_format.name
+    """Return the name of a file's format by the suffix of the file; None if it is unknown."""
+    known = format_of_file(name)
+    return None if known is None else known.name
 
 
 def stem_of_name(name: str) -> str:
     """Return the name of a file without the suffix of its format.
 
-    Another name stays as it is: ``a.b`` of ``a.b.csv.gz``, and of ``a.b``.
+    ``a.b.csv.gz`` becomes ``a.b``; a name without such a suffix stays as it is.
     """
     return stem_of_file(name)
