@@ -66,7 +66,7 @@ HEAVY = {
     "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.bag"},
     "mlcroissant": {
         f"data_stack.repository.croissant.{name}"
-        for name in ("plans", "reading", "rows", "sources")
+        for name in ("column", "document", "file_rows", "plans", "reading", "rows", "sources")
     },
     "paramiko": {"data_stack.io.storage_connectors.object_store"},
     "gridfs": set[str](),

@@ -96,6 +96,7 @@ HOOK_KINDS: Mapping[str, HookKind] = {
         HookKind("engines", _is_callable, lambda: {"processes"}),
         HookKind("encoders", _is_encoder, built_in_kinds),
         HookKind("codecs", _is_codec, registered_types),
+        # A plugin's format may have the name of one of ours, which takes precedence.
         HookKind("formats", _is_format, lambda: ()),
         HookKind("catalogues", _is_catalogue, lambda: ()),
     ]

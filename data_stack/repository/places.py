@@ -211,15 +211,18 @@ def find_in_store(name: str, storage: Storage) -> Place | None:
     return None
 
 
+# ---------------------------------------------------------------------- for plugins
+
+
 def format_of_name(name: str) -> str | None:
-    """Return the format of a file by the suffix of its name; None if the suffix is unknown."""
-    known_format = format_of_file(name)
-    return None if known_format is None else known_format.name
+    """Return the name of a file's format by the suffix of the file; None if it is unknown."""
+    known = format_of_file(name)
+    return None if known is None else known.name
 
 
 def stem_of_name(name: str) -> str:
     """Return the name of a file without the suffix of its format.
 
-    Another name stays as it is: ``a.b`` of ``a.b.csv.gz``, and of ``a.b``.
+    ``a.b.csv.gz`` becomes ``a.b``; a name without such a suffix stays as it is.
     """
     return stem_of_file(name)

@@ -1,4 +1,4 @@
-"""The files of a document's FileObjects and FileSets: on web servers, below its folder, in repositories of the Hub."""
+"""Finds the files of a document's FileObjects and FileSets, and what to retrieve for them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.web import WebError, follow, is_web
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.croissant.plans import globs_of
-from data_stack.repository.croissant.rows import containers_of, matches
+from data_stack.repository.croissant.globs import excludes_of, includes_of, matches
+from data_stack.repository.croissant.rows import containers_of
 from data_stack.repository.missing_datasets import explain_scheme
 from data_stack.util.logger import logger
 
@@ -28,15 +28,21 @@ from data_stack.util.logger import logger
 MAX_FILES: Final = 100_000
 #: Entries of a folder that are searched for them.
 _MAX_ENTRIES: Final = 1_000_000
+#: Characters of an identifier that tell its file.
+_MAX_SLUG_CHARACTERS: Final = 60
+
 _GLOB: Final = re.compile(r"[*?[]")
 _HUB: Final = re.compile(
     r"(?:git\+)?(?:https?://|ssh://git@|git@)(?:www\.)?(?:huggingface\.co|hf\.co)[/:]"
     r"datasets/([\w.-]+(?:/(?!tree/)[\w.-]+)?)/?(?:/tree/([^/]+)/?)?"
 )
+_SIZE: Final = re.compile(r"(\d+)\s*B?")
+#: Bytes of the digests that documents state.
+_DIGEST_BYTES: Final = {"sha256": 32, "md5": 16}
 
 
 class Sources:
-    """The resources of a document.
+    """The resources of a document: on web servers, below its folder, in repositories of the Hub.
 
     Args:
         place: path or URL of the document.
@@ -54,198 +60,291 @@ class Sources:
         CatalogueError, DatasetNotFoundError: the Hub does not list the files of a repository.
     """
 
+    definitions: list[ResourceDefinition]
+    places: dict[str, list[tuple[str, str]]]
+    facts: list[str]
+    #: Path or URL of the document.
+    _place: str
+    #: All nodes by their identifiers.
+    _files: Mapping[str, Any]
+    #: FileObjects by the paths that they name, as a FileSet of a folder may select them.
+    _objects_by_path: dict[str, Any]
+    #: The name of each resource by its source, as several nodes may name one file.
+    _names: dict[str, str]
+    #: The files of repositories by their URLs.
+    _listings: dict[str, Mapping[str, ResourceDefinition]]
+
     def __init__(self, place: str, files: Mapping[str, Any], wanted: Iterable[Any]) -> None:
-        self._place, self._files = place, files
-        self.definitions: list[ResourceDefinition] = []
-        self.places: dict[str, list[tuple[str, str]]] = {}
-        self.facts: list[str] = []
-        self._names: dict[str, str] = {}
-        self._listings: dict[str, Mapping[str, ResourceDefinition]] = {}
-        self._by_path = {
-            unquote(node.content_url): node
-            for node in files.values()
-            if getattr(node, "content_url", None)
-        }
+        self.definitions = []
+        self.places = {}
+        self.facts = []
+        self._place = place
+        self._files = files
+        self._objects_by_path = {}
+        for node in files.values():
+            if _url_of(node):
+                self._objects_by_path[unquote(_url_of(node))] = node
+        self._names = {}
+        self._listings = {}
+
+        # The containers of a node are read, too: the list grows while it is walked.
         waiting = list(wanted)
         for node in waiting:
-            if node.uuid in self.places:
-                continue
-            containers = containers_of(node, files)
-            if any(_is_repository(each) for each in containers):
-                self._add_of_repositories(node, containers)
-            elif containers:
-                waiting += [each for each in containers if each not in waiting]
-            elif getattr(node, "content_url", None) is None:
-                self._add_of_folder(node)
-            elif _is_repository(node):
-                raise ConfigError(
-                    f"{node.uuid!r} is a git repository, not a file: select its files by a FileSet containedIn it"
-                )
-            else:
-                definition = define_source(node, place)
-                self._add(
-                    node, unquote(urlsplit(definition.source).path).rpartition("/")[2], definition
-                )
+            if node.uuid not in self.places:
+                waiting += [
+                    container for container in self._add_node(node) if container not in waiting
+                ]
+
+    def _add_node(self, node: Any) -> list[Any]:
+        """Add the resources of a node; return the nodes that contain it and have resources instead."""
+        containers = containers_of(node, self._files)
+        if any(_is_repository(container) for container in containers):
+            self._add_files_of_repositories(node, containers)
+        elif containers:
+            return containers
+        elif getattr(node, "content_url", None) is None:
+            self._add_files_of_folder(node)
+        elif _is_repository(node):
+            raise ConfigError(
+                f"{node.uuid!r} is a git repository, not a file: select its files by a FileSet "
+                f"containedIn it"
+            )
+        else:
+            definition = define_source(node, self._place)
+            file_name = posixpath.basename(unquote(urlsplit(definition.source).path))
+            self._add(node, file_name, definition)
+        return []
 
     def _add(
         self, node: Any, path: str, definition: ResourceDefinition, *, is_listed: bool = False
     ) -> None:
-        """Add a file of a node, unless another node has it; ``is_listed``: a catalogue, not the document, states its digest."""
-        name = self._names.get(definition.source)
-        if name is None:
-            name = f"raw/{len(self.definitions):04d}-{slug(urlsplit(definition.source).path.rpartition('/')[2])}"
-            self._names[definition.source] = name
-            self.definitions.append(replace(definition, identifier=name))
-            if is_listed or not (definition.sha256 or definition.md5_sum):
-                self.facts.append(
-                    f"{path}:{definition.sha256 or definition.source}{_state(definition.source)}"
-                )
-        self.places.setdefault(node.uuid, []).append((name, path))
+        """Add a file of a node, unless another node has it.
 
-    def _add_of_folder(self, node: Any) -> None:
-        """The files of a FileSet without container: below the folder of the document, or with full names."""
-        patterns = globs_of(node, "includes")
+        Args:
+            node: the FileObject or FileSet.
+            path: of the file.
+            definition: what to retrieve.
+            is_listed: whether a catalogue, not the document, states its digest.
+        """
+        source = definition.source
+        if source not in self._names:
+            file_name = posixpath.basename(urlsplit(source).path)
+            self._names[source] = f"raw/{len(self.definitions):04d}-{slug(file_name)}"
+            self.definitions.append(replace(definition, identifier=self._names[source]))
+            has_digest_in_document = (definition.sha256 or definition.md5_sum) and not is_listed
+            if not has_digest_in_document:
+                state = _state_of(source)
+                self.facts.append(f"{path}:{definition.sha256 or source}{state}")
+        self.places.setdefault(node.uuid, []).append((self._names[source], path))
+
+    # ------------------------------------------------------------------ FileSets of a folder
+
+    def _add_files_of_folder(self, node: Any) -> None:
+        """Add the files of a FileSet without container: below the folder of the document."""
+        for path in _choose(node, self._list_paths(node), ["*"]):
+            definition = ResourceDefinition("", "")
+            if path in self._objects_by_path:
+                # Its digest and size.
+                definition = define_source(self._objects_by_path[path], self._place)
+            source = _locate(self._place, quote(path), node)
+            self._add(node, path, replace(definition, source=source))
+
+    def _list_paths(self, node: Any) -> list[str]:
+        """Return the paths below the folder of the document that a FileSet includes."""
+        includes = includes_of(node)
         if is_web(self._place):
-            if not patterns or any(map(_GLOB.search, (_unescape(each) for each in patterns))):
-                problem = "is a FileSet without containedIn, but the files of a web server cannot be listed"
-                advice = "copy the document and its files to a folder, or write full names"
-                raise ConfigError(f"{node.uuid!r} of {shorten(self._place)} {problem}; {advice}")
-            paths: Iterable[str] = sorted(map(_unescape, patterns))
-        else:
-            paths = sorted(
-                itertools.islice(_list_folder(Path(self._place).parent, patterns), MAX_FILES + 1)
-            )
-        for path in _choose(node, paths, ["*"]):
-            known = self._by_path.get(path)
-            definition = (
-                ResourceDefinition("", "") if known is None else define_source(known, self._place)
-            )
-            self._add(
-                node, path, replace(definition, source=_locate(self._place, quote(path), node))
-            )
+            paths = [_unescape(pattern) for pattern in includes]
+            if not paths or any(_GLOB.search(path) for path in paths):
+                raise ConfigError(
+                    f"{node.uuid!r} of {shorten(self._place)} is a FileSet without containedIn, but "
+                    f"the files of a web server cannot be listed; copy the document and its files "
+                    f"to a folder, or write full names"
+                )
+            return sorted(paths)
+        # One more than is allowed, so that more are noticed.
+        listed = itertools.islice(_list_folder(Path(self._place).parent, includes), MAX_FILES + 1)
+        return sorted(listed)
 
-    def _add_of_repositories(self, node: Any, repositories: Sequence[Any]) -> None:
-        """The files of a FileObject or FileSet in repositories of the Hub."""
-        includes = [
-            *globs_of(node, "includes"),
-            glob.escape(posixpath.normpath(getattr(node, "content_url", None) or ".")),
-        ]
+    # ------------------------------------------------------------------ repositories of the Hub
+
+    def _add_files_of_repositories(self, node: Any, repositories: Sequence[Any]) -> None:
+        """Add the files of a FileObject or FileSet in repositories of the Hub."""
+        own_path = posixpath.normpath(getattr(node, "content_url", None) or ".")
+        includes = [*includes_of(node), glob.escape(own_path)]
         for repository in repositories:
             listed = self._list_repository(repository)
             for path in _choose(node, sorted(listed), includes):
                 self._add(node, path, listed[path], is_listed=True)
 
     def _list_repository(self, node: Any) -> Mapping[str, ResourceDefinition]:
-        match = _HUB.fullmatch(node.content_url or "")
+        """Return the files of a repository of the Hub by their paths.
+
+        Raises:
+            ConfigError: the node is a repository elsewhere, or the catalogue is not installed.
+        """
+        url = node.content_url or ""
+        match = _HUB.fullmatch(url)
         if match is None:
-            what = f"{node.uuid!r} of {shorten(self._place)} is a git repository, {shorten(node.content_url or ''):.200}"
-            advice = "copy the document and the repository's files to a folder, and remove containedIn from its FileSets"
-            raise ConfigError(f"{what}, but only those on huggingface.co are read: {advice}")
-        repo, revision = match[1].removesuffix(".git"), unquote(match[2] or "main")
-        catalogue = default_manager().provided("catalogues").get("hf")
-        if catalogue is None:
             raise ConfigError(
-                f"{node.uuid!r} is the repository hf:{repo}{explain_scheme('hf:', default_manager())}"
+                f"{node.uuid!r} of {shorten(self._place)} is a git repository, "
+                f"{shorten(url):.200}, but only those on huggingface.co are read: copy the "
+                f"document and the repository's files to a folder, and remove containedIn from its "
+                f"FileSets"
             )
-        if node.content_url not in self._listings:
-            self._listings[node.content_url] = catalogue.list_files(
-                CatalogueName("hf", repo, revision)
-            )
-        return self._listings[node.content_url]
+        repository = match[1].removesuffix(".git")
+        revision = unquote(match[2] or "main")
+        plugins = default_manager()
+        catalogue = plugins.provided("catalogues").get("hf")
+        if catalogue is None:
+            advice = explain_scheme("hf:", plugins)
+            raise ConfigError(f"{node.uuid!r} is the repository hf:{repository}{advice}")
+        if url not in self._listings:
+            self._listings[url] = catalogue.list_files(CatalogueName("hf", repository, revision))
+        return self._listings[url]
+
+
+def _url_of(node: Any) -> str:
+    """Return the URL or path of a FileObject; empty for a FileSet."""
+    return getattr(node, "content_url", None) or ""
+
+
+def _is_repository(node: Any) -> bool:
+    return any(str(media_type).startswith("git") for media_type in node.encoding_formats or ())
 
 
 def _choose(node: Any, paths: Iterable[str], includes: Sequence[str]) -> list[str]:
-    """The paths that a FileObject or FileSet includes, and does not exclude."""
-    excludes = globs_of(node, "excludes")
+    """Return the paths that a FileObject or FileSet includes, and does not exclude.
+
+    Raises:
+        ConfigError: there are none, or too many.
+    """
+    excludes = excludes_of(node)
     chosen = [path for path in paths if matches(path, includes) and not matches(path, excludes)]
-    if not chosen or len(chosen) > MAX_FILES:
-        patterns = ", ".join(globs_of(node, "includes") or [str(node.content_url)])
-        number = f"more than {MAX_FILES:,} files match" if chosen else "no file matches"
-        raise ConfigError(f"{number} {patterns!r:.200} of {node.uuid!r}")
-    return chosen
+    if chosen and len(chosen) <= MAX_FILES:
+        return chosen
+    problem = f"more than {MAX_FILES:,} files match" if chosen else "no file matches"
+    patterns = ", ".join(includes_of(node) or [str(node.content_url)])
+    raise ConfigError(f"{problem} {patterns!r:.200} of {node.uuid!r}")
+
+
+# ---------------------------------------------------------------------- one file
 
 
 def define_source(node: Any, place: str) -> ResourceDefinition:
-    """The resource of a FileObject that is not contained in another; the caller replaces its identifier.
+    """Return the resource of a FileObject that is not contained in another.
+
+    The caller replaces its identifier.
+
+    Args:
+        node: the FileObject.
+        place: path or URL of the document.
 
     Raises:
         MaliciousFilePathError: it names a file outside of the document's folder.
     """
     source = _locate(place, node.content_url, node)
-    size = re.fullmatch(r"(\d+)\s*B?", node.content_size or "")
-    sha256, md5 = _digest(node, "sha256", 32), _digest(node, "md5", 16)
+    size = _SIZE.fullmatch(node.content_size or "")
     return ResourceDefinition(
-        "", source, sha256=sha256, md5_sum=md5, size=int(size[1]) if size else None
+        "",
+        source,
+        sha256=_digest_of(node, "sha256"),
+        md5_sum=_digest_of(node, "md5"),
+        size=None if size is None else int(size[1]),
     )
 
 
 def _locate(place: str, url: str, node: Any) -> str:
-    """The path or URL that a document names."""
+    """Return the path or URL of a file that a document names.
+
+    Raises:
+        MaliciousFilePathError: the document may not lead there.
+    """
     if is_web(place) or is_web(url):
         try:
             return follow(place, url)
         except WebError as error:
-            refused = error.reason
+            problem = error.reason
     else:
-        source = (Path(place).parent / unquote(url)).resolve()
-        if source.is_relative_to(Path(place).parent):
-            return str(source)
-        refused = f"leads to {shorten(url)[:200]}, which is outside of its folder"
-    advice = "Nothing was retrieved; ask its publisher to correct it"
-    raise MaliciousFilePathError(f"{shorten(place)} {refused}, for {node.uuid!r}. {advice}")
+        folder = Path(place).parent
+        path = (folder / unquote(url)).resolve()
+        if path.is_relative_to(folder):
+            return str(path)
+        problem = f"leads to {shorten(url)[:200]}, which is outside of its folder"
+    raise MaliciousFilePathError(
+        f"{shorten(place)} {problem}, for {node.uuid!r}. Nothing was retrieved; ask its publisher "
+        f"to correct it"
+    )
 
 
-def _digest(node: Any, name: str, n_bytes: int) -> str | None:
-    """A digest in hexadecimal digits; None for the placeholders that many documents have."""
-    written = getattr(node, name) or ""
-    if re.fullmatch(f"[0-9a-fA-F]{{{2 * n_bytes}}}", written):
+def _digest_of(node: Any, algorithm: str) -> str | None:
+    """Return a digest in hexadecimal digits; None for the placeholders that many documents have."""
+    written = getattr(node, algorithm) or ""
+    n_digits = 2 * _DIGEST_BYTES[algorithm]
+    if re.fullmatch(f"[0-9a-fA-F]{{{n_digits}}}", written):
         return str(written)
     if written:
         logger.warning(
             "the %s of %r, %.80r, is not a digest, so its bytes are not verified",
-            name,
+            algorithm,
             node.uuid,
             written,
         )
     return None
 
 
-def _state(source: str) -> str:
-    """Size and modification time of a local file, to notice changes; empty for other files."""
+def _state_of(source: str) -> str:
+    """Return size and modification time of a local file, by which a change is noticed.
+
+    Of other files it is empty.
+    """
     if re.match("[a-z]+://", source) or not os.path.exists(source):
         return ""
     status = os.stat(source)
     return f":{status.st_size}:{status.st_mtime_ns}"
 
 
-def _is_repository(node: Any) -> bool:
-    return any(str(each).startswith("git") for each in node.encoding_formats or ())
+def slug(text: object) -> str:
+    """Return a text as a part of an identifier."""
+    allowed = re.sub(r"[^A-Za-z0-9_.]+", "-", str(text or 0))
+    return allowed.strip("-.")[:_MAX_SLUG_CHARACTERS].rstrip(".") or "0"
+
+
+# ---------------------------------------------------------------------- folders
 
 
 def _unescape(pattern: str) -> str:
-    """A glob without the brackets of :func:`glob.escape`."""
+    """Return a glob without the brackets of :func:`glob.escape`."""
     return re.sub(r"\[([*?[])\]", r"\1", pattern)
 
 
 def _list_folder(folder: Path, patterns: Sequence[str]) -> Iterator[str]:
-    """The paths below a folder that match, with ``/``."""
-    starts = {_GLOB.split(pattern)[0].rpartition("/")[0] for pattern in patterns}
+    """Yield the paths below a folder that match, with ``/``.
+
+    Raises:
+        MaliciousFilePathError: a pattern begins outside of the folder.
+        ConfigError: the folder has too many files.
+    """
+    starts = {_folder_of_pattern(pattern) for pattern in patterns}
     for start in starts:
         if not (folder / start).resolve().is_relative_to(folder):
             raise MaliciousFilePathError(
                 f"a FileSet includes {start!r:.200}, which is not below the folder of its document"
             )
     n_entries = 0
+    # The folders that no pattern can match are not searched.
     for parent, _, names in os.walk(folder / os.path.commonpath(starts or [""])):
         n_entries += len(names) + 1
         if n_entries > _MAX_ENTRIES:
             raise ConfigError(
                 f"{folder} has more than {_MAX_ENTRIES:,} files, the limit for a FileSet"
             )
-        paths = ((Path(parent) / name).relative_to(folder).as_posix() for name in names)
-        yield from (path for path in paths if matches(path, patterns))
+        for name in names:
+            path = (Path(parent) / name).relative_to(folder).as_posix()
+            if matches(path, patterns):
+                yield path
 
 
-def slug(text: object) -> str:
-    """A text as a part of an identifier."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", str(text or 0)).strip("-.")[:60].rstrip(".") or "0"
+def _folder_of_pattern(pattern: str) -> str:
+    """Return the folder in which all files that match a glob lie."""
+    without_wildcards = _GLOB.split(pattern)[0]
+    return without_wildcards.rpartition("/")[0]

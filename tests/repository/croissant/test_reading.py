@@ -39,9 +39,9 @@ from data_stack.exception import (
     PreparationError,
     RetrievalError,
 )
-from data_stack.repository.croissant import values
-from data_stack.repository.croissant.rows import matches
-from data_stack.repository.croissant.values import rewrite_texts
+from data_stack.repository.croissant import patterns
+from data_stack.repository.croissant.globs import matches
+from data_stack.repository.croissant.patterns import rewrite_texts
 
 
 def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, store: Path) -> None:
@@ -347,7 +347,7 @@ def described(**transform: str) -> dict[str, Any]:
 def test_a_regular_expression_that_does_not_end_is_an_error(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(values, "MAX_SECONDS", 1.0)
+    monkeypatch.setattr(patterns, "MAX_SECONDS", 1.0)
     place = publish(tmp_path / "set", described(replace="(a+)+$/b"), a__csv=DATA)
 
     with pytest.raises(
@@ -372,7 +372,7 @@ def test_a_very_long_regular_expression_is_refused_before_anything_is_retrieved(
 def test_texts_are_rewritten_as_by_re_in_any_number_of_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(values, "_RUN_LENGTH", 50)
+    monkeypatch.setattr(patterns, "_RUN_LENGTH", 50)
     texts = [
         f"{word}-{number}.jpg" for number in range(20) for word in ("cat", "Über", "\ud800")
     ] + ["", "x"]

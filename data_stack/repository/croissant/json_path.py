@@ -1,0 +1,129 @@
+"""Paths into JSON, as documents write them: ``$.a.b[*]['c'][0]``, and ``..name`` once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from data_stack.exception import ConfigError
+
+#: Longer paths, globs and regular expressions of documents are refused.
+MAX_PATTERN_LENGTH: Final = 1000
+
+_STEP: Final = re.compile(
+    r"""(?P<below>\.\.(?P<name_below>[\w@][\w@-]*)) | (?P<all>\.?\[\*\]|\.?\*)
+    | \.?\[(?P<index>\d{1,9})\]
+    | \.?\[(?P<quote>['"])(?P<quoted>[^'"]+)(?P=quote)\] | \.?(?P<name>[\w@][\w@-]*)""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a path.
+
+    Attributes:
+        kind: ``name``: to the value of a name in an object; ``index``: to an element of a list;
+            ``all``: to all that an object or list contains; ``below``: to the values of a name
+            anywhere below.
+        name: of the steps ``name`` and ``below``.
+        index: of the step ``index``.
+    """
+
+    kind: Literal["name", "index", "all", "below"]
+    name: str = ""
+    index: int = 0
+
+
+def parse_path(path: str) -> tuple[Step, ...]:
+    """Parse a JSONPath.
+
+    Filters, slices and scripts are not read. What is read takes time in proportion to the file.
+
+    Raises:
+        ConfigError: the path has other steps, or is too long.
+    """
+    text = path.strip().removeprefix("$")
+    steps: list[Step] = []
+    position = 0
+    if len(text) <= MAX_PATTERN_LENGTH:
+        while position < len(text):
+            match = _STEP.match(text, position)
+            if match is None:
+                break
+            steps.append(_step_of(match))
+            position = match.end()
+    n_below = sum(step.kind == "below" for step in steps)
+    if position < len(text) or n_below > 1:
+        raise ConfigError(
+            f"the JSONPath {path!r:.200}: only names, [*], [0] and one ..name are read"
+        )
+    return tuple(steps)
+
+
+def _step_of(match: re.Match[str]) -> Step:
+    if match["below"] is not None:
+        return Step("below", name=match["name_below"])
+    if match["all"] is not None:
+        return Step("all")
+    if match["index"] is not None:
+        return Step("index", index=int(match["index"]))
+    return Step("name", name=match["quoted"] or match["name"])
+
+
+def find_in_json(value: Any, steps: tuple[Step, ...]) -> list[Any]:
+    """Return what a path leads to, in the order of the document.
+
+    Args:
+        value: parsed JSON; arrays of numpy count as lists.
+        steps: see :func:`parse_path`.
+    """
+    values = [value]
+    for step in steps:
+        values = [next_value for before in values for next_value in _take_step(before, step)]
+    return values
+
+
+def _take_step(value: Any, step: Step) -> list[Any]:
+    """Return the values to which a step leads from one value."""
+    if step.kind == "all":
+        return _children(value)
+    if step.kind == "index":
+        is_list = isinstance(value, (list, np.ndarray))
+        return [value[step.index]] if is_list and step.index < len(value) else []
+    if step.kind == "name":
+        return _values_named(value, step.name)
+    values_below: list[Any] = []
+    for below in _descend(value):
+        values_below += _values_named(below, step.name)
+    return values_below
+
+
+def _values_named(value: Any, name: str) -> list[Any]:
+    """Return the value of a name in an object; empty without one."""
+    if isinstance(value, dict) and name in value:
+        return [value[name]]
+    return []
+
+
+def _children(value: Any) -> list[Any]:
+    """Return what an object or list contains; any other value alone."""
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, np.ndarray)):
+        return list(value)
+    return [value]
+
+
+def _descend(value: Any) -> Iterator[Any]:
+    """Yield a value and all below it, each before what it contains."""
+    waiting = [value]  # not by recursion: documents may be deep
+    while waiting:
+        next_value = waiting.pop()
+        yield next_value
+        if isinstance(next_value, (dict, list)):
+            waiting.extend(reversed(_children(next_value)))
