@@ -35,7 +35,7 @@ from data_stack.formats.parquet import ParquetDataset, generate_metadata
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.loader import BlockShuffled, Loader
-from data_stack.stores.upkeep import verify_storage
+from data_stack.stores.verification import verify_storage
 
 sys.path.insert(0, str(SUPPORT))
 from mongodb_server import MongoDBServer

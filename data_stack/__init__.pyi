@@ -59,10 +59,10 @@ from data_stack.repository.default_storage import default_storage as default_sto
 from data_stack.repository.default_storage import (
     storage_connector_from_url as storage_connector_from_url,
 )
+from data_stack.repository.description import DatasetDescription as DatasetDescription
 from data_stack.repository.encoders import encoder as encoder
 from data_stack.repository.encoders import encoder_from_state as encoder_from_state
 from data_stack.repository.licenses import policy as policy
-from data_stack.repository.places import DatasetDescription as DatasetDescription
 from data_stack.repository.repository import DatasetRepository as DatasetRepository
 from data_stack.repository.repository import default_repository as default_repository
 from data_stack.reproduce.difference import diff as diff
@@ -74,14 +74,14 @@ from data_stack.show.reporting import (
     DatasetIteratorReportGenerator as DatasetIteratorReportGenerator,
 )
 from data_stack.stores.copies import copy_datasets as copy_datasets
-from data_stack.stores.inventory import disk_usage as disk_usage
+from data_stack.stores.disk_usage import disk_usage as disk_usage
+from data_stack.stores.garbage import collect_garbage as collect_garbage
 from data_stack.stores.inventory import take_inventory as take_inventory
 from data_stack.stores.publishing import publish as publish
+from data_stack.stores.removal import remove_dataset as remove_dataset
 from data_stack.stores.splits import load_splits as load_splits
 from data_stack.stores.splits import save_splits as save_splits
-from data_stack.stores.upkeep import collect_garbage as collect_garbage
-from data_stack.stores.upkeep import remove_dataset as remove_dataset
-from data_stack.stores.upkeep import verify_storage as verify_storage
+from data_stack.stores.verification import verify_storage as verify_storage
 
 __version__: str
 

@@ -1,14 +1,15 @@
-"""``data_stack.load``, ``data_stack.datasets`` and ``data_stack.describe``, which ask the default repository."""
+"""The functions of ``data_stack`` that ask the default repository: load, datasets, describe."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from data_stack.exception import ConfigError
+from data_stack.repository.dataset_names import is_place
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.places import DatasetDescription, is_place
+from data_stack.repository.description import DatasetDescription
 from data_stack.repository.repository import default_repository
 from data_stack.repository.split_expressions import load_expression
 from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
@@ -77,63 +78,102 @@ def load(
         fit, check = data_stack.load("digits", split=["train[:80%]", "train[80%:]"])
 
     Args:
-        name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version, ``"distribution:name"`` where
-            several distributions provide the name. Or a path or URL: ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``,
-            or a ``Path`` (text that begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); its format is recognised.
-        split: name of the split, or an expression as of TFDS and Hugging Face: ``"train[:10%]"``, ``"train[-100:]+test"``,
-            ``"all"``, or a list of such; None for all splits. Slices are those of lists; percentages are rounded to the nearest
-            sample. A split that has just that name goes first.
-        storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
-            cache folder. A path or URL of a dataset takes none.
-        progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
-        lock: a lock file: load the version that it names, and compare the samples with it; None for ``$DATA_STACK_LOCK``, or
-            else no lock file. Loading never changes the file. All samples of the split are read once for each version of the
-            dataset's code; ``DATA_STACK_LOCK_SAMPLES=0`` does without where the prepared bytes are equal.
+        name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version,
+            ``"distribution:name"`` where several distributions provide the name. Or a path or URL:
+            ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``, or a ``Path`` (text
+            that begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); its format is
+            recognised.
+        split: name of the split, or an expression as of TFDS and Hugging Face: ``"train[:10%]"``,
+            ``"train[-100:]+test"``, ``"all"``, or a list of such; None for all splits. Slices are
+            those of lists; percentages are rounded to the nearest sample. An exact split name takes
+            precedence over an expression.
+        storage: where the dataset is kept: a connector, a path or a URL; None for
+            ``$DATA_STACK_HOME``, or else the user's cache folder. It cannot be combined with a path
+            or URL as ``name``.
+        progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in
+            notebooks and on terminals.
+        lock: a lock file: load the version that it names, and compare the samples with it; None for
+            ``$DATA_STACK_LOCK``, or else no lock file. Loading never changes the file. All samples
+            of the split are read once for each version of the dataset's code;
+            ``DATA_STACK_LOCK_SAMPLES=0`` does without where the prepared bytes are equal.
         config: further options of the dataset, see :func:`describe`; of a path those of
-            :meth:`~data_stack.repository.places.Place.load`: ``format``, ``target``, ``columns`` and so on.
+            :meth:`~data_stack.repository.places.Place.load`: ``format``, ``target``, ``columns``
+            and so on.
 
     Returns:
-        An InformedDatasetIterator; for a list of splits a list of these. For split None: a dict of one for each split, in the
-        dataset's order; a legacy factory that declares no splits returns its one iterator instead.
+        An InformedDatasetIterator; for a list of splits a list of these. For split None: a dict of
+        one for each split, in the dataset's order; a legacy factory that declares no splits returns
+        its one iterator instead.
 
     Raises:
-        DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
+        DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two
+            plugins have it.
         LockError: the dataset is not in the lock file, or its samples differ from it.
-        LicenseDeniedError: the policy of this process denies its license, see :func:`data_stack.policy`.
-        ConfigError: the split (UnknownSplitError), the option or the store does not exist.
+        LicenseDeniedError: the policy of this process denies its license, see
+            :func:`data_stack.policy`.
+        ConfigError: the split (UnknownSplitError), the option or the store does not exist, or
+            ``storage`` is given for a path or URL.
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
-    named: Any = name  # a Path leads to a place
     if storage is not None and is_place(name):
         raise ConfigError(
-            f"{named!r:.200} is read where it lies: leave out storage=, which is for datasets by name"
+            f"{name!r:.200} is read where it lies: leave out storage=, which is for datasets by "
+            f"name"
         )
-    if path := lock or os.environ.get(VARIABLE):
-
-        def load_split(each: str | None) -> Any:
-            return load_by_lock(path, named, each, storage, progress, **config)
-
-        loaded = load_expression(load_split, split, lambda: _locked_splits(path, named))
+    dataset_name: Any = name  # a Path is a name, too
+    lock_path = lock or os.environ.get(VARIABLE)
+    loaded: Any
+    if lock_path:
+        loaded = _load_by_lock(lock_path, dataset_name, split, storage, progress, config)
     else:
-        loaded = default_repository().load(named, split, storage, progress=progress, **config)
+        loaded = default_repository().load(
+            dataset_name, split, storage, progress=progress, **config
+        )
     return loaded  # type: ignore[no-any-return]
 
 
-def _locked_splits(path: str | os.PathLike[str], name: str) -> list[str]:
-    configurations = LockFile.read(path).entry(name)["configurations"]
-    return list(
-        dict.fromkeys(split for each in configurations for split in each["splits"] if split)
-    )
+def _load_by_lock(
+    lock_path: str | os.PathLike[str],
+    name: str,
+    split: str | Sequence[str] | None,
+    storage: Storage | None,
+    progress: bool | None,
+    config: Mapping[str, Any],
+) -> Any:
+    """Load the version of a dataset that a lock file names."""
+
+    def load_split(split_name: str | None) -> Any:
+        return load_by_lock(lock_path, name, split_name, storage, progress, **config)
+
+    def list_names() -> list[str]:
+        return _list_locked_splits(lock_path, name)
+
+    return load_expression(load_split, split, list_names)
+
+
+def _list_locked_splits(lock_path: str | os.PathLike[str], name: str) -> list[str]:
+    """Return the splits of a dataset in a lock file, each once; the only split may have no name."""
+    names: list[str] = []
+    for configuration in LockFile.read(lock_path).entry(name)["configurations"]:
+        for split in configuration["splits"]:
+            if split and split not in names:
+                names.append(split)
+    return names
 
 
 def datasets() -> list[str]:
-    """Names of all datasets that can be loaded, sorted. Reads the metadata of installed packages; imports none of them."""
+    """Return the names of all datasets that can be loaded, sorted.
+
+    Reads the metadata of installed packages; imports none of them.
+    """
     return default_repository().list()
 
 
 def describe(name: str) -> DatasetDescription:
-    """License, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
+    """Return license, splits, options and so on of a dataset.
+
+    Imports its plugin, prepares nothing.
 
     Raises:
         DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.

@@ -80,7 +80,7 @@ _OF_SESSION = [
 _OF_SESSION += [
     f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_the_shard_or_an_error"
 ]
-_OTHER_OF_UPKEEP = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
+_OTHER_OF_REMOVAL = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
 #: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--timeout=30", "--hypothesis-seed=0"]
 _SKIPPED = re.compile(
@@ -94,7 +94,8 @@ TARGETS: dict[str, list[str]] = {
     "factories/manifest": _FACTORIES,
     "factories/preparation": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
-    "stores/upkeep": ["tests/stores", "tests/cli/test_operator_commands.py", _OTHER_OF_UPKEEP],
+    "stores/removal": ["tests/stores", "tests/cli/test_operator_commands.py", _OTHER_OF_REMOVAL],
+    "stores/verification": ["tests/stores", "tests/cli/test_operator_commands.py"],
     "io/storage_connectors/file/connector": _FILE,
     "io/storage_connectors/file/publishing": _FILE,
     "io/storage_connectors/partial": [*_FILE, *_OTHERS_OF_WRITER],
@@ -115,8 +116,10 @@ TARGETS: dict[str, list[str]] = {
     "loader/orders/drawn_blocks": _OF_ORDERS,
     "loader/orders/lanes": _OF_ORDERS,
     "loader/schedule": [*_OF_ORDERS, f"{_LOADER}_iteration.py"],
-    "loader/state": [f"{_LOADER}_state.py", f"{_LOADER}_laws.py"],
-    "loader/progress": [f"{_LOADER}_state.py", f"{_LOADER}_laws.py", f"{_LOADER}_iteration.py"],
+    "loader/state": [f"{_LOADER}_{part}.py" for part in ("state", "progress", "laws")],
+    "loader/progress": [
+        f"{_LOADER}_{part}.py" for part in ("progress", "state", "laws", "iteration")
+    ],
     "loader/session": [
         *(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")),
         *_OF_SESSION,

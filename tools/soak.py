@@ -53,7 +53,7 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory, Resour
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.loader import Loader
 from data_stack.stores.copies import copy_datasets
-from data_stack.stores.upkeep import remove_dataset
+from data_stack.stores.removal import remove_dataset
 
 STORES, VERSIONS = ("file", "mongodb", "s3"), (1, 2, 3)
 DATASETS, RESOURCES = ("set0", "set1", "set2"), ("loose/0.bin", "loose/1.bin")

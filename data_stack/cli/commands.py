@@ -33,8 +33,8 @@ def list_datasets(settings: Settings) -> None:
 
     Shows which versions are prepared, if the store can list its resources. Imports no plugin.
     """
-    from data_stack.plugins.installed import DATASETS_GROUP
     from data_stack.plugins.manager import default_manager
+    from data_stack.plugins.record import DATASETS_GROUP
 
     connector = settings.existing_connector(may_be_new=True)
     records = [record for record in default_manager().records() if record.group == DATASETS_GROUP]

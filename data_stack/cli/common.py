@@ -232,7 +232,7 @@ def find_place(settings: Settings, text: str, options: Mapping[str, Any]) -> str
     Raises:
         UsageError: it is a path or URL, and options for a dataset are given.
     """
-    from data_stack.repository.places import is_place
+    from data_stack.repository.dataset_names import is_place
 
     path = os.path.expanduser(text)
     is_known = is_place(text) or (os.path.exists(path) and text not in repository().list())

@@ -82,10 +82,9 @@ def convert_dataset(
     leaves nothing behind and starts over.
     """
     from data_stack.formats.conversion import convert
-    from data_stack.repository.places import locate
 
     found, options_of_file = _source(settings, source, options, how["source_format"])
-    report = convert(found, locate(target), options=options_of_file, **how)
+    report = convert(found, target, options=options_of_file, **how)
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
@@ -124,14 +123,13 @@ def _source(
         DatasetNotFoundError: neither a path nor a dataset of this name exists.
     """
     from data_stack.exception import ConfigError, DatasetNotFoundError
-    from data_stack.repository.places import locate
 
     samples = _split_of_folder(settings, text, options, source_format)
     if samples is not None:
         return samples, {}
     place = common.find_place(settings, text, {})
     if place is not None:
-        return locate(os.fspath(place)), options
+        return os.fspath(place), options
     if source_format is not None:
         raise ConfigError(f"no file or folder exists at {text!r}")
     try:
@@ -296,7 +294,11 @@ def _text(value: Any) -> str:
 
 
 def _folder(text: str) -> Any:
-    from data_stack.repository.places import locate
+    """Return the folder of a store that a URL names; a path, and what Arrow opens, as it is."""
+    from data_stack.io.location import location_of
+    from data_stack.io.url import StorageURL
 
-    source = locate(text)
-    return source if isinstance(source, str) else source.as_folder()
+    url = StorageURL.parse(text)
+    if url is None or url.scheme in ("file", "hdfs", "viewfs"):
+        return text
+    return location_of(url).as_folder()

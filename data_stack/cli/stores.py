@@ -47,8 +47,8 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
 
     A NAME that is a path or URL, such as ./pictures, is opened as `show` opens it, and all of its samples are read.
     """
-    from data_stack.repository.places import is_place
-    from data_stack.stores.upkeep import verify_storage
+    from data_stack.repository.dataset_names import is_place
+    from data_stack.stores.verification import verify_storage
 
     places = [name for name in names if is_place(name)]
     if places:
@@ -171,7 +171,7 @@ def remove(
     _check_names((name,))
     if version is not None and all_versions:
         raise click.UsageError("--version and --all-versions exclude each other")
-    from data_stack.stores.upkeep import remove_dataset
+    from data_stack.stores.removal import remove_dataset
 
     connector = settings.connector()
     run = functools.partial(
@@ -207,7 +207,7 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     Deletes leftovers of crashed writers at once, and replaced versions and unreferenced content after the grace period. Safe to
     run beside readers and writers, and to interrupt and repeat.
     """
-    from data_stack.stores.upkeep import collect_garbage
+    from data_stack.stores.garbage import collect_garbage
 
     connector = settings.existing_connector()
     garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)
@@ -233,7 +233,7 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     content once. Reads no data. `gc --dry-run` lists garbage.
     """
     _check_names(names)
-    from data_stack.stores.inventory import disk_usage
+    from data_stack.stores.disk_usage import disk_usage
 
     facts = asdict(disk_usage(settings.existing_connector(), names))
     kinds = ("raw", "preprocessed", "other", "total")

@@ -16,14 +16,12 @@ from data_stack.factories.manifest import Journal, Step
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
+from data_stack.plugins.first_party import extras_of
 from data_stack.processes.engine import PreparationEngine as PreparationEngine
 from data_stack.util.suggestions import did_you_mean
 
 #: Openings of which this process has the same code; it has loaded it, so it does not read those files for each shard.
 _compared: set[str] = set()
-
-#: Engines of our own plugins, whose extras have their names.
-_OF_EXTRAS = {"ray", "spark"}
 
 
 def engine_called(name: str, address: str | None = None) -> PreparationEngine:
@@ -44,10 +42,11 @@ def engine_called(name: str, address: str | None = None) -> PreparationEngine:
     engines: Mapping[str, Callable[..., PreparationEngine]] = default_manager().provided("engines")
     if name in engines:
         return engines[name](address, attempts=3)
-    known, missing = ["processes", *sorted(engines)], sorted(_OF_EXTRAS - engines.keys())
+    extras = extras_of("engines")
+    known, missing = ["processes", *sorted(engines)], sorted(extras.keys() - engines.keys())
     problem = f"unknown engine {name!r:.60}{did_you_mean(name, [*known, *missing])}; known engines: {', '.join(known)}"
     raise ConfigError(
-        problem + "".join(f"; {each} needs {install_command(each)}" for each in missing)
+        problem + "".join(f"; {each} needs {install_command(extras[each])}" for each in missing)
     )
 
 

@@ -47,6 +47,7 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location, is_path, location_of
 from data_stack.io.resources import StreamedResource
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.io.versions import SeenVersions
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
@@ -456,6 +457,7 @@ def _members(
     with opened as file:
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
+            check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
             raise DatasetFileCorruptError(
                 f"{name!r} is not a tar; decompress it, as a compressed one has no random access"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from data_stack.io.folder import Folder, ListedFolder, LocalFolder, folder_of
 from data_stack.io.lent_resource import OneResource
 from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
-from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
-from data_stack.io.url import scheme_of, split_url
+from data_stack.io.url import StorageURL, split_url
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def location_of(source: Any) -> Location:
 
             - a path;
             - a URL of a store and a name in it (``mongodb://host/database/sets/train``, see
-              :func:`~data_stack.io.url.split_url`);
+              :func:`~data_stack.io.url.split_url`), also a parsed one;
             - ``(connector or folder, "sets/train")``;
             - a resource or an open binary file that the caller lends.
 
@@ -104,8 +103,11 @@ def location_of(source: Any) -> Location:
     if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "get_resource"):
         store, name = source
         return _location_in(store, str(name))
-    if isinstance(source, str) and (scheme_of(source) is not None or "://" in source):
-        return location_of_url(source, storage_connector_from_url)
+    url = StorageURL.parse(source)
+    if url is not None:
+        return _location_of_url(url)
+    if isinstance(source, str) and "://" in source:
+        raise ConfigError("the URL of a store is SCHEME://…; this is not one")
     if isinstance(source, (str, os.PathLike)):
         return _location_at(os.fsdecode(source))
     if hasattr(source, "read"):
@@ -114,12 +116,8 @@ def location_of(source: Any) -> Location:
     raise ConfigError(f"expected a path, a URL, or (connector, name), got {source!r:.80}")
 
 
-def location_of_url(url: str, connect: Callable[[str], StorageConnector]) -> Location:
+def _location_of_url(url: StorageURL) -> Location:
     """Return the location that a URL names: a name in a store, or a path.
-
-    Args:
-        url: see :func:`~data_stack.io.url.split_url`.
-        connect: makes the connector of a store's URL.
 
     Raises:
         ConfigError: the URL has no name in the store.
@@ -129,8 +127,8 @@ def location_of_url(url: str, connect: Callable[[str], StorageConnector]) -> Loc
         return _location_at(name)
     if name.startswith("/"):
         # The key of an object has an empty segment: s3://bucket/a//b.
-        return Location(Folder(connect(store_url)), name)
-    return _location_in(connect(store_url), name)
+        return Location(Folder(storage_connector_from_url(store_url)), name)
+    return _location_in(storage_connector_from_url(store_url), name)
 
 
 def _location_in(store: Any, name: str) -> Location:

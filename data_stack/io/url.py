@@ -51,7 +51,12 @@ class StorageURL:
 
     @classmethod
     def parse(cls, text: Any) -> StorageURL | None:
-        """The parts of ``text``; None for a path, or if it is not a string (a ``Path`` is never a URL)."""
+        """Return the parts of a text; None for a path (a ``Path`` is never a URL).
+
+        Parts that are parsed already are returned as they are.
+        """
+        if isinstance(text, StorageURL):
+            return text
         if not isinstance(text, str):
             return None
         parts = _KEYED_URL.fullmatch(text)
@@ -79,6 +84,11 @@ class StorageURL:
         """The authority without user and password."""
         return self.authority.rpartition("@")[2]
 
+    @property
+    def is_web(self) -> bool:
+        """Whether it is a URL of a web server."""
+        return self.scheme in ("http", "https")
+
     def parameters(self) -> list[tuple[str, str]]:
         """Names and values of the query, as written."""
         pairs = [parameter.partition("=") for parameter in self.query[1:].split("&") if parameter]
@@ -92,6 +102,10 @@ class StorageURL:
             if each and each.partition("=")[0].lower() not in names
         ]
         return replace(self, query="?" + "&".join(kept) if kept else "")
+
+    def without_fragment(self) -> StorageURL:
+        """Return the same URL without its fragment."""
+        return replace(self, fragment="")
 
     def local_path(self) -> str:
         """The path on this machine that a ``file:`` URL names.
@@ -119,8 +133,10 @@ def scheme_of(source: Any) -> str | None:
     return None if url is None else url.scheme
 
 
-def split_url(url: str) -> tuple[str | None, str]:
-    """Split a URL into that of a store and a name in it: ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
+def split_url(url: str | StorageURL) -> tuple[StorageURL | None, str]:
+    """Split a URL into that of a store and a name in it.
+
+    ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
     ``s3://bucket/sets/train.h5`` is ``train.h5`` of ``s3://bucket/sets``.
 
     Returns:
@@ -144,7 +160,7 @@ def split_url(url: str) -> tuple[str | None, str]:
     if not name:
         raise ConfigError(f"a {scheme}:// URL must name a dataset in the store: {pattern}")
     above = f"/{folder}" if folder or scheme in _DATABASES else ""
-    return str(replace(parts, path=above)), name
+    return replace(parts, path=above), name
 
 
 def _split_key(url: StorageURL) -> tuple[str, str]:

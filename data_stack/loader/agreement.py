@@ -31,7 +31,8 @@ def check_ranks_agree(
     """Compare the start of an iteration with that of the other ranks.
 
     The first rank to arrive puts its facts into the store of torch's process group, and the others
-    compare theirs. No rank waits for another. Without a store, each rank logs a digest of its facts.
+    compare theirs. No rank waits for another. Without a store, each rank logs a digest of its
+    facts.
 
     Args:
         plan: the plan of the loader; nothing is compared unless its shard is that of this process.

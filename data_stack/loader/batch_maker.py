@@ -14,7 +14,7 @@ from data_stack.dataset.iterator.access import access_to, copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import LoadingError
-from data_stack.loader.collation import Collation
+from data_stack.loader.collation.collation import Collation
 from data_stack.loader.epoch_stacks import EpochStacks
 from data_stack.loader.job import Job
 from data_stack.util.functions import has_parameter

@@ -28,7 +28,10 @@ _PLAIN_TYPES = (str, bytes, int, float, complex, bool, type(None))
 
 
 class Conversion(ABC):
-    """Converts the batches of a loader one by one, see :meth:`Loader.convert`; a value that pickles."""
+    """Converts the batches of a loader one by one, see :meth:`Loader.convert`.
+
+    A conversion is a value that pickles.
+    """
 
     name: str
     """The name of the result for messages: "torch tensors"."""

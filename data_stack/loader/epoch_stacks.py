@@ -37,7 +37,8 @@ class EpochStacks:
         """Return the stack of an epoch.
 
         Raises:
-            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.iterator.epochs.at_epoch`.
+            ConfigError: it cannot be redrawn, see
+                :func:`data_stack.dataset.iterator.epochs.at_epoch`.
         """
         if not self.differ:
             return self.iterator

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.collation import Ragged
+from data_stack.loader.collation.ragged import Ragged
 from data_stack.loader.conversion import (
     Conversion,
     Pairs,
@@ -147,7 +147,7 @@ def _column_of(batch: Any, values: npt.NDArray[Any]) -> Any:
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
-    """Return whether JAX has the dtype: numpy's numbers but long doubles, and those of ml_dtypes."""
+    """Return whether JAX has a dtype: numpy's numbers but long doubles, or one of ml_dtypes."""
     if dtype.kind == "c":
         return dtype.itemsize <= _MAX_COMPLEX_BYTES
     if dtype.kind in "biuf":

@@ -20,7 +20,7 @@ from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.agreement import check_ranks_agree
 from data_stack.loader.batch_maker import BatchMaker
-from data_stack.loader.collation import Collation
+from data_stack.loader.collation.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.epoch_stacks import EpochStacks
 from data_stack.loader.orders.in_order import InOrder
@@ -233,8 +233,9 @@ class Loader:
 
         # Another iteration would begin at the same place, until this one returns a batch.
         session.go_to(*self.tell())
-        convert = iter if self._conversion is None else self._conversion.convert_all
-        return session.iterate(self._make_schedule, convert)
+        if self._conversion is None:
+            return session.iterate(self._make_schedule, convert=iter)
+        return session.iterate(self._make_schedule, self._conversion.convert_all)
 
     def __len__(self) -> int:
         """Return the number of this rank's batches in an iteration.
@@ -418,6 +419,9 @@ class Loader:
         if session.fingerprint is None:
             session.fingerprint = fingerprint(self._iterator)
         progress = session.progress
+        ranks = None
+        if session.plan.uneven == "keep":
+            ranks = self._state_of_ranks()
         return LoaderState(
             seed=session.seed,
             epoch=progress.epoch,
@@ -426,7 +430,7 @@ class Loader:
             n_samples=self._plan_of(progress.epoch).n_samples,
             order=self._order_content(),
             fingerprint=session.fingerprint,
-            ranks=self._state_of_ranks() if session.plan.uneven == "keep" else None,
+            ranks=ranks,
         )
 
     def _state_of_ranks(self) -> dict[str, int]:

@@ -84,10 +84,10 @@ class Plan:
         n_full_steps, n_remaining = self._count_from(position)
         if n_remaining == 0 or self.drop_last:
             return n_full_steps
-        share = self._share_of(n_remaining, self.rank if rank is None else rank)
-        if len(share) == 0:
-            return n_full_steps
-        return n_full_steps + 1
+        if rank is None:
+            rank = self.rank
+        has_part_of_last_step = len(self._share_of(n_remaining, rank)) > 0
+        return n_full_steps + 1 if has_part_of_last_step else n_full_steps
 
     def n_batch_samples(self, position: int = 0) -> int:
         """Return the number of samples in this rank's batches from a position on.

@@ -75,13 +75,15 @@ class LoaderShard:
 
     def _log(self) -> None:
         """Tell the user which samples this process reads, as the program does not say it."""
+        argument = 'with shard="auto"' if self.is_automatic else "without shard="
+        source = "torch.distributed's group" if self.is_final else "its launcher"
         logger.info(
             "a loader %s uses (%d, %d), the rank and world of %s, so this process reads its part "
             "of the samples; with Loader(…, shard=(0, 1)) it reads all of them",
-            'with shard="auto"' if self.is_automatic else "without shard=",
+            argument,
             self.shard.rank,
             self.shard.world,
-            "torch.distributed's group" if self.is_final else "its launcher",
+            source,
         )
 
 

@@ -190,7 +190,7 @@ class Session:
                 pair = next(pairs, None)
                 waiting_seconds = time.perf_counter() - asked_at
                 if pair is None:
-                    # Ranks that have fewer steps than others continue with the same epoch.
+                    # A rank with fewer steps than others continues with the same epoch as they.
                     self.progress.receive(end_epoch, 0, end_epoch)
                     break
                 batch, (job, n_bytes) = pair

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.collation import Ragged
+from data_stack.loader.collation.ragged import Ragged
 from data_stack.loader.conversion import (
     NUMBERS,
     Conversion,

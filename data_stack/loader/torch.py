@@ -54,7 +54,7 @@ class _Columns:
 
 
 class TorchDataset(Dataset[Any]):
-    """An iterator as a map-style dataset for :func:`collate`, which reads each batch in one request.
+    """An iterator as a map-style dataset, of which :func:`collate` gets each batch in one request.
 
     ::
 
@@ -217,7 +217,7 @@ class BatchDataset(Dataset[Any]):
 
 
 class TorchConversion(Conversion):
-    """Converts the batches of a loader to torch tensors, optionally on a device: ``loader.torch()``.
+    """Converts the batches of a loader to torch tensors, maybe on a device: ``loader.torch()``.
 
     Arrays of numbers become tensors of their shape and dtype on the same memory; arrays that torch
     cannot share (read-only, with negative strides or the other byte order) are copied. Other
@@ -298,7 +298,7 @@ def _parse_device(argument: Any) -> torch.device:
 
 def _copy_to(device: torch.device, batch: Any) -> Any:
     """Start the copy of a batch to a device other than a GPU of CUDA."""
-    # torch does not synchronise readers of main memory, so a copy to there must not be asynchronous.
+    # torch does not synchronise readers of main memory: a copy to there must not be asynchronous.
     is_asynchronous = device.type != "cpu"
 
     def start_copy(value: Any) -> Any:
@@ -372,7 +372,7 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 
     All loaders share it, because the allocator keeps memory per stream.
     """
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no annotation there
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch annotates nothing
 
 
 # ---------------------------------------------------------------------- values as tensors
@@ -399,7 +399,9 @@ def _array_as_tensor(array: npt.NDArray[Any]) -> Any:
         return array.tolist() if is_text or array.ndim == 0 else list(array)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    return _tensor_on(array if _is_shareable(array) else array.copy())
+    if not _is_shareable(array):
+        array = array.copy()
+    return _tensor_on(array)
 
 
 def _objects_as_tensor(column: npt.NDArray[Any]) -> Any:

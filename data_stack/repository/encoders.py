@@ -15,16 +15,21 @@ from data_stack.util.suggestions import did_you_mean
 
 
 def encoder(kind: str, **config: Any) -> Encoder:
-    """A new encoder: ``encoder("categorical", unknown="index")``. Plugins are imported if the kind is not built in.
+    """Make an encoder: ``encoder("categorical", unknown="index")``.
+
+    Plugins are imported if the kind is not built in.
 
     Raises:
         ConfigError: the kind is unknown, or its encoder does not accept ``config``.
     """
-    built_in = built_in_kinds()
-    kinds = built_in if kind in built_in else {**built_in, **default_manager().provided("encoders")}
+    kinds = dict(built_in_kinds())
     if kind not in kinds:
-        hint = f"{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}"
-        raise ConfigError(f"unknown kind of encoder {kind!r:.80}{hint}")
+        kinds.update(default_manager().provided("encoders"))
+    if kind not in kinds:
+        raise ConfigError(
+            f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; "
+            f"known kinds: {', '.join(sorted(kinds))}"
+        )
     try:
         return kinds[kind](**config)
     except TypeError as error:
@@ -34,7 +39,9 @@ def encoder(kind: str, **config: Any) -> Encoder:
 
 
 def encoder_from_state(state: Any) -> Encoder:
-    """Restore an encoder from its ``state``; imports the plugins if its kind is not built in.
+    """Restore an encoder from its ``state``.
+
+    Plugins are imported if the kind is not built in.
 
     Raises:
         ConfigError: ``state`` is not the state of an encoder, or its kind is unknown.
@@ -46,5 +53,9 @@ def encoder_from_state(state: Any) -> Encoder:
 
 
 def load_encoder(storage_connector: Storage, identifier: str) -> Encoder:
-    """As ``data_stack.dataset.encoders.load_encoder``, also of a kind that a plugin brings; imports the plugins."""
-    return load_known_encoder(storage_connector, identifier, default_manager().provided("encoders"))
+    """Load a stored encoder, also of a kind that a plugin brings; imports the plugins.
+
+    See :func:`data_stack.dataset.encoders.load_encoder`.
+    """
+    kinds = default_manager().provided("encoders")
+    return load_known_encoder(storage_connector, identifier, kinds)

@@ -1,10 +1,10 @@
-"""Splits as TFDS and Hugging Face write them: ``"train[:10%]"``, ``"train+test"``, ``"all"``, ``["train", "test"]``."""
+"""Splits as TFDS and Hugging Face write them: ``"train[:10%]"``, ``"train+test"``, ``"all"``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from data_stack.dataset.iterator.adapted import as_iterator
@@ -16,121 +16,216 @@ from data_stack.exception import UnknownSplitError
 from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
 
+#: The expression that stands for all splits, one after the other.
 ALL = "all"
-#: Of names, and ten characters for each.
+#: The names in an expression, and the expressions in a list.
 _MAX_TERMS = 100
+#: The characters of an expression: ten for each of its names.
+_MAX_CHARACTERS = 10 * _MAX_TERMS
+
+#: A position or a percentage; the digits are limited, as int() and float() take long of many.
 _BOUND = r"\s*([+-]?[0-9](?:_?[0-9]){0,17}(?:(?:\.[0-9]{1,9})?%)?)?\s*"
 _TERM = re.compile(rf"([^\[\]+]*[^\[\]+\s])\s*(?:\[{_BOUND}:{_BOUND}\])?")
+#: A plus between terms; inside of brackets, a plus is a sign.
+_PLUS = re.compile(r"\+(?![^\[]*\])")
 _EXAMPLES = '"train[:10%]", "train[-1000:]", "train[100:200]+test", "all", or a list of such'
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One of the parts that an expression adds.
+
+    Attributes:
+        split: the name of a split, or ``"all"``.
+        start: the first sample, as written: ``"100"``, ``"-1000"`` or ``"10%"``; None for the
+            beginning.
+        stop: the sample after the last one, likewise; None for the end.
+    """
+
+    split: str
+    start: str | None
+    stop: str | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the term is a split without bounds."""
+        return self.start is None and self.stop is None
+
+    @property
+    def has_percentage(self) -> bool:
+        """Whether a bound is a percentage."""
+        return any(bound is not None and bound.endswith("%") for bound in (self.start, self.stop))
+
+
 def load_expression(
-    load: Callable[[str | None], Any], split: Any, known: Callable[[], Collection[str] | None]
+    load: Callable[[str | None], Any],
+    split: Any,
+    list_names: Callable[[], Collection[str] | None],
 ) -> Any:
     """Load the split of exactly this name, or else evaluate an expression.
 
-    The parts of an expression are views and combinations of whole splits, so that recipes and lock files know them.
+    The parts of an expression are views and combinations of whole splits, so that recipes and lock
+    files know them.
 
     Args:
-        load: returns one split by its name, and for None a dict of all splits, or the only iterator.
+        load: returns one split by its name, and for None a dict of all splits, or the only
+            iterator.
         split: a name, an expression, a list of these, or None.
-        known: returns the names of the splits; None if the dataset does not declare them.
+        list_names: returns the names of the splits; None if the dataset does not declare them. It
+            is called for expressions only.
 
     Raises:
         UnknownSplitError: an expression is malformed, or names an unknown split.
     """
     if isinstance(split, (list, tuple)):
-        if not all(isinstance(each, str) for each in split) or not 0 < len(split) <= _MAX_TERMS:
-            raise UnknownSplitError(
-                f"a list of splits is one to {_MAX_TERMS} names or expressions, got {split!r:.80}"
-            )
-        return [load_expression(load, each, known) for each in split]
-    if not isinstance(split, str) or not (split == ALL or re.search(r"[\[\]+]", split)):
+        _check_list(split)
+        return [load_expression(load, expression, list_names) for expression in split]
+    if not isinstance(split, str) or not _may_be_expression(split):
         return load(split)
-    names = known()
-    if (names is not None and split in names) or (names is None and "[" not in split):
+
+    names = list_names()
+    if names is None:
+        # The dataset may have a split that is named "all" or "a+b"; no split has brackets.
+        is_name = "[" not in split
+    else:
+        is_name = split in names
+    if is_name:
         return load(split)
-    terms = _parse(split, names)
-    if names:  # all are looked up before the first is loaded
-        for name, _, _ in terms:
-            if name != ALL and name not in names:
-                raise UnknownSplitError(
-                    f"unknown split {name!r:.80}{did_you_mean(name, names)} in {split!r}; {_list(names)}"
-                )
-    needed = dict.fromkeys(name for name, _, _ in terms)
-    whole = {
-        name: load(None if name == ALL and name not in (names or ()) else name) for name in needed
-    }
-    whole = {
-        name: _joined(list(found.values())) if isinstance(found, dict) else found
-        for name, found in whole.items()
-    }
-    return _tagged(
-        _joined([_sliced(whole[name], start, stop) for name, start, stop in terms]), split
-    )
+
+    terms = parse_expression(split, names)
+    if names:
+        _check_names(terms, names, split)
+    return _evaluate(terms, load, names or (), split)
 
 
-def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, str | None, str | None]]:
-    """Names with the bounds of their slices."""
-    texts = re.split(r"\+(?![^\[]*\])", split)  # a plus inside of brackets is a sign
-    found = (
-        [_TERM.fullmatch(text.strip()) for text in texts]
-        if max(len(split) / 10, len(texts)) <= _MAX_TERMS
-        else [None]
-    )
-    terms = [(match[1], match[2], match[3]) for match in found if match]
-    shares = [
-        float(bound[:-1])
-        for _, *bounds in terms
-        for bound in bounds
-        if bound and bound.endswith("%")
-    ]
-    if None in found or any(abs(share) > 100 for share in shares):
-        problem = f"is malformed or longer than {_MAX_TERMS} names. Write it as {_EXAMPLES}; {_list(names)}"
-        raise UnknownSplitError(f"split {split!r:.80} {problem}")
+def _check_list(expressions: Sequence[Any]) -> None:
+    are_texts = all(isinstance(expression, str) for expression in expressions)
+    if not are_texts or not 0 < len(expressions) <= _MAX_TERMS:
+        raise UnknownSplitError(
+            f"a list of splits is one to {_MAX_TERMS} names or expressions, got {expressions!r:.80}"
+        )
+
+
+def _may_be_expression(split: str) -> bool:
+    return split == ALL or re.search(r"[\[\]+]", split) is not None
+
+
+def parse_expression(split: str, names: Collection[str] | None) -> list[Term]:
+    """Parse ``"train[:10%]+test"``.
+
+    Args:
+        split: the expression.
+        names: of the splits, for the error.
+
+    Raises:
+        UnknownSplitError: the expression is malformed or too long.
+    """
+    terms = []
+    texts = _PLUS.split(split)
+    is_malformed = len(split) > _MAX_CHARACTERS or len(texts) > _MAX_TERMS
+    if not is_malformed:
+        for text in texts:
+            match = _TERM.fullmatch(text.strip())
+            if match is None or _is_beyond_all(match[2]) or _is_beyond_all(match[3]):
+                is_malformed = True
+                break
+            terms.append(Term(match[1], match[2], match[3]))
+    if is_malformed:
+        raise UnknownSplitError(
+            f"split {split!r:.80} is malformed or longer than {_MAX_TERMS} names. "
+            f"Write it as {_EXAMPLES}; {_describe_names(names)}"
+        )
     return terms
 
 
-def _sliced(iterator: Any, start: str | None, stop: str | None) -> Any:
-    """A slice as of a list, where percentages are rounded to the nearest sample, halves to the even one, as TFDS and HF do."""
-    if start is None and stop is None:
+def _is_beyond_all(bound: str | None) -> bool:
+    """Return whether a bound is a percentage of more than 100."""
+    return bound is not None and bound.endswith("%") and abs(float(bound[:-1])) > 100
+
+
+def _check_names(terms: Sequence[Term], names: Collection[str], split: str) -> None:
+    """Check all names of an expression before the first split is loaded."""
+    for term in terms:
+        if term.split != ALL and term.split not in names:
+            raise UnknownSplitError(
+                f"unknown split {term.split!r:.80}{did_you_mean(term.split, names)} in {split!r}; "
+                f"{_describe_names(names)}"
+            )
+
+
+def _evaluate(
+    terms: Sequence[Term],
+    load: Callable[[str | None], Any],
+    names: Collection[str],
+    expression: str,
+) -> Any:
+    whole_splits: dict[str, Any] = {}
+    for term in terms:
+        if term.split not in whole_splits:
+            stands_for_all = term.split == ALL and ALL not in names
+            loaded = load(None if stands_for_all else term.split)
+            if isinstance(loaded, dict):
+                loaded = _combine(list(loaded.values()))
+            whole_splits[term.split] = loaded
+    parts = [_take_part(whole_splits[term.split], term) for term in terms]
+    return _with_tag(_combine(parts), expression)
+
+
+def _take_part(iterator: Any, term: Term) -> Any:
+    """Return the samples between the bounds of a term, as those of a list."""
+    if term.is_whole:
         return iterator
     n_samples = len(iterator)
-    first = _position(start, n_samples) if start else None
-    end = _position(stop, n_samples) if stop else None
-    chosen = range(n_samples)[slice(first, end)]
-    is_percentage = any(bound and bound.endswith("%") for bound in (start, stop))
-    if n_samples and not len(chosen) and is_percentage and start != stop:
+    first = None if term.start is None else position_of(term.start, n_samples)
+    stop = None if term.stop is None else position_of(term.stop, n_samples)
+    indices = slice(first, stop)
+    is_empty = len(range(n_samples)[indices]) == 0
+    if is_empty and n_samples and term.has_percentage and term.start != term.stop:
         warn_program(
-            f"the part [{start or ''}:{stop or ''}] of {n_samples:,} samples is empty; name positions, such as [:1]"
+            f"the part [{term.start or ''}:{term.stop or ''}] of {n_samples:,} samples is empty; "
+            f"name positions, such as [:1]"
         )
-    return as_iterator(iterator)._stack_layer(DatasetIteratorView, indices=slice(first, end))
+    return as_iterator(iterator)._stack_layer(DatasetIteratorView, indices=indices)
 
 
-def _position(bound: str, n_samples: int) -> int:
+def position_of(bound: str, n_samples: int) -> int:
+    """Return the position of a bound such as ``"100"``, ``"-1000"`` or ``"10%"``.
+
+    As of TFDS and Hugging Face, percentages are rounded to the nearest sample, halves to the even
+    one. A negative bound counts from the end.
+    """
     number = float(bound.rstrip("%"))
-    distance = round(abs(number) * n_samples / 100.0) if bound.endswith("%") else int(abs(number))
-    # also if the percentage rounds to zero: the last 1 % of 20 samples is empty, not all of them
-    return max(n_samples - distance, 0) if number < 0 else distance
+    if bound.endswith("%"):
+        distance = round(abs(number) * n_samples / 100.0)
+    else:
+        distance = int(abs(number))
+    if number < 0:
+        # Not -distance: if -1% of 20 samples rounds to 0, the part from there on is empty.
+        return max(n_samples - distance, 0)
+    return distance
 
 
-def _joined(parts: list[Any]) -> Any:
-    return (
-        parts[0]
-        if len(parts) == 1
-        else as_iterator(parts[0])._stack_layer(CombinedDatasetIterator, *parts[1:])
-    )
+def _combine(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return as_iterator(parts[0])._stack_layer(CombinedDatasetIterator, *parts[1:])
 
 
-def _tagged(iterator: Any, split: str) -> Any:
-    """With the expression as the tag of its meta, if it has one."""
+def _with_tag(iterator: Any, expression: str) -> Any:
+    """Return an iterator whose meta has the expression as its tag; one without meta as it is."""
     if not isinstance(iterator, InformedDatasetIterator):
         return iterator
     meta = iterator.dataset_meta
-    identifier = meta.identifier and f"{meta.dataset_name or meta.identifier}/{split}"
-    tagged = replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=split, identifier=identifier)
+    identifier = meta.identifier
+    if identifier:
+        identifier = f"{meta.dataset_name or identifier}/{expression}"
+    tagged = replace(
+        MetaFactory.copy_dataset_meta(meta), dataset_tag=expression, identifier=identifier
+    )
     return InformedDatasetIterator(iterator._dataset_iterator, tagged, origin=iterator._origin)
 
 
-def _list(names: Collection[str] | None) -> str:
-    return f"the splits are: {', '.join(names)}" if names else "the dataset has no splits by name"
+def _describe_names(names: Collection[str] | None) -> str:
+    if names:
+        return f"the splits are: {', '.join(names)}"
+    return "the dataset has no splits by name"

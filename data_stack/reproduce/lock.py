@@ -23,12 +23,12 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.folder import LocalFolder
 from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.places import Place
+from data_stack.repository.published import PublishedDataset
 from data_stack.repository.repository import default_repository
-from data_stack.repository.resolved import Published
 from data_stack.reproduce import lock_differences as parts
 from data_stack.reproduce.lock_differences import Difference, SampleDigests
+from data_stack.reproduce.lock_paths import absolute_from, relative_to
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, describe_format, parse_json, parse_toml
@@ -126,17 +126,17 @@ class LockFile:
             DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
         """
         dataset = default_repository().resolve(name, storage)
-        if isinstance(dataset, (Place, Published)):
+        if isinstance(dataset, (Place, PublishedDataset)):
             raise ConfigError(
                 f"{name!r:.200} is a path or URL, which a lock file cannot name; lock a stack that reads it"
             )
-        key, factory, package = dataset.plain_name, dataset.factory, dataset.package
+        key, factory = dataset.plain_name, dataset.factory
         configs = [each["config"] for each in self.datasets.get(key, {}).get("configurations", ())]
         distinct = {
             canonical_json(each): each for each in (*configs, config)
         }.values()  # in TOML tuples are lists
         opened = [(each, dataset.load(**each)) for each in distinct]
-        digests = SampleDigests(key, factory, package and package[0])  # of what is prepared now
+        digests = SampleDigests(key, factory, dataset.distribution)  # of what is prepared now
         locked = []
         for each, loaded in opened:
             splits = loaded if isinstance(loaded, dict) else {"": loaded}
@@ -147,8 +147,8 @@ class LockFile:
             locked.append({"config": each, "splits": found})
         fields = {
             "version": dataset.version,
-            "plugin": package and " ".join(package),
-            "libraries": parts.libraries_of(package and package[0]),
+            "plugin": dataset.package,
+            "libraries": parts.libraries_of(dataset.distribution),
             "sources": parts.sources_of(factory),
             "prepared": parts.prepared_of(factory),
             "configurations": sorted(

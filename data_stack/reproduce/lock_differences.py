@@ -29,7 +29,7 @@ from data_stack.factories.manifest import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.redaction import shorten
-from data_stack.repository.catalogues import advise_install
+from data_stack.repository.missing_datasets import advise_install
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json
 from data_stack.values.digests import row_digests
@@ -205,7 +205,7 @@ def differing_samples(
         compares_equal_bytes: whether to compare them where the prepared bytes are those of the lock.
         only: compare only these options and this split (None: all splits), if the lock file has them.
     """
-    distribution = dataset.package and dataset.package[0]
+    distribution = dataset.distribution
     same_bytes = prepared_of(dataset.factory) == entry.get("prepared")
     if same_bytes and entry.get("prepared") and not compares_equal_bytes:
         return
@@ -238,7 +238,7 @@ def differing_samples(
             if same_bytes and entry.get("prepared")
             else ""
         )
-        made_by = f"{' '.join(dataset.package or ('this program',))} made them here, {entry.get('plugin', 'another program')}"
+        made_by = f"{dataset.package or 'this program'} made them here, {entry.get('plugin', 'another program')}"
         message = (
             f"the samples of {', '.join(differing)} differ from those in the lock{although} ({made_by} then{libraries}). "
             f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock with `data-stack lock add`"

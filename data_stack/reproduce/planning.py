@@ -18,7 +18,8 @@ from data_stack.io.retriever.planned_source import PlannedSource, ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
-from data_stack.repository.places import DatasetDescription, Place
+from data_stack.repository.description import DatasetDescription
+from data_stack.repository.places import Place
 from data_stack.repository.repository import default_repository
 from data_stack.reproduce.difference import DuplicatesReport, find_duplicates
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text

@@ -31,9 +31,10 @@ from data_stack.exception import (
     MissingDependencyError,
     RecipeError,
 )
+from data_stack.repository.dataset_names import PlaceName, is_place
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
-from data_stack.repository.places import Place, is_place
+from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.untrusted_text import describe_format, distinct_fields, parse_json
 
@@ -458,7 +459,7 @@ def _open_place(node: _Node, arguments: Mapping[str, Any]) -> Any:
             node, f"there is no file or folder {shorten(path)}; pass the data as one of sources=[…]"
         )
     try:
-        opened = Place(path).load(split, **options)
+        opened = Place.at(PlaceName.parse(path)).load(split, **options)
     except _ENVIRONMENT:
         raise
     except Exception as error:  # noqa: BLE001  # options may be of any type

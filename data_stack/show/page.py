@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from data_stack.show.markup import (
     Beside,
     Block,
     Document,
-    Facts,
     Fold,
     Gallery,
     Heading,
@@ -41,8 +40,6 @@ from data_stack.values.stacked_values import stack_values
 _EDGE = 112  # of a picture on the page
 _MAX_CLASSES = 16
 _N_BYTES = 130_000
-
-_Iterator = TypeVar("_Iterator")
 
 
 def _picture(
@@ -406,61 +403,3 @@ def _reads_columns(iterator: Any) -> bool:
             return False
         waiting += layer._iterators_below()
     return True
-
-
-class Splits(dict[str, _Iterator], Document):
-    """Iterators by the name of their split: a dict, whose splits notebooks show side by side.
-
-    ``print(splits)`` lists their lengths and licenses, and reads no sample; ``repr`` is that of a dict.
-    """
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> Any:
-        message = f"{type(self).__name__!r} object has no attribute {name!r}"
-        if self and not name.startswith("_"):
-            first = next(iter(self))
-            message += f": it is a dict of splits. Take one of {', '.join(map(repr, self))}, as in splits[{first!r}]"
-        raise AttributeError(message, name=name, obj=self)
-
-    def __str__(self) -> str:
-        facts = [
-            (str(name), as_text(IteratorPage(iterator).facts())) for name, iterator in self.items()
-        ]
-        title = (
-            IteratorPage(next(iter(self.values()))).title.rpartition(", ")
-            if self
-            else ("", "", "no splits")
-        )
-        return as_text([Heading(1, title[0] or title[2]), Facts(facts)])
-
-    def document(self, level: int = 1) -> list[Block]:
-        """The title, the splits side by side, and the columns that they share."""
-        shown = list(self.items())[:8]
-        pages = {
-            str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown))
-            for name, iterator in shown
-        }
-        if not pages:
-            return [Paragraph("no splits")]
-        columns = [page.columns() for page in pages.values()]
-        shared = (
-            columns[0] if len(columns) > 1 and all(each == columns[0] for each in columns) else []
-        )
-        sides = [
-            [
-                Heading(level + 1, name),
-                *page.facts(),
-                *page.samples(),
-                *([] if shared else own),
-                *page.targets(),
-            ]
-            for (name, page), own in zip(pages.items(), columns, strict=True)
-        ]
-        more: list[Block] = (
-            [Paragraph(f"… {len(self) - len(shown):,} more splits")]
-            if len(self) > len(shown)
-            else []
-        )
-        title = next(iter(pages.values())).title
-        return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, field
 
 from data_stack.exception import DatasetNotFoundError, PreparationError
 from data_stack.factories.catalogue import stored_name
@@ -44,15 +44,16 @@ def copy_datasets(
 
         data_stack.copy_datasets("/data/sets", "mongodb://host/datasets", ["digits"])
 
-    Each byte is hashed and compared with the manifest. Resources that the target has already, with the same digest and size, are
-    not sent again, so the same call resumes an interrupted copy. The manifest is copied last: a dataset is ready at the target
-    once all of it is there.
+    Each byte is hashed and compared with the manifest. Resources that the target has already, with
+    the same digest and size, are not sent again, so the same call resumes an interrupted copy. The
+    manifest is copied last: a dataset is ready at the target once all of it is there.
 
     Args:
         source: a connector, URL or path; it is only read.
         target: a connector, URL or path.
-        names: datasets to copy, with all versions and all other resources below their names, or versions of them as
-            ``"digits/1.0.0"``; None for everything in the store. Unfinished preparations, journals and leases are not copied.
+        names: datasets to copy, with all versions and all other resources below their names, or
+            versions of them as ``"digits/1.0.0"``; None for everything in the store. Unfinished
+            preparations, journals and leases are not copied.
         n_threads: resources to copy at a time; each needs a few MiB of memory.
         deep: read what the target has already, and replace what is damaged there.
         dry_run: only report what would be copied.
@@ -62,80 +63,136 @@ def copy_datasets(
         What was copied.
 
     Raises:
-        DatasetNotFoundError: the source has no resource of a name. PreparationError: it has resources, but no manifest.
+        DatasetNotFoundError: the source has no resource of a name. PreparationError: it has
+            resources, but no manifest.
         IncompleteCopyError: parts of the source are damaged or missing; all else is copied.
         ConfigError: both stores are the same, or a URL names no store.
         UnsupportedStorageOperationError: the source cannot list its resources.
-        StorageError: the folder of the source does not exist, or a store failed or is full. The same call resumes the copy.
+        StorageError: the folder of the source does not exist, or a store failed or is full. The
+            same call resumes the copy.
     """
-    if isinstance(names, str):
-        names = [names]
-    source, target = as_storage_connector(source), as_storage_connector(target)
+    source = as_storage_connector(source)
+    target = as_storage_connector(target)
     check_apart(source, target)
     check_there(source)
-    parcels, skipped, faults = list[CopyGroup](), list[Fault](), list[Fault]()
-    for name in [None] if names is None else dict.fromkeys(map(stored_name, names)):
-        chosen = _choose(source, name)
-        parcels, skipped, faults = parcels + chosen[0], skipped + chosen[1], faults + chosen[2]
-    how: dict[str, Any] = {
-        "n_threads": n_threads,
-        "deep": deep,
-        "dry_run": dry_run,
-        "progress": progress,
-    }
-    return copy_groups(source, target, parcels, skipped=skipped, faults=faults, **how)
+
+    selection = _Selection()
+    if names is None:
+        selection.add_whole_store(source)
+    else:
+        names = [names] if isinstance(names, str) else names
+        # A dataset that is named twice is copied once.
+        for folder in dict.fromkeys(stored_name(name) for name in names):
+            selection.add_dataset(source, folder)
+
+    return copy_groups(
+        source,
+        target,
+        selection.groups,
+        skipped=selection.skipped,
+        faults=selection.faults,
+        n_threads=n_threads,
+        deep=deep,
+        dry_run=dry_run,
+        progress=progress,
+    )
 
 
-def _choose(
-    source: StorageConnector, name: str | None
-) -> tuple[list[CopyGroup], list[Fault], list[Fault]]:
-    """What to copy of a dataset, or of the whole store; versions that are unfinished; and manifests that are damaged."""
-    stored = take_inventory(source, [] if name is None else [name])
-    if name is not None and not stored.versions and not stored.loose:
-        raise DatasetNotFoundError(describe_absence(source, name))
-    parcels, skipped, faults = list[CopyGroup](), list[Fault](), list[Fault]()
-    skipped += [Fault(key, NO_IDENTIFIER) for key in stored.others if not is_hidden(key)]
-    for version in stored.versions.values():
-        if version.manifest is not None:
-            parcels.append(_parcel(source, version, version.manifest))
-        elif version.is_begun or version.data is None:
-            skipped.append(
-                Fault(
-                    version.folder,
-                    "its preparation has not finished; `data-stack prepare` resumes it",
-                )
+@dataclass
+class _Selection:
+    """What to copy, and what not.
+
+    Attributes:
+        groups: the resources to copy; those of a version of a dataset are one group.
+        skipped: what is left out: unfinished versions, and files of other tools.
+        faults: damaged manifests.
+    """
+
+    groups: list[CopyGroup] = field(default_factory=list)
+    skipped: list[Fault] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def add_whole_store(self, source: StorageConnector) -> None:
+        stored = take_inventory(source)
+        for key in stored.others:
+            if not is_hidden(key):
+                self.skipped.append(Fault(key, NO_IDENTIFIER))
+        self._add_versions(source, stored.versions.values())
+        self._add_loose(stored.loose)
+
+    def add_dataset(self, source: StorageConnector, folder: str) -> None:
+        """Add a dataset, or a version of it.
+
+        Raises:
+            DatasetNotFoundError: nothing of it is stored.
+            PreparationError: it is not prepared.
+        """
+        stored = take_inventory(source, [folder])
+        if not stored.versions and not stored.loose:
+            raise DatasetNotFoundError(describe_absence(source, folder))
+        if not any(_has_manifest(version) for version in stored.versions.values()):
+            has_begun = bool(stored.versions)
+            raise PreparationError(
+                f"dataset {folder!r} is not prepared in {source!r}: it has no manifest"
+                f"{' yet' if has_begun else ''}. Prepare it there first "
+                f"(data-stack prepare {folder}), or copy the whole store"
             )
-        else:
-            faults.append(
-                Fault(
-                    f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"
-                )
-            )
-    if name is not None and not parcels and not faults:
-        problem = f"dataset {name!r} is not prepared in {source!r}: it has no manifest{' yet' if skipped else ''}"
-        raise PreparationError(
-            f"{problem}. Prepare it there first (data-stack prepare {name}), or copy the whole store"
-        )
-    if stored.loose:
-        parcels.append(CopyGroup("", tuple(map(CopyItem, stored.loose))))
-    return parcels, skipped, faults
+        self._add_versions(source, stored.versions.values())
+        self._add_loose(stored.loose)
+
+    def _add_versions(self, source: StorageConnector, versions: Iterable[StoredVersion]) -> None:
+        for version in versions:
+            if version.manifest is not None:
+                self.groups.append(_group_of(source, version, version.manifest))
+            elif _has_manifest(version):
+                manifest = f"{version.folder}/{MANIFEST}"
+                problem = f"{version.problem}; prepare the dataset again"
+                self.faults.append(Fault(manifest, problem))
+            else:
+                problem = "its preparation has not finished; `data-stack prepare` resumes it"
+                self.skipped.append(Fault(version.folder, problem))
+
+    def _add_loose(self, identifiers: Iterable[str]) -> None:
+        """Add resources that belong to no dataset."""
+        items = tuple(CopyItem(identifier) for identifier in identifiers)
+        if items:
+            self.groups.append(CopyGroup("", items))
 
 
-def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest) -> CopyGroup:
-    """A prepared dataset: the resources of its manifest, its sources if they were kept, and all else below its folder."""
-    folder = version.folder
-    wanted = [
-        CopyItem(each.identifier, each.size, each.sha256)
-        for each in version.resources(source).values()
-        # Resources that the manifest does not list may be unfinished work of another process.
-        if each.identifier != f"{folder}/{MANIFEST}"
-        and (each.is_prepared or each.is_source or not version.is_begun)
-    ]
-    # While the mark is there, the target's resources do not count as a complete dataset, nor are they adopted as one.
-    mark = Journal(fingerprint(manifest.name, manifest.version, manifest.factory, manifest.sources))
+def _has_manifest(version: StoredVersion) -> bool:
+    """Return whether a version has a manifest, whole or damaged.
+
+    A damaged manifest beside a journal is that of a preparation that will replace it.
+    """
+    if version.manifest is not None:
+        return True
+    return version.data is not None and not version.is_begun
+
+
+def _group_of(source: StorageConnector, version: StoredVersion, manifest: Manifest) -> CopyGroup:
+    """Return the resources of a prepared dataset.
+
+    These are the resources of its manifest, its sources if they were kept, and all else below its
+    folder.
+    """
+    identifier_of_manifest = f"{version.folder}/{MANIFEST}"
+    items = []
+    for resource in version.resources(source).values():
+        if resource.identifier == identifier_of_manifest:
+            continue
+        is_in_manifest = resource.is_prepared or resource.is_source
+        if version.is_begun and not is_in_manifest:
+            # It may be unfinished work of another process.
+            continue
+        items.append(CopyItem(resource.identifier, resource.size, resource.sha256))
+    # While the journal is there, the resources at the target do not count as a complete dataset,
+    # nor are they adopted as one.
+    journal = Journal(
+        fingerprint(manifest.name, manifest.version, manifest.factory, manifest.sources)
+    )
     return CopyGroup(
-        folder,
-        tuple(wanted),
-        SmallFile(f"{folder}/{MANIFEST}", version.data or b""),
-        SmallFile(f"{folder}/{JOURNAL}", mark.to_json()),
+        version.folder,
+        tuple(items),
+        SmallFile(identifier_of_manifest, version.data or b""),
+        SmallFile(f"{version.folder}/{JOURNAL}", journal.to_json()),
     )

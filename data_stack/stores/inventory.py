@@ -1,9 +1,8 @@
-"""Lists the datasets in a store, their versions and resources, with the facts of the manifests; needs no plugin."""
+"""Lists the datasets in a store with the facts of their manifests; needs no plugin."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from data_stack.exception import (
@@ -12,19 +11,24 @@ from data_stack.exception import (
     ResourceNotFoundError,
 )
 from data_stack.factories.catalogue import stored_name
-from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest
+from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest, ResourceRecord
 from data_stack.io.account import account_of
 from data_stack.io.identifiers import check_identifier, is_identifier
-from data_stack.io.job_threads import JobThreads
-from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json
 from data_stack.util.versions import version_key
 
-_MARKS = (MANIFEST, JOURNAL)
 #: The rule that leaves files of other tools out of copies and checks of a whole store.
 NO_IDENTIFIER = "a file of another tool, whose name is no identifier"
+
+#: Resources whose folder is that of a version of a dataset.
+_RESOURCES_OF_VERSIONS = (MANIFEST, JOURNAL)
+#: Folders above them: that of the dataset, and that of the version.
+_MAX_FOLDERS = 2
+#: Datasets that an error lists.
+_MAX_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ class StoredVersion:
     """A version of a dataset in a store, ready or not.
 
     Attributes:
-        folder: that of all its resources: ``"digits/1.0.0"``, or ``"digits"`` for a dataset without folders of versions.
+        folder: that of all its resources: ``"digits/1.0.0"``, or ``"digits"`` for a dataset without
+            folders of versions.
         identifiers: of its resources, with manifest and journal.
         data: the bytes of its manifest; None if it has no manifest.
         manifest: the parsed manifest; None if it is missing or damaged.
@@ -65,11 +70,17 @@ class StoredVersion:
     problem: str | None = None
 
     @property
+    def dataset(self) -> str:
+        """The name of its dataset."""
+        return self.folder.partition("/")[0]
+
+    @property
     def version(self) -> str | None:
         """Its version; None if neither folder nor manifest names it."""
-        return self.folder.partition("/")[2] or (
-            self.manifest.version if self.manifest is not None else None
-        )
+        version_of_folder = self.folder.partition("/")[2]
+        if version_of_folder:
+            return version_of_folder
+        return None if self.manifest is None else self.manifest.version
 
     @property
     def is_begun(self) -> bool:
@@ -77,25 +88,37 @@ class StoredVersion:
         return f"{self.folder}/{JOURNAL}" in self.identifiers
 
     def resources(self, connector: StorageConnector) -> dict[str, ExpectedResource]:
-        """Present and expected resources by identifier: those of the manifest, its sources if they were kept, and all others."""
-        found = {identifier: ExpectedResource(identifier) for identifier in self.identifiers}
+        """Return present and expected resources by identifier.
+
+        These are the resources of the manifest, its sources if they were kept, and all others below
+        the folder.
+        """
+        resources = {identifier: ExpectedResource(identifier) for identifier in self.identifiers}
         if self.manifest is None:
-            return found
+            return resources
         for source in self.manifest.sources:
             identifier = f"{self.folder}/{source.identifier}"
-            if identifier in found or connector.has_resource(
-                identifier
-            ):  # sources need not be kept
-                # The manifest of an adopted dataset lists the sources of the definition, not the stored bytes.
-                known = (None, None) if self.manifest.adopted else (source.size, source.sha256)
-                found[identifier] = ExpectedResource(identifier, *known, is_source=True)
+            # Sources need not be kept, and those of several versions may lie elsewhere.
+            if identifier not in resources and not connector.has_resource(identifier):
+                continue
+            if self.manifest.adopted:
+                # This manifest lists the sources of the definition, not the bytes that were stored.
+                resources[identifier] = ExpectedResource(identifier, is_source=True)
+            else:
+                resources[identifier] = ExpectedResource(
+                    identifier, source.size, source.sha256, is_source=True
+                )
         for record in self.manifest.prepared:
-            identifier = f"{self.folder}/{record.identifier}"
-            is_source = identifier in found and found[identifier].is_source
-            found[identifier] = ExpectedResource(
-                identifier, record.size, record.sha256, is_prepared=True, is_source=is_source
-            )
-        return found
+            self._add_prepared(resources, record)
+        return resources
+
+    def _add_prepared(self, resources: dict[str, ExpectedResource], record: ResourceRecord) -> None:
+        identifier = f"{self.folder}/{record.identifier}"
+        # Without preprocessing, the sources are the prepared resources.
+        is_source = identifier in resources and resources[identifier].is_source
+        resources[identifier] = ExpectedResource(
+            identifier, record.size, record.sha256, is_prepared=True, is_source=is_source
+        )
 
 
 @dataclass(frozen=True)
@@ -116,25 +139,35 @@ class Inventory:
 
     @property
     def prepared_versions(self) -> dict[str, list[str]]:
-        """The versions of each dataset that have a manifest, sorted; ``"?"`` for an unknown version."""
+        """The versions of each dataset that have a manifest, sorted; ``"?"`` if unknown."""
         versions: dict[str, list[str]] = {}
-        for each in self.versions.values():
-            if each.data is not None:
-                versions.setdefault(each.folder.partition("/")[0], []).append(each.version or "?")
-        return {name: sorted(found, key=version_key) for name, found in sorted(versions.items())}
+        for stored in self.versions.values():
+            if stored.data is not None:
+                versions.setdefault(stored.dataset, []).append(stored.version or "?")
+        return {
+            name: sorted(of_dataset, key=version_key)
+            for name, of_dataset in sorted(versions.items())
+        }
 
     def folder_of(self, identifier: str) -> str:
-        """The folder of the version that a resource belongs to, or else its first folder; empty without one."""
-        name, slash, rest = identifier.partition("/")
-        version = f"{name}/{rest.partition('/')[0]}"
-        return version if version in self.versions else name if slash else ""
+        """Return the folder of the version that a resource belongs to.
+
+        Returns:
+            The first folder of the identifier, if the resource belongs to no version; empty if it
+            lies in no folder.
+        """
+        name, slash, path = identifier.partition("/")
+        folder = f"{name}/{path.partition('/')[0]}"
+        if folder in self.versions:
+            return folder
+        return name if slash else ""
 
     def resources(self) -> dict[str, ExpectedResource]:
-        """All present and expected resources, sorted by identifier."""
-        found = {identifier: ExpectedResource(identifier) for identifier in self.loose}
+        """Return all present and expected resources, sorted by identifier."""
+        resources = {identifier: ExpectedResource(identifier) for identifier in self.loose}
         for version in self.versions.values():
-            found |= version.resources(self.connector)
-        return dict(sorted(found.items()))
+            resources.update(version.resources(self.connector))
+        return dict(sorted(resources.items()))
 
 
 def take_inventory(
@@ -148,11 +181,13 @@ def take_inventory(
 
     Args:
         storage: a connector, URL or path; None for the default store.
-        names: datasets, or versions as ``"digits/1.0.0"`` or ``"hf:owner/name@version"``; empty for the whole store.
+        names: datasets, or versions as ``"digits/1.0.0"`` or ``"hf:owner/name@version"``; empty for
+            the whole store.
         must_exist: whether a missing folder, or a name of which nothing is stored, is an error.
 
     Warns:
-        LeftOutWarning: ``must_exist``, and the store has files of other tools whose names are no identifiers.
+        LeftOutWarning: ``must_exist``, and the store has files of other tools whose names are no
+            identifiers.
 
     Raises:
         MalformedIdentifierError: no dataset can have such a name.
@@ -161,171 +196,129 @@ def take_inventory(
         UnsupportedStorageOperationError: the store cannot list its resources.
     """
     connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
-    names = [
-        stored_name(name) for name in ([names] if isinstance(names, str) else names)
-    ]  # not its letters
-    for name in names:
-        check_identifier(f"{name}/{MANIFEST}")
-    listed: set[str] = set()
-    for name in dict.fromkeys(names):
-        listed.update(connector.list_resources(f"{name}/"))
-    identifiers, others = sorted(listed), list[str]()
-    if not names:
-        identifiers, others = _keys_of_whole_store(connector)
-    versions: dict[str, StoredVersion] = {}
-    for identifier in sorted(identifiers, key=lambda each: each.count("/")):
-        folder, _, rest = identifier.rpartition("/")
-        if rest in _MARKS and folder and folder.count("/") < 2 and folder not in versions:
-            found = _look_at(connector, folder, has_manifest=f"{folder}/{MANIFEST}" in identifiers)
-            if found is not None:
-                versions[folder] = found
-    inventory = Inventory(connector, versions, [], others)
+    if isinstance(names, str):
+        names = [names]
+    folders = [stored_name(name) for name in names]
+    for folder in folders:
+        check_identifier(f"{folder}/{MANIFEST}")
+
+    others: list[str] = []
+    if folders:
+        identifiers = _list_below(connector, folders)
+    else:
+        identifiers, others = _list_whole_store(connector)
     if others and must_exist:
-        account_of(repr(connector), identifiers, [*identifiers, *others], NO_IDENTIFIER).warn()
+        keys = [*identifiers, *others]
+        account_of(repr(connector), identifiers, keys, NO_IDENTIFIER).warn()
+
+    inventory = Inventory(connector, _find_versions(connector, identifiers), [], others)
     for identifier in identifiers:
-        version = versions.get(inventory.folder_of(identifier))
-        (inventory.loose if version is None else version.identifiers).append(identifier)
-    for name in names if must_exist else ():
-        if not any(identifier.startswith(f"{name}/") for identifier in inventory.resources()):
-            raise DatasetNotFoundError(describe_absence(connector, name))
+        version = inventory.versions.get(inventory.folder_of(identifier))
+        if version is None:
+            inventory.loose.append(identifier)
+        else:
+            version.identifiers.append(identifier)
+
+    if must_exist:
+        present = inventory.resources()
+        for folder in folders:
+            if not any(identifier.startswith(f"{folder}/") for identifier in present):
+                raise DatasetNotFoundError(describe_absence(connector, folder))
     return inventory
 
 
-def _keys_of_whole_store(connector: StorageConnector) -> tuple[list[str], list[str]]:
-    """The identifiers in a store, and the keys of files of other tools that are none."""
+def _list_below(connector: StorageConnector, folders: Iterable[str]) -> list[str]:
+    """Return the identifiers below some folders, each once, sorted."""
+    identifiers: set[str] = set()
+    for folder in dict.fromkeys(folders):
+        identifiers.update(connector.list_resources(f"{folder}/"))
+    return sorted(identifiers)
+
+
+def _list_whole_store(connector: StorageConnector) -> tuple[list[str], list[str]]:
+    """Return the identifiers in a store, and the keys of files of other tools that are none."""
+    # A connector of a third party may have the methods of the contract only.
     list_keys = getattr(connector, "list_keys", connector.list_resources)
     identifiers: list[str] = []
     others: list[str] = []
     for key in list_keys():
-        (identifiers if is_identifier(key) else others).append(key)
+        if is_identifier(key):
+            identifiers.append(key)
+        else:
+            others.append(key)
     return identifiers, others
+
+
+def _find_versions(
+    connector: StorageConnector, identifiers: Sequence[str]
+) -> dict[str, StoredVersion]:
+    """Return the versions whose manifest or journal is among some resources, by folder."""
+    present = set(identifiers)
+    versions: dict[str, StoredVersion] = {}
+    # The datasets without folders of versions come first.
+    for identifier in sorted(identifiers, key=_depth):
+        folder, _, name = identifier.rpartition("/")
+        if name not in _RESOURCES_OF_VERSIONS or not folder or _depth(identifier) > _MAX_FOLDERS:
+            continue
+        if folder in versions:
+            continue
+        has_manifest = f"{folder}/{MANIFEST}" in present
+        version = _read_version(connector, folder, has_manifest=has_manifest)
+        if version is not None:
+            versions[folder] = version
+    return versions
+
+
+def _depth(identifier: str) -> int:
+    """Return the number of folders above a resource."""
+    return identifier.count("/")
+
+
+def _read_version(
+    connector: StorageConnector, folder: str, *, has_manifest: bool
+) -> StoredVersion | None:
+    """Return the version in a folder; None if the manifest is of another kind, as that of records."""
+    stored = StoredVersion(folder)
+    if not has_manifest:
+        return stored
+    try:
+        with connector.get_resource(f"{folder}/{MANIFEST}") as resource:
+            # A truncated manifest fails its digest.
+            stored.data = bytes(resource.read(MAX_BYTES))
+    except ResourceNotFoundError:  # removed in between
+        return stored
+    except DatasetFileCorruptError as error:
+        stored.data = b""
+        stored.problem = str(error)
+        return stored
+    name, _, version = folder.partition("/")
+    try:
+        stored.manifest = Manifest.from_json(stored.data)
+    except DatasetFileCorruptError as error:
+        stored.problem = str(error)
+        if version and _is_of_another_kind(stored.data):
+            return None
+        return stored
+    if version and (stored.manifest.name, stored.manifest.version) != (name, version):
+        return None
+    return stored
+
+
+def _is_of_another_kind(data: bytes) -> bool:
+    """Return whether a file is JSON, but not the manifest of a dataset, whole or damaged."""
+    try:
+        fields = parse_json(data)
+    except ValueError:
+        return False
+    if not fields:
+        return False
+    return not isinstance(fields, dict) or "prepared" not in fields
 
 
 def describe_absence(connector: StorageConnector, name: str) -> str:
     """Say that nothing of a dataset is stored, and what is."""
     stored = take_inventory(connector)
-    there = sorted(stored.prepared_versions)
-    near = did_you_mean(name, [*there, *stored.versions])
-    return f"dataset {name!r} is not in {connector!r}{near}; the store has: {', '.join(there[:20]) or 'no datasets'}"
-
-
-def _look_at(
-    connector: StorageConnector, folder: str, *, has_manifest: bool
-) -> StoredVersion | None:
-    """The version in a folder; None if the manifest is of another kind, such as that of records."""
-    name, _, version = folder.partition("/")
-    found = StoredVersion(folder)
-    try:
-        if has_manifest:
-            with connector.get_resource(f"{folder}/{MANIFEST}") as resource:
-                found.data = bytes(
-                    resource.read(MAX_BYTES + 1)[:MAX_BYTES]
-                )  # a truncated manifest fails its digest
-            found.manifest = Manifest.from_json(found.data)
-    except ResourceNotFoundError:  # removed in between
-        pass
-    except DatasetFileCorruptError as error:
-        found.data, found.problem = found.data or b"", str(error)
-        with contextlib.suppress(ValueError):
-            fields = parse_json(found.data)
-            if version and fields and not (isinstance(fields, dict) and "prepared" in fields):
-                return None
-    manifest = found.manifest
-    is_here = (
-        not version or manifest is None or (manifest.name, manifest.version) == (name, version)
-    )
-    return found if is_here else None
-
-
-# ---------------------------------------------------------------------- how much
-
-
-@dataclass(slots=True)
-class DatasetUsage:
-    """The size of a stored version of a dataset.
-
-    Attributes:
-        name: of the dataset.
-        version: None if unknown.
-        n_resources: number of resources.
-        raw: bytes as retrieved.
-        preprocessed: bytes of the prepared resources.
-        other: all other bytes.
-        total: all bytes.
-    """
-
-    name: str
-    version: str | None
-    n_resources: int = 0
-    raw: int = 0
-    preprocessed: int = 0
-    other: int = 0
-    total: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DiskUsage:
-    """The size of a store.
-
-    Attributes:
-        storage: the store, without credentials.
-        datasets: by version.
-        n_resources: number of resources.
-        total: their bytes.
-        unique: bytes, equal content counted once.
-    """
-
-    storage: str
-    datasets: tuple[DatasetUsage, ...]
-    n_resources: int
-    total: int
-    unique: int
-
-
-def disk_usage(
-    storage: Storage | None = None, names: Sequence[str] = (), *, n_threads: int = 8
-) -> DiskUsage:
-    """Count resources and bytes of a store, by dataset and kind. Reads manifests and no other bytes.
-
-    Args:
-        storage: a connector, URL or path; None for the default store.
-        names: datasets, or versions of them; empty for the whole store.
-        n_threads: resources to ask for at a time.
-
-    Raises:
-        DatasetNotFoundError: nothing is stored of one of ``names``.
-    """
-    inventory = take_inventory(storage, names, must_exist=True)
-    connector, expected = inventory.connector, inventory.resources()
-    infos: dict[str, ResourceInfo] = {}
-
-    def ask(identifier: str) -> None:
-        with contextlib.suppress(
-            ResourceNotFoundError, DatasetFileCorruptError
-        ):  # `data-stack verify` reports these
-            infos[identifier] = connector.stat(identifier)
-
-    JobThreads(expected, ask, n_threads).run()
-    rows: dict[str, DatasetUsage] = {}
-    for identifier, info in sorted(infos.items()):
-        folder = inventory.folder_of(identifier)
-        version = inventory.versions.get(folder)
-        name = folder.partition("/")[0] or "(no dataset)"
-        row = rows.setdefault(
-            folder, DatasetUsage(name, None if version is None else version.version)
-        )
-        row.n_resources += 1
-        row.total += info.size
-        each, first = expected[identifier], identifier.removeprefix(f"{folder}/").partition("/")[0]
-        kind = "preprocessed" if each.is_prepared or first == "preprocessed" else "other"
-        if each.is_source or (first == "raw" and not each.is_prepared):
-            kind = "raw"
-        setattr(row, kind, getattr(row, kind) + info.size)
-    unique = {(info.sha256 or identifier): info.size for identifier, info in infos.items()}
-    return DiskUsage(
-        storage=repr(connector),
-        datasets=tuple(rows.values()),
-        n_resources=len(infos),
-        total=sum(info.size for info in infos.values()),
-        unique=sum(unique.values()),
-    )
+    datasets = sorted(stored.prepared_versions)
+    suggestion = did_you_mean(name, [*datasets, *stored.versions])
+    shown = ", ".join(datasets[:_MAX_NAMES_SHOWN]) or "no datasets"
+    return f"dataset {name!r} is not in {connector!r}{suggestion}; the store has: {shown}"

@@ -1,30 +1,40 @@
-"""Publishes prepared datasets as plain files, which are read lazily from a folder, a store or a static web server."""
+"""Publishes prepared datasets as plain files, which ``data_stack.load`` reads lazily."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import os
+from collections.abc import Iterator
 from typing import Any, Final
 
 from data_stack.exception import ChecksumMismatchError, ConfigError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.manifest import Manifest
+from data_stack.factories.manifest import Manifest, ResourceRecord
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES
+from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.repository.croissant.writing import to_croissant
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.places import location_of_place
-from data_stack.repository.published import DESCRIPTION, DIGEST_BYTES, FORMAT, PublishedDataset
-from data_stack.repository.repository import default_repository
+from data_stack.repository.named_dataset import has_prepared_resources
+from data_stack.repository.published_description import (
+    DESCRIPTION,
+    DIGEST_BYTES,
+    FORMAT,
+    PublishedDescription,
+)
+from data_stack.repository.repository import Resolved, default_repository
 from data_stack.util.json_text import json_text
 from data_stack.util.untrusted_text import MAX_BYTES, seal_json
 
 _CROISSANT: Final = "croissant.json"
+#: The digest of a block in base 64.
+_CHARACTERS_OF_DIGEST: Final = 22
+#: Digests may take half of what a description may have, so that there is room for the manifest.
+_MAX_CHARACTERS_OF_DIGESTS: Final = MAX_BYTES // 2
 
 
 def publish(
@@ -41,9 +51,10 @@ def publish(
         pin = data_stack.publish("digits", "/srv/www/digits")
         data_stack.load(f"https://example.org/digits#{pin}", split="train")
 
-    The folder gets the prepared resources, ``croissant.json`` and, last, ``data_stack.json``: card, manifest, and a digest of
-    each block of 64 KiB. A published dataset never changes: publishing it again writes nothing, and another one is refused.
-    After an interruption, files that are there are not sent again.
+    The folder gets the prepared resources, ``croissant.json`` and, last, ``data_stack.json``: card,
+    manifest, and a digest of each block of 64 KiB. A published dataset never changes: publishing it
+    again writes nothing, and another one is refused. After an interruption, files that are there
+    are not sent again.
 
     Args:
         name: of the dataset; it is prepared first if it is not ready.
@@ -52,99 +63,205 @@ def publish(
         progress: draw bars while it is prepared.
 
     Returns:
-        ``"sha256=…"``, the digest of ``data_stack.json``, which pins the dataset behind the ``#`` of its URL.
+        ``"sha256=…"``, the digest of ``data_stack.json``, which pins the dataset behind the ``#``
+        of its URL.
 
     Raises:
-        DatasetNotFoundError, LicenseDeniedError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
+        DatasetNotFoundError, LicenseDeniedError, RetrievalError, PreparationError: as for
+            :func:`data_stack.load`.
         ConfigError: the dataset stores nothing, or the destination has another one.
         StorageError: the destination cannot be written.
     """
     dataset = default_repository().resolve(name, storage)
     dataset.check_license()
-    name, factory = dataset.name, dataset.factory
-    if (
-        not isinstance(factory, DatasetFactory)
-        or not DatasetDefinition(factory, DatasetFactory).needs_store
-    ):
-        raise ConfigError(
-            f"dataset {name!r} stores no prepared resources, so it cannot be published"
-        )
+    factory = _factory_of(dataset)
     factory.prepare(progress=progress)
     manifest = factory.manifest()
     if manifest is None:
-        raise ConfigError(f"dataset {name!r} changed while it was published; publish it again")
-    folder = (
-        destination
-        if isinstance(destination, Folder)
-        else location_of_place(destination).as_folder()
-    )
-    _check(manifest, folder)
-    connector: Any = factory.storage_connector
-    stored = StoredDataset(connector, DatasetDefinition(factory, DatasetFactory))
-    blocks = {}
-    for record in sorted(manifest.prepared, key=lambda record: record.identifier):
-        with connector.get_resource(stored.identifier(record.identifier)) as resource:
-            digests = _send(resource, folder, record.identifier, record.sha256)
-            blocks[record.identifier] = base64.b64encode(digests).decode()
-    facts = {
-        "format": FORMAT,
-        "license": dataset.describe().license,
-        "distribution": manifest.distribution,
-    }
-    data = seal_json({**facts, "manifest": manifest.to_json().decode("ascii"), "blocks": blocks})
-    if not folder.has_file(DESCRIPTION):
-        with folder.create(_CROISSANT) as file:
-            file.write(json_text(to_croissant(name, storage)).encode())
-        with folder.create(DESCRIPTION) as file:
-            file.write(data)
-    elif folder.read(DESCRIPTION) != data:
         raise ConfigError(
-            f"{folder.describe('')} already has {name} with another card; choose another destination"
+            f"dataset {dataset.name!r} changed while it was published; publish it again"
         )
-    return f"sha256={hashlib.sha256(data).hexdigest()}"
+    if isinstance(destination, Folder):
+        folder = destination
+    else:
+        folder = location_of(destination).as_folder()
+    _check_names(manifest)
+    _check_size(manifest)
+    _check_destination(manifest, folder)
 
+    digests = _send_resources(factory, manifest, folder)
+    description = _describe(dataset, manifest, digests)
 
-def _check(manifest: Manifest, folder: Folder) -> None:
-    """Refuse reserved names of resources, more bytes than a description has room for, and the place of another dataset."""
-    taken = {record.identifier for record in manifest.prepared} & {DESCRIPTION, _CROISSANT}
-    if taken:
-        raise ConfigError(
-            f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets reserve; rename it"
-        )
-    if manifest.size // BLOCK_BYTES * 22 > MAX_BYTES // 2:  # characters of a digest
-        raise ConfigError(
-            f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; publish parts"
-        )
     if folder.has_file(DESCRIPTION):
-        there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
-        if there != manifest:
-            known = f"{folder.describe('')} has {there.name} {there.version} of {there.created}"
-            ours = f"{manifest.name} {manifest.version} of {manifest.created}"
+        if folder.read(DESCRIPTION) != description:
             raise ConfigError(
-                f"{known}, and a published dataset never changes. Choose another destination for {ours}"
+                f"{folder.describe('')} already has {dataset.name} with another card; "
+                f"choose another destination"
+            )
+    else:
+        # The description last: with it, the dataset is complete.
+        croissant = json_text(to_croissant(dataset.name, storage)).encode()
+        _write(folder, _CROISSANT, croissant)
+        _write(folder, DESCRIPTION, description)
+    return f"sha256={hashlib.sha256(description).hexdigest()}"
+
+
+def _factory_of(dataset: Resolved) -> DatasetFactory:
+    """Return the factory of a dataset that stores prepared resources.
+
+    Raises:
+        ConfigError: it stores none.
+    """
+    factory = dataset.factory
+    if not has_prepared_resources(factory):
+        raise ConfigError(
+            f"dataset {dataset.name!r} stores no prepared resources, so it cannot be published"
+        )
+    return factory
+
+
+def _check_names(manifest: Manifest) -> None:
+    """Refuse resources whose names published datasets reserve."""
+    identifiers = {record.identifier for record in manifest.prepared}
+    for reserved in (_CROISSANT, DESCRIPTION):
+        if reserved in identifiers:
+            raise ConfigError(
+                f"dataset {manifest.name!r} prepares {reserved!r}, a name that published datasets "
+                f"reserve; rename it"
             )
 
 
-def _send(resource: StreamedResource, folder: Folder, file: str, sha256: str | None) -> bytes:
+def _check_size(manifest: Manifest) -> None:
+    """Refuse more bytes than a description has room for."""
+    n_blocks = manifest.size // BLOCK_BYTES
+    if n_blocks * _CHARACTERS_OF_DIGEST > _MAX_CHARACTERS_OF_DIGESTS:
+        raise ConfigError(
+            f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; "
+            f"publish parts"
+        )
+
+
+def _check_destination(manifest: Manifest, folder: Folder) -> None:
+    """Refuse a folder with another published dataset."""
+    if not folder.has_file(DESCRIPTION):
+        return
+    present = PublishedDescription.parse(folder.read(DESCRIPTION), folder.name).manifest
+    if present != manifest:
+        raise ConfigError(
+            f"{folder.describe('')} has {present.name} {present.version} of {present.created}, "
+            f"and a published dataset never changes. Choose another destination for "
+            f"{manifest.name} {manifest.version} of {manifest.created}"
+        )
+
+
+def _describe(dataset: Resolved, manifest: Manifest, digests: dict[str, bytes]) -> bytes:
+    """Return the contents of ``data_stack.json``.
+
+    Args:
+        dataset: what is published.
+        manifest: of the dataset.
+        digests: by resource the digests of its blocks.
+    """
+    blocks = {
+        identifier: base64.b64encode(of_resource).decode()
+        for identifier, of_resource in digests.items()
+    }
+    fields = {
+        "format": FORMAT,
+        "license": dataset.describe().license,
+        "distribution": manifest.distribution,
+        "manifest": manifest.to_json().decode("ascii"),
+        "blocks": blocks,
+    }
+    return seal_json(fields)
+
+
+def _write(folder: Folder, name: str, data: bytes) -> None:
+    with folder.create(name) as file:
+        file.write(data)
+
+
+# ---------------------------------------------------------------------- resources
+
+
+def _send_resources(
+    factory: DatasetFactory, manifest: Manifest, folder: Folder
+) -> dict[str, bytes]:
+    """Write the prepared resources to a folder; return by resource the digests of its blocks."""
+    connector: Any = factory.storage_connector
+    stored = StoredDataset(connector, DatasetDefinition(factory, DatasetFactory))
+    digests: dict[str, bytes] = {}
+    for record in sorted(manifest.prepared, key=lambda record: record.identifier):
+        with connector.get_resource(stored.identifier(record.identifier)) as resource:
+            digests[record.identifier] = _send(resource, record, folder)
+    return digests
+
+
+def _send(resource: StreamedResource, record: ResourceRecord, folder: Folder) -> bytes:
     """Write a resource to a folder, unless it is there; return the digests of its blocks."""
-    is_there = folder.has_file(file)
-    if is_there:
-        with folder.open(file) as present:
-            is_there = _digests(present)[1] == sha256
-    with contextlib.ExitStack() as stack:
-        target = None if is_there else stack.enter_context(folder.create(file))
-        blocks, found = _digests(resource, target)
-        if sha256 not in (None, found):
-            raise ChecksumMismatchError(file, "the store", str(sha256), found, "sha256")
-    return blocks
+    file_name = record.identifier
+    digests = _Digests()
+    if _is_there(folder, record):
+        for block in _read_blocks(resource):
+            digests.add(block)
+        digests.check(record)
+        return digests.of_blocks
+    with folder.create(file_name) as target:
+        for block in _read_blocks(resource):
+            digests.add(block)
+            target.write(block)
+        # Inside of the block, so that a damaged resource is not published.
+        digests.check(record)
+    return digests.of_blocks
 
 
-def _digests(resource: Any, target: Any = None) -> tuple[bytes, str]:
-    """The digests of all blocks, and of the whole; the bytes are written to ``target`` on the way."""
-    whole, blocks = hashlib.sha256(), []
-    while data := resource.read(BLOCK_BYTES):
-        whole.update(data)
-        blocks.append(hashlib.sha256(data).digest()[:DIGEST_BYTES])
-        if target is not None:
-            target.write(data)
-    return b"".join(blocks), whole.hexdigest()
+def _is_there(folder: Folder, record: ResourceRecord) -> bool:
+    """Return whether a folder has a resource already, with the same bytes."""
+    if not folder.has_file(record.identifier):
+        return False
+    digests = _Digests()
+    with folder.open(record.identifier) as present:
+        for block in _read_blocks(present):
+            digests.add(block)
+    return digests.whole == record.sha256
+
+
+def _read_blocks(resource: StreamedResource) -> Iterator[bytes]:
+    while True:
+        block = resource.read(BLOCK_BYTES)
+        if not block:
+            return
+        yield block
+
+
+class _Digests:
+    """The digests of a resource, block by block."""
+
+    def __init__(self) -> None:
+        self._of_blocks = bytearray()
+        self._whole = hashlib.sha256()
+
+    def add(self, block: bytes) -> None:
+        self._whole.update(block)
+        self._of_blocks += hashlib.sha256(block).digest()[:DIGEST_BYTES]
+
+    @property
+    def of_blocks(self) -> bytes:
+        """The digests of all blocks so far, 16 bytes each."""
+        return bytes(self._of_blocks)
+
+    @property
+    def whole(self) -> str:
+        """The SHA-256 of all bytes so far."""
+        return self._whole.hexdigest()
+
+    def check(self, record: ResourceRecord) -> None:
+        """Compare the digest of the whole with that of the manifest, which need not have one.
+
+        Raises:
+            ChecksumMismatchError: they differ.
+        """
+        if record.sha256 is not None and record.sha256 != self.whole:
+            raise ChecksumMismatchError(
+                record.identifier, "the store", record.sha256, self.whole, "sha256"
+            )

@@ -29,14 +29,16 @@ def save_splits(
         save_splits("experiments", "digits/splits.json", parts)
         parts = load_splits("experiments", "digits/splits.json", iterator)
 
-    The indices themselves are stored: one bit for each sample of the dataset if a part is in the dataset's order.
+    The indices themselves are stored: one bit for each sample of the dataset if a part is in the
+    dataset's order.
 
     Args:
         storage: a connector, or the path or URL of a store. The write is atomic.
         identifier: its name there, e.g. ``"digits/splits.json"``.
-        splits: the result of ``iterator.split``, ``iterator.folds`` or a splitter, or any views of one iterator, in nested
-            lists, tuples and dicts.
-        iterator: what the parts are views of, directly or through other views; None for what they were directly made from.
+        splits: the result of ``iterator.split``, ``iterator.folds`` or a splitter, or any views of
+            one iterator, in nested lists, tuples and dicts.
+        iterator: what the parts are views of, directly or through other views; None for what they
+            were directly made from.
         replace: whether to replace other splits with the same identifier.
 
     Returns:
@@ -50,10 +52,11 @@ def save_splits(
     connector = as_storage_connector(storage)
     saved = SavedSplits.of(splits, iterator)
     if not replace and connector.has_resource(identifier):
-        if SavedSplits.from_json(_read(connector, identifier), identifier) == saved:
+        if _read(connector, identifier) == saved:
             return saved
         raise ConfigError(
-            f"other splits are stored as {identifier!r} already; choose another name, or pass replace=True"
+            f"other splits are stored as {identifier!r} already; choose another name, "
+            f"or pass replace=True"
         )
     # As a stream: legacy connectors iterate their argument, and iterating bytes yields integers.
     connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(saved.to_json())))
@@ -61,9 +64,10 @@ def save_splits(
 
 
 def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) -> Any:
-    """The parts that :func:`save_splits` stored, as views of ``iterator``, arranged as they were.
+    """Return the parts that :func:`save_splits` stored, as views of ``iterator``.
 
-    If the iterator has a meta, the ``dataset_tag`` of a named part is its name, see :class:`SplitPartIterator`.
+    They are arranged as they were. If the iterator has a meta, the ``dataset_tag`` of a named part
+    is its name, see :class:`SplitPartIterator`.
 
     Args:
         storage: a connector, or the path or URL of a store.
@@ -75,11 +79,16 @@ def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) 
         DatasetFileCorruptError: the stored splits are damaged, or of an earlier format.
         ResourceNotFoundError: nothing is stored under that name.
     """
-    return SavedSplits.from_json(
-        _read(as_storage_connector(storage), identifier), identifier
-    ).apply_to(iterator)
+    saved = _read(as_storage_connector(storage), identifier)
+    return saved.apply_to(iterator)
 
 
-def _read(connector: StorageConnector, identifier: str) -> bytes:
+def _read(connector: StorageConnector, identifier: str) -> SavedSplits:
+    """Return stored splits.
+
+    Raises:
+        DatasetFileCorruptError: they are damaged, or of an earlier format.
+    """
     with connector.get_resource(identifier) as resource:
-        return bytes(resource.read())
+        data = bytes(resource.read())
+    return SavedSplits.from_json(data, identifier)

@@ -12,7 +12,8 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import DataStackError
 from data_stack.io.integrity import Fault
-from data_stack.repository.places import Place, location_of_place
+from data_stack.repository.dataset_names import PlaceName
+from data_stack.repository.places import Place
 
 #: Samples that are read at a time; those of a batch that fails are read one by one.
 _N_AT_ONCE = 256
@@ -58,7 +59,8 @@ def verify_place(place: str, **options: Any) -> PlaceVerification:
         DatasetFileCorruptError: a file is so damaged that it cannot be opened.
     """
     started_at = time.perf_counter()
-    opened = Place(place).load(**options)
+    files = Place.at(PlaceName.parse(place))
+    opened = files.load(**options)
     splits = opened if isinstance(opened, dict) else {"": opened}
     n_samples = 0
     faults: list[Fault] = []
@@ -66,7 +68,7 @@ def verify_place(place: str, **options: Any) -> PlaceVerification:
         n_samples += len(iterator)
         faults += islice(_find_faults(iterator, split), _MAX_FAULTS - len(faults))
     return PlaceVerification(
-        location_of_place(place).full_name,
+        files.location.full_name,
         n_samples,
         time.perf_counter() - started_at,
         tuple(faults),

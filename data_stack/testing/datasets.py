@@ -25,7 +25,7 @@ from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.repository.licenses import spdx_problem
-from data_stack.repository.resolved import NamedDataset
+from data_stack.repository.named_dataset import NamedDataset
 from data_stack.reproduce.difference import find_duplicates
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same, call_in_process
 

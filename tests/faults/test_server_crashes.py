@@ -17,7 +17,7 @@ from process_harness import until
 from sizes import SEED, sized
 
 from data_stack.exception import DataStackError, ResourceNotFoundError
-from data_stack.stores.upkeep import verify_storage
+from data_stack.stores.verification import verify_storage
 
 
 class Client(threading.Thread):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
 from data_stack.loader import Plan, Shuffled
+from data_stack.loader import plan as plan_module
+from data_stack.loader import ranks as ranks_module
 from data_stack.loader.plan import Uneven
 
 sizes = st.integers(0, 120)
@@ -107,3 +109,16 @@ def test_fewer_ranks_continue_after_a_thousand_in_a_billion_samples() -> None:
 def test_a_plan_that_cannot_be_says_why(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Plan(**{"n_samples": 10, "batch_size": 2, **given})
+
+
+@pytest.mark.parametrize("name", ["launcher_shard", "warn_without_shard"])
+def test_functions_that_moved_to_ranks_are_found_with_a_warning(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"use data_stack.loader.ranks.{name}"):
+        moved = getattr(plan_module, name)
+
+    assert moved is getattr(ranks_module, name)
+
+
+def test_other_names_of_the_plan_module_do_not_exist() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'group_shard'"):
+        plan_module.group_shard  # noqa: B018

@@ -211,7 +211,7 @@ def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(
 
     assert vouched == unknown == (3, "bc")
     assert n_asked == 0
-    assert asked == ["data_stack.formats.hdf5:_look_through"]
+    assert asked == ["data_stack.formats.hdf5.apart:parse_all"]
 
 
 def test_a_process_knows_its_size_also_where_proc_is_not_mounted() -> None:

@@ -27,7 +27,7 @@ from data_stack.exception import (
 from data_stack.formats import convert, write_hdf5, write_npy, write_npz
 from data_stack.formats.records import ShardedRecordWriter
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-from data_stack.repository.places import is_place
+from data_stack.repository.dataset_names import is_place
 
 ROWS = [{"name": "a", "x": 1}, {"name": "b", "x": 2}]
 

@@ -33,13 +33,12 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.catalogues import FOLDERS, SCHEME_FOLDERS
+from data_stack.repository.named_dataset import NamedDataset
 from data_stack.repository.places import Place
+from data_stack.repository.published import PublishedDataset
 from data_stack.repository.repository import DatasetRepository
-from data_stack.repository.resolved import NamedDataset, Published
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.stores.splits import load_splits, save_splits
-from data_stack.util.untrusted_text import parse_toml
 
 
 class NumbersFactory(BaseDatasetFactory):
@@ -175,7 +174,7 @@ def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
         NamedDataset,
         NamedDataset,
         Place,
-        Published,
+        PublishedDataset,
     ]
     assert [each.version is None for each in resolved] == [True, False, False, True, False]
     assert [each.describe().name for each in resolved] == [*names, names[2]]
@@ -203,22 +202,6 @@ def message(name: str) -> str:
     with pytest.raises(DatasetNotFoundError) as caught:
         data_stack.load(name)
     return str(caught.value)
-
-
-def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
-    datasets: dict[str, str] = {}
-    for path in PLUGINS.glob("*/pyproject.toml"):
-        entry_points = parse_toml(path.read_bytes())["project"].get("entry-points", {})
-        datasets.update(
-            dict.fromkeys(entry_points.get("data_stack.datasets", ()), path.parent.name)
-        )
-    modules = {
-        scheme: type(each).__module__.partition(".")[0]
-        for scheme, each in default_manager().provided("catalogues").items()
-    }
-
-    assert dict(FOLDERS) == datasets
-    assert {scheme: f"data_stack_{folder}" for scheme, folder in SCHEME_FOLDERS.items()} == modules
 
 
 def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(

@@ -18,7 +18,12 @@ from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.factories.prepared import Resources
 from data_stack.repository.repository import DatasetRepository
-from data_stack.repository.split_expressions import load_expression
+from data_stack.repository.split_expressions import (
+    Term,
+    load_expression,
+    parse_expression,
+    position_of,
+)
 
 LENGTHS = {"train": 37, "test": 12, "dev-clean.100": 5, "a+b": 3, "train[:5]": 2}
 
@@ -258,3 +263,19 @@ def test_a_percentage_of_few_samples_is_warned_of_if_empty() -> None:
         part: Any = repository.load("numbers", "train[:1%]")
 
     assert len(part) == 0
+
+
+def test_an_expression_is_parsed_into_terms() -> None:
+    assert parse_expression(" train[ :10%] + test[+1_0:-5]+all", None) == [
+        Term("train", None, "10%"),
+        Term("test", "+1_0", "-5"),
+        Term("all", None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bound", "position"),
+    [("0", 0), ("7", 7), ("30", 30), ("-1", 19), ("-30", 0), ("50%", 10), ("-1%", 20), ("2.5%", 0)],
+)
+def test_a_bound_is_a_position_among_20_samples(bound: str, position: int) -> None:
+    assert position_of(bound, 20) == position

@@ -22,7 +22,7 @@ import data_stack
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.loader import Loader
-from data_stack.show.page import Splits
+from data_stack.show.splits import Splits
 
 PHOTOS = np.random.default_rng(0).integers(0, 256, (20, 40, 60, 3), np.uint8)
 META = DatasetMeta(

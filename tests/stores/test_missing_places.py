@@ -16,8 +16,9 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.stores.copies import copy_datasets
-from data_stack.stores.inventory import disk_usage
-from data_stack.stores.upkeep import collect_garbage, verify_storage
+from data_stack.stores.disk_usage import disk_usage
+from data_stack.stores.garbage import collect_garbage
+from data_stack.stores.verification import verify_storage
 
 #: By kind of a store: makes one at a place that does not exist, by the fixture of its server, and a folder.
 MISSING: dict[str, tuple[str, Callable[..., StorageConnector]]] = {

@@ -25,7 +25,8 @@ from data_stack.io.storage_connectors import (
     FileStorageConnector,
     StorageConnector,
 )
-from data_stack.stores.upkeep import StorageVerification, remove_dataset, verify_storage
+from data_stack.stores.removal import remove_dataset
+from data_stack.stores.verification import StorageVerification, verify_storage
 from data_stack.testing.storage import content
 
 

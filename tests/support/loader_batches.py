@@ -31,12 +31,12 @@ def rows_and_numbers(n: int = 100) -> SequenceDatasetIterator:
 
 def numbers_given(loader: Loader, n_batches: int | None = None) -> list[list[int]]:
     """The numbers in the next batches of an iteration, which is broken off after so many."""
-    found = []
+    batches = []
     for (column,) in loader:
-        found.append(column.tolist())
-        if len(found) == n_batches:
+        batches.append(column.tolist())
+        if len(batches) == n_batches:
             break
-    return found
+    return batches
 
 
 def beginning_at(offset: int, n: int = 1024) -> Any:
@@ -47,7 +47,7 @@ def beginning_at(offset: int, n: int = 1024) -> Any:
 
 
 class BlocksAccess(SourceAccess):
-    """That of :class:`InBlocks`."""
+    """The access of :class:`InBlocks`."""
 
     releases_gil = True
 
@@ -66,16 +66,23 @@ class BlocksAccess(SourceAccess):
     def locate(self, position: int) -> str:
         ends = np.cumsum(self.source.lengths)
         page = int(np.searchsorted(ends, position, side="right"))
-        return f"line {position - ends[page] + self.source.lengths[page]} of page {page}"
+        start = ends[page] - self.source.lengths[page]
+        return f"line {position - start} of page {page}"
 
 
 class InBlocks(AccessedDatasetIterator):
-    """As a client writes a source: numbers in blocks of given lengths, which are read outside of the GIL; one is torn."""
+    """A source as a client writes it: numbers in blocks, which are read outside of the GIL.
+
+    Args:
+        lengths: the number of samples of each block.
+        torn: a sample that cannot be read; None if all can.
+    """
 
     _keeps_access = False
 
     def __init__(self, *lengths: int, torn: int | None = None) -> None:
-        self.lengths, self.torn = lengths, torn
+        self.lengths = lengths
+        self.torn = torn
 
     def make_access(self) -> SampleAccess:
         return BlocksAccess(self)
@@ -85,7 +92,8 @@ class Computing(DatasetIterator):
     """Rows that Python computes under the GIL, ``n_steps`` for each; a row holds the process number."""
 
     def __init__(self, n: int, n_steps: int = 1500) -> None:
-        self.n, self.n_steps = n, n_steps
+        self.n = n
+        self.n_steps = n_steps
 
     def __len__(self) -> int:
         return self.n

@@ -1,7 +1,9 @@
-"""A training that each launcher starts: it notes the samples of each step, saves checkpoints, and one of its ranks may die.
+"""A training that each launcher starts.
 
-Run: python training_program.py torchrun|lightning|accelerate FOLDER WORLD STEP_OF_DEATH; torchrun and accelerate in their
-launchers. It continues from the last checkpoint in FOLDER, if there is one.
+It notes the samples of each step, saves checkpoints, and one of its ranks may die.
+
+Run: python training_program.py torchrun|lightning|accelerate FOLDER WORLD STEP_OF_DEATH; torchrun
+and accelerate in their launchers. It continues from the last checkpoint in FOLDER, if there is one.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import torch
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.loader import Loader
 
-N_SAMPLES, BATCH, STEPS_PER_CHECKPOINT = 96, 4, 3
+N_SAMPLES = 96
+BATCH_SIZE = 4
+STEPS_PER_CHECKPOINT = 3
 
 
 def loader() -> Loader:
     samples = SequenceDatasetIterator([np.arange(N_SAMPLES)])
-    return Loader(samples, BATCH, shuffle=True, seed=7, worker_kind="inline").torch()
+    return Loader(samples, BATCH_SIZE, shuffle=True, seed=7, worker_kind="inline").torch()
 
 
 def note(
@@ -34,15 +38,17 @@ def note(
     step_of_death: int,
     step: int,
 ) -> None:
-    """Write down what a rank trains, and where all ranks are behind it; or die before that."""
+    """Write down the samples of a step, and the position after it; or die before that."""
     if step == step_of_death and rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    _, position, _ = place
+    numbers = " ".join(str(sample) for sample in samples.tolist())
     with open(folder / f"ledger-{rank}", "a") as ledger:
-        ledger.write(f"{place[1] or N_SAMPLES} {' '.join(map(str, samples.tolist()))}\n")
+        ledger.write(f"{position or N_SAMPLES} {numbers}\n")
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The last checkpoint that is complete."""
+    """Return the last checkpoint that is complete."""
     return max(folder.glob("checkpoint-*"), default=None)
 
 
@@ -52,10 +58,12 @@ def run_by_torchrun(folder: Path, step_of_death: int) -> None:
     from torch.distributed.checkpoint.state_dict_saver import save
 
     torch.distributed.init_process_group("gloo")
-    batches, model = loader(), torch.nn.Linear(1, 1)
+    batches = loader()
+    model = torch.nn.Linear(1, 1)
     state = {"model": model, "loader": batches}
-    if (found := last_checkpoint(folder)) is not None:
-        load(state, checkpoint_id=found)
+    checkpoint = last_checkpoint(folder)
+    if checkpoint is not None:
+        load(state, checkpoint_id=checkpoint)
     for step, (samples,) in enumerate(batches, 1):
         note(folder, torch.distributed.get_rank(), samples, batches.tell(), step_of_death, step)
         torch.distributed.all_reduce(model(samples[:, None].float()).mean().detach())
@@ -88,16 +96,14 @@ def run_by_lightning(folder: Path, world: int, step_of_death: int) -> None:
             return torch.optim.SGD(self.parameters(), lr=1e-6)
 
     class OtherWorld(lightning.Callback):
-        """Lightning counts the batches of a rank, of which another number of ranks has another number."""
+        """Corrects Lightning's count of a rank's batches, as other ranks divide the epoch now."""
 
         def on_train_start(
             self, trainer: lightning.Trainer, module: lightning.LightningModule
         ) -> None:
-            progress, position = (
-                trainer.fit_loop.epoch_loop.batch_progress.current,
-                batches.tell()[1],
-            )
-            if position:
+            progress = trainer.fit_loop.epoch_loop.batch_progress.current
+            _, position, _ = batches.tell()
+            if position > 0:
                 shift = len(batches) - batches.plan.n_steps(position) - progress.ready
                 for name in ("ready", "started", "processed", "completed"):
                     setattr(progress, name, getattr(progress, name) + shift)
@@ -125,8 +131,9 @@ def run_by_accelerate(folder: Path, step_of_death: int) -> None:
     batches = loader()
     model = accelerator.prepare(torch.nn.Linear(1, 1))
     accelerator.register_for_checkpointing(batches)
-    if (found := last_checkpoint(folder)) is not None:
-        accelerator.load_state(str(found))
+    checkpoint = last_checkpoint(folder)
+    if checkpoint is not None:
+        accelerator.load_state(str(checkpoint))
     for step, (samples,) in enumerate(batches, 1):
         note(folder, accelerator.process_index, samples, batches.tell(), step_of_death, step)
         accelerator.backward(model(samples[:, None].float()).mean())
@@ -139,13 +146,13 @@ def run_by_accelerate(folder: Path, step_of_death: int) -> None:
 
 
 if __name__ == "__main__":
-    kind, place, world_size, death = (
-        sys.argv[1],
-        Path(sys.argv[2]),
-        int(sys.argv[3]),
-        int(sys.argv[4]),
-    )
-    if kind == "lightning":
-        run_by_lightning(place, world_size, death)
+    launcher = sys.argv[1]
+    folder_of_run = Path(sys.argv[2])
+    world = int(sys.argv[3])
+    last_step = int(sys.argv[4])
+    if launcher == "lightning":
+        run_by_lightning(folder_of_run, world, last_step)
+    elif launcher == "torchrun":
+        run_by_torchrun(folder_of_run, last_step)
     else:
-        (run_by_torchrun if kind == "torchrun" else run_by_accelerate)(place, death)
+        run_by_accelerate(folder_of_run, last_step)

@@ -41,7 +41,7 @@ class Mixed:
             "date": np.datetime64("2020-01-01") + np.timedelta64(index, "D"),
             "text": f"é{index}" * (index % 3),
             "surrogate": "\udc80" + str(index),
-            "blob": os.urandom(0) + bytes([index]) * (index % 11),
+            "blob": bytes([index]) * (index % 11),
             "long blob": bytes([index]) * 9000,
             "ragged": np.arange(index % 5),
             "maybe": None if index % 2 else index,
@@ -59,10 +59,16 @@ class Unruly(Exception):
 
 
 class Told:
-    """A transform that does as told when it gets the batch that begins with sample ``at``."""
+    """A transform that calls one of its methods when it gets a certain batch.
+
+    Args:
+        what: the name of the method.
+        at: the first sample of the batch.
+    """
 
     def __init__(self, what: str, at: int) -> None:
-        self.what, self.at = what, at
+        self.what = what
+        self.at = at
 
     def __call__(self, batch: Any) -> Any:
         if batch[0] == self.at:

@@ -58,6 +58,19 @@ class DeclaredColumn(NamedTuple):
         return self.shape is not None and None not in self.shape
 
 
+class DistinctValues(NamedTuple):
+    """The distinct values of a column, in the order in which they appear.
+
+    Attributes:
+        values: each value once, as a column of the samples at ``first``, shape ``(n_distinct, ...)``.
+        first: where each value appears first, ascending, shape ``(n_distinct,)``: an index into the positions that were
+            asked for.
+    """
+
+    values: Column
+    first: npt.NDArray[np.intp]
+
+
 class SampleAccess(ABC):
     """Reads samples at positions that are checked already, and describes them.
 
@@ -174,6 +187,25 @@ class SampleAccess(ABC):
             removed_in="1.0",
         )
         return self.iterate_column(key, positions)
+
+    def distinct_values(
+        self, key: int | str, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        """Find the distinct values of a column without making a Python object of each value.
+
+        Two values are one value here exactly if Python compares them as equal.
+
+        Args:
+            key: the column.
+            positions: of the samples; None: of all.
+
+        Returns:
+            None where this access cannot do it, or not exactly; the caller then compares the values of :meth:`columns`.
+
+        Raises:
+            ConfigError: the samples have no such column.
+        """
+        return None
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None

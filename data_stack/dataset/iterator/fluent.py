@@ -509,7 +509,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
                 arguments exclude each other.
         """
         from data_stack.dataset.splits.parts import split
-        from data_stack.show.page import Splits
+        from data_stack.show.splits import Splits
 
         parts = split(
             self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by

@@ -63,7 +63,10 @@ class WebDatasetFormat(WritableFormat):
     def open(
         self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
     ) -> DatasetIteratorIF:
-        return _open_location(location, columns, dict(options.get("types") or {}))
+        samples = _open_location(location, columns, dict(options.get("types") or {}))
+        # Reads the index of the shards now, so that load() raises the error of a damaged file.
+        len(samples)
+        return samples
 
     def open_parts(
         self, parts: Sequence[Location], columns: ColumnChoice = ALL_COLUMNS, **options: Any

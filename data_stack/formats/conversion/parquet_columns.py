@@ -1,12 +1,12 @@
-"""Fields of Parquet as columns of other formats."""
+"""Fields of Parquet as columns of other formats, and columns of other formats as fields of Parquet."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.dataset.iterator.access import DeclaredColumn
@@ -31,162 +31,233 @@ from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.types import is_list, name_of_arrow
 from data_stack.io.location import Location
 
-#: Types of columns whose values may be None.
-_MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
-#: How many values are looked at together for a None.
+#: The types of columns whose values may be None.
+_NULLABLE_TYPES: Final = frozenset({"json", "msgpack", "tree"})
+
+#: How many values are searched for a None at once.
 _ROWS_AT_ONCE: Final = 1 << 16
+
+
+# ---------------------------------------------------------------------- from Parquet
 
 
 def open_parquet(
     source: Location | Sequence[Location],
-    schema: Any = None,
+    schema: Schema | None = None,
     nulls: Nulls = "none",
     filters: Any = None,
 ) -> ParquetDataset:
-    """The rows of a file, folder or list of files, with lists of text or bytes as Python lists unless a schema says otherwise."""
+    """Open a file, folder or list of files.
+
+    Lists of text or bytes are Python lists, unless a schema says otherwise: other formats have no
+    arrays of objects.
+
+    Args:
+        source: the file or folder; or the files, whose rows follow one another.
+        schema: the fields to read; None for those of the files.
+        nulls: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
+        filters: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
+    """
     files: Any = source if isinstance(source, Location) else list(source)
     rows = ParquetDataset(files, schema=schema, filters=filters)
-    if schema is None and (plain := _with_plain_lists(rows.schema)) != rows.schema:
-        schema = plain
-    elif nulls == "none":
-        return rows
+    if schema is None:
+        schema_with_lists = _with_python_lists(rows.schema)
+        if schema_with_lists != rows.schema:
+            schema = schema_with_lists
+        elif nulls == "none":
+            return rows
     return ParquetDataset(files, schema=schema, nulls=nulls, filters=filters)
 
 
+def _with_python_lists(schema: Schema) -> Schema:
+    """Return the same fields, with lists of text or bytes as Python lists."""
+    fields = []
+    for field in schema:
+        kind = field.dtype.kind if isinstance(field.dtype, np.dtype) else ""
+        if isinstance(field.codec, ListCodec) and kind in ("U", "S"):
+            codec = NestedCodec({"list": "string" if kind == "U" else "binary"})
+            fields.append(Field(field.name, object, (), codec, field.nullable))
+        else:
+            fields.append(field)
+    return Schema(schema.name, fields)
+
+
 def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
-    """Describe each field as a column of records. Fields with nulls become JSON, or trees if JSON has no such values.
+    """Describe each field as a column of records.
+
+    Fields with nulls become JSON, or trees if JSON has no such values.
 
     Raises:
         ConfigError: no other format can store a field.
     """
-    return {
-        field.name: _column(field, dataset, positions_to_infer_from(len(dataset)))
-        for field in dataset.schema
-    }
+    positions = positions_to_infer_from(len(dataset))
+    return {field.name: _column_of_field(field, dataset, positions) for field in dataset.schema}
 
 
-def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
-    codec = field.codec
+def _column_of_field(
+    field: Field, dataset: ParquetDataset, positions: npt.NDArray[np.intp]
+) -> Column:
+    """Describe a field; what its schema does not say is inferred from the values at positions."""
     if "decimal" in str(field.arrow_type()) or not isinstance(field.dtype, np.dtype):
-        return Column("decimal")  # which the other formats refuse
+        # The other formats refuse this type.
+        return Column("decimal")
+
     has_nulls = dataset.with_nulls[field.name] and _has_none(dataset, field.name)
-    if isinstance(codec, NestedCodec):
-        some = [
-            value
-            for value in dataset.read_column(field.name, positions).tolist()
-            if value is not None
-        ]
-        column = infer_column(some, field.name) if some else Column("json")
-        return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
+    if isinstance(field.codec, NestedCodec):
+        values = dataset.read_column(field.name, positions).tolist()
+        values = [value for value in values if value is not None]
+        column = infer_column(values, field.name)
+        if has_nulls and column.type not in _NULLABLE_TYPES:
+            return Column("tree")
+        return column
     if has_nulls:
-        return Column(
-            "json" if not field.shape and field.dtype.kind in "biuU" else "tree"
-        )  # floats may be NaN
-    if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
-        return Column(codec.type_name)
+        # JSON has no NaN, so floats are trees.
+        is_json = not field.shape and field.dtype.kind in "biuU"
+        return Column("json" if is_json else "tree")
+    if isinstance(field.codec, Codec) and (field.dtype == object or field.codec.is_media):
+        return Column(field.codec.type_name)
     return column_of_dtype(field.dtype, field.shape)
 
 
 def _has_none(dataset: ParquetDataset, name: str) -> bool:
-    """Whether a column has a None, read in blocks of rows up to the first one."""
+    """Return whether a column has a None; reads blocks of rows up to the first one."""
     for start in range(0, len(dataset), _ROWS_AT_ONCE):
-        rows = range(start, min(start + _ROWS_AT_ONCE, len(dataset)))
-        values = dataset.read_column(name, rows)
+        stop = min(start + _ROWS_AT_ONCE, len(dataset))
+        values = dataset.read_column(name, range(start, stop))
         if values.dtype == object and any(value is None for value in values):
             return True
     return False
 
 
-def _with_plain_lists(schema: Schema) -> Schema:
-    """The same fields, with lists of text or bytes as Python lists: other formats have no arrays of objects."""
-    fields = []
-    for field in schema:
-        if (
-            isinstance(field.codec, ListCodec)
-            and isinstance(field.dtype, np.dtype)
-            and field.dtype.kind in "US"
-        ):
-            codec = NestedCodec({"list": "string" if field.dtype.kind == "U" else "binary"})
-            field = Field(field.name, object, (), codec, field.nullable)
-        fields.append(field)
-    return Schema(schema.name, fields)
-
-
 def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
-    """The same fields, with the bytes of files instead of decoded values."""
+    """Return the same fields, with the bytes of files instead of decoded values.
+
+    Args:
+        schema: the fields.
+        columns: the column of each field, as of :func:`columns_of_parquet`.
+    """
     fields = []
     for field in schema:
-        is_file = (
+        is_of_files = (
             isinstance(field.codec, Codec)
             and field.codec.is_media
             and columns[field.name].type in media_types()
         )
-        fields.append(
-            Field(field.name, np.bytes_, (), ScalarCodec("binary"), field.nullable)
-            if is_file
-            else field
-        )
+        if is_of_files:
+            as_bytes = ScalarCodec("binary")
+            fields.append(Field(field.name, np.bytes_, (), as_bytes, field.nullable))
+        else:
+            fields.append(field)
     return Schema(schema.name, fields)
 
 
+# ---------------------------------------------------------------------- to Parquet
+
+
 def parquet_schema(name: str, source: ColumnSource) -> Schema:
-    """The schema of Parquet files that hold the columns of a source.
+    """Return the schema of Parquet files that hold the columns of a source.
+
+    Args:
+        name: the name of the schema.
+        source: the dataset.
 
     Raises:
         ConfigError: Parquet cannot store a column.
     """
-    return Schema(name, [_field(each, column, source) for each, column in source.schema.items()])
+    fields = [_field_of_column(column_name, source) for column_name in source.schema]
+    return Schema(name, fields)
 
 
-def _field(name: str, column: Column, source: ColumnSource) -> Field:
-    kind = plain_type(column.type)
+def _field_of_column(name: str, source: ColumnSource) -> Field:
+    """Return the field of a column: of Parquet's own types where it has one."""
+    column = source.schema[name]
+    type_name = plain_type(column.type)
+
+    # What the schema of the source declares comes first, unless values are the bytes of a file.
     declared = source.declared[name]
-    is_value = kind in _MAY_BE_NONE or (
-        declared.dtype != "object" and kind not in media_types()
-    )  # not the bytes of a file
-    if is_value and (own := _own_field(name, declared)):
-        return own
-    if kind in ("i64", "u64", "int"):
-        return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
-    if kind in ("utf8", "bytes"):
-        return Field(name, np.str_ if kind == "utf8" else np.bytes_)
-    dtype, shape = column.dtype, column.shape
-    if kind in ("array", "npy") and (dtype is None or shape is None) and len(source):
-        arrays = [
-            np.asarray(value)
-            for value in source.read(positions_to_infer_from(len(source)), [name])[name]
-        ]
-        dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
-        if len(dtypes) == len(n_dims) == 1:
-            dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
-        elif kind == "array":
+    is_declared_object = declared.dtype == "object"
+    is_of_files = type_name in media_types()
+    if type_name in _NULLABLE_TYPES or not (is_declared_object or is_of_files):
+        declared_field = _field_as_declared(name, declared)
+        if declared_field is not None:
+            return declared_field
+
+    if type_name in ("i64", "int"):
+        return Field(name, column.dtype or np.int64)
+    if type_name == "u64":
+        return Field(name, column.dtype or np.uint64)
+    if type_name == "utf8":
+        return Field(name, np.str_)
+    if type_name == "bytes":
+        return Field(name, np.bytes_)
+    if type_name in ("array", "npy"):
+        array_field = _field_of_arrays(name, type_name, source)
+        if array_field is not None:
+            return array_field
+    return Field(name, object, (), type_name, nullable=type_name in _NULLABLE_TYPES)
+
+
+def _field_of_arrays(name: str, type_name: str, source: ColumnSource) -> Field | None:
+    """Return the field of a column of arrays.
+
+    Returns:
+        None if the cells are records, which say dtype and shape each.
+
+    Raises:
+        ConfigError: the arrays of an ``array`` column differ in dtype or number of dimensions.
+    """
+    dtype = source.schema[name].dtype
+    shape = source.schema[name].shape
+    if (dtype is None or shape is None) and len(source):
+        values = source.read(positions_to_infer_from(len(source)), [name])[name]
+        arrays = [np.asarray(value) for value in values]
+        dtypes = {array.dtype for array in arrays}
+        dimensions = {array.ndim for array in arrays}
+        if len(dtypes) == 1 and len(dimensions) == 1:
+            dtype = dtypes.pop()
+            shape = (None,) * dimensions.pop()
+        elif type_name == "array":
             raise ConfigError(
-                f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out"
+                f"column {name!r} holds arrays of several dtypes or dimensions; map them, "
+                "or leave it out"
             )
-    if dtype is not None and shape is not None:
-        if kind == "array":
-            return Field(name, dtype, shape, NdarrayCodec() if dtype.kind == "c" else None)
-        if (
-            kind == "npy"
-            and dtype.kind in "mM"
-            and (own := _own_field(name, DeclaredColumn(str(dtype), shape)))
-        ):
-            return own
-    return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)
-
-
-def _own_field(name: str, declared: DeclaredColumn) -> Field | None:
-    """A field of Parquet's own types, with null for NaT; None without dtype or shape, or if Parquet has no such type."""
-    dtype, shape, is_nullable, origin = declared
     if dtype is None or shape is None:
         return None
-    # The type tells times of day from durations. A table has fields, Parquet types.
-    type_ = getattr(getattr(origin, "field", None), "type", origin)
-    known = None if type_ is None else name_of_arrow(type_.value_type if is_list(type_) else type_)
-    has_nat = not is_nullable and dtype.startswith(("datetime64", "timedelta64"))
-    with contextlib.suppress(ConfigError):
-        if dtype == "object":
-            return Field(name, dtype, shape, NestedCodec(type_), nullable=True)
-        codec = (ListCodec if shape else ScalarCodec)(known, nulls="nan" if has_nat else "none")
-        return Field(name, dtype, shape, codec, nullable=is_nullable or has_nat)
+    if type_name == "array":
+        is_complex = dtype.kind == "c"
+        return Field(name, dtype, shape, NdarrayCodec() if is_complex else None)
+    is_of_times = dtype.kind in "mM"
+    if is_of_times:
+        return _field_as_declared(name, DeclaredColumn(str(dtype), shape))
     return None
+
+
+def _field_as_declared(name: str, declared: DeclaredColumn) -> Field | None:
+    """Return a field of Parquet's own types, with null for NaT.
+
+    Returns:
+        None without dtype or shape, or if Parquet has no such type.
+    """
+    if declared.dtype is None or declared.shape is None:
+        return None
+    # The Arrow type tells times of day from durations. A table has fields, Parquet types.
+    field_of_table = getattr(declared.origin, "field", None)
+    arrow_type = getattr(field_of_table, "type", declared.origin)
+    type_name = None
+    if arrow_type is not None:
+        is_of_lists = is_list(arrow_type)
+        type_name = name_of_arrow(arrow_type.value_type if is_of_lists else arrow_type)
+    is_of_times = declared.dtype.startswith(("datetime64", "timedelta64"))
+    has_nat = is_of_times and not declared.is_nullable
+
+    codec: Any
+    try:
+        if declared.dtype == "object":
+            codec = NestedCodec(arrow_type)
+            return Field(name, declared.dtype, declared.shape, codec, nullable=True)
+        codec_class: Any = ListCodec if declared.shape else ScalarCodec
+        codec = codec_class(type_name, nulls="nan" if has_nat else "none")
+        is_nullable = declared.is_nullable or has_nat
+        return Field(name, declared.dtype, declared.shape, codec, nullable=is_nullable)
+    except ConfigError:
+        return None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator import (
@@ -21,13 +23,15 @@ from data_stack.dataset.iterator import (
     SampleAccess,
     SourceAccess,
 )
-from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.access import DeclaredColumn, DistinctValues
 from data_stack.dataset.positions import IndexArrayOfInts, check_indices, check_integer
 from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.formats.parquet.codecs import ArrowCodec
+from data_stack.formats.parquet.codecs.binary import index_cells
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, Rows
+from data_stack.formats.parquet.distinct import DistinctCells
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import Columns, GroupCache
@@ -37,6 +41,8 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Places, Selection, files_that_could_match, select
 from data_stack.formats.parquet.types import dtype_name
+from data_stack.io.job_threads import JobThreads
+from data_stack.util.executor import n_threads
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacking import SampleForm, assemble
 
@@ -51,6 +57,8 @@ _MAX_ROWS_FOR_ONE = 8
 _FEWEST_JOINED = 1024
 #: Row groups of more bytes together are not copied as a whole.
 _MAX_JOINED_BYTES = 32 << 20
+#: Distinct cells of a column that may take this much memory while they are counted; of more, digests take less.
+_MAX_DISTINCT_BYTES = 256 << 20
 
 
 class ParquetDataset(AccessedDatasetIterator):
@@ -286,6 +294,61 @@ class _ParquetAccess(SourceAccess):
         form = SampleForm("dict", tuple(self.source._names))
         wanted = np.arange(self.n_samples, dtype=np.int64) if positions is None else positions
         return self._read([form.find(key) for key in keys], wanted)
+
+    def distinct_values(
+        self, key: ColumnKey, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        source = self.source
+        name = SampleForm("dict", tuple(source._names)).find(key)
+        field = source.schema[name]
+        if not field.cells.compares_cells(field, field.arrow_type()):
+            return None
+        n_samples = self.n_samples if positions is None else len(positions)
+        if n_samples == 0:
+            return None
+        distinct = self._collect_distinct(name, positions, n_samples)
+        if distinct is None:
+            return None
+        cells, first = distinct.find()
+        try:
+            column = field.cells.column(field, cells, has_nulls=source._groups.with_nulls[name])
+            values = column.take(np.arange(len(cells)))
+        except (ValueError, pa.ArrowException):  # raised again, with the place, when it is read
+            return None
+        return DistinctValues(values, first)
+
+    def _collect_distinct(
+        self, name: str, positions: IndexArrayOfInts | None, n_samples: int
+    ) -> DistinctCells | None:
+        """Read a column row group by row group for its distinct cells.
+
+        None if Arrow cannot compare its cells, or if the distinct ones need much memory.
+        """
+        source = self.source
+        selection = source._selection
+        distinct = DistinctCells(n_samples)
+        is_refused = threading.Event()
+
+        def add_group(piece: tuple[int, Rows | None, Places]) -> None:
+            group, rows, places = piece
+            if is_refused.is_set() or distinct.n_bytes > _MAX_DISTINCT_BYTES:
+                is_refused.set()
+                return
+            cells = source._reading(group, [name]).comparable_cells(name)
+            if cells is None:
+                is_refused.set()
+                return
+            if rows is not None:
+                cells = cells.take(index_cells(rows.astype(np.int32)))
+            distinct.add(cells, places)
+
+        pieces: list[tuple[int, Rows | None, Places]]
+        if positions is None:
+            pieces = [(group, None, places) for group, places in selection.places_of_groups()]
+        else:
+            pieces = list(selection.locate_all(positions))
+        JobThreads(pieces, add_group, n_threads()).run()
+        return None if is_refused.is_set() else distinct
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return (

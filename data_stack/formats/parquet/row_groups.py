@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
-from data_stack.formats.parquet.codecs.binary import null_mask, plain_cells
+from data_stack.formats.parquet.codecs.binary import index_cells, null_mask, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
@@ -382,8 +382,11 @@ class GroupReading:
                 n_bytes += pc.sum(lengths.take(part.indices.drop_null())).as_py() or 0
         check_request(n_bytes, f"{self._footers.name_of(self._group)}, column {name!r}")
 
-    def columns(self) -> dict[str, GroupColumn]:
-        """The columns.
+    def columns(self, names: Sequence[str] | None = None) -> dict[str, GroupColumn]:
+        """The columns. The cells are released.
+
+        Args:
+            names: some of the columns; None: all.
 
         Raises:
             DatasetFileCorruptError, ResourceChangedError, StorageError: see :meth:`RowGroups.read`.
@@ -391,7 +394,7 @@ class GroupReading:
         self.decode()
         table, self._table = self._table, None
         found = {}
-        for name in self.names:
+        for name in self.names if names is None else names:
             source = self._masks.get(name, name)
             if source not in self._stored:
                 found[name] = self._make(name)
@@ -400,6 +403,34 @@ class GroupReading:
             else:
                 found[name] = self._decode(name, table.column(name))
         return found
+
+    def comparable_cells(self, name: str) -> pa.Array | None:
+        """Return the cells of a column that Arrow compares as Python compares its values.
+
+        None for other columns, and for cells that :meth:`columns` refuses, with a message.
+
+        Raises:
+            DatasetFileCorruptError, ResourceChangedError, StorageError: see :meth:`RowGroups.read`.
+        """
+        groups = self._groups
+        field = groups.schema[name]
+        is_stored = name in self._stored and name not in self._masks
+        if not is_stored or not field.cells.compares_cells(field, field.arrow_type()):
+            return None
+        self.decode()
+        cells = plain_cells(_join(self._table.column(name)))
+        may_be_null = field.nullable and groups.with_nulls[name]
+        if (
+            not field.cells.compares_cells(field, cells.type)
+            or len(cells) != self._n_rows
+            or (cells.null_count and not may_be_null)
+        ):
+            return None
+        try:
+            cells.validate(full=True)
+        except pa.ArrowException:  # text that is not valid UTF-8
+            return None
+        return cells
 
     def _make(self, name: str) -> GroupColumn:
         """A column that the file does not store."""
@@ -454,10 +485,8 @@ def _has_nanoseconds(field: Field) -> bool:
 
 def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:
     """Copy some rows."""
-    # pa.array(rows) would import pandas if it is installed
-    places = pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(rows)])
     try:
-        return table.take(places)
+        return table.take(index_cells(rows))
     except pa.ArrowNotImplementedError:  # pyarrow has no take() for columns of views
         return pa.concat_tables([table.slice(row, 1) for row in rows.tolist()]).combine_chunks()
 

@@ -39,10 +39,11 @@ __all__ = [
 ]
 
 Bools = npt.NDArray[np.bool_]
-Columns = Mapping[str, npt.NDArray[Any]]
+Columns = Mapping[str, "npt.NDArray[Any] | pa.Array"]
+"""Columns by name: values of numpy, or cells of Arrow for a predicate that takes them."""
 
 
-class TypedColumns(dict[str, npt.NDArray[Any]]):
+class TypedColumns(dict[str, Any]):
     """Columns with what their values do not tell.
 
     Args:
@@ -100,6 +101,9 @@ class Predicate(ABC):
         bound: as given.
     """
 
+    #: Whether :meth:`mask` takes cells of Arrow as well, which need not become values first.
+    takes_cells: bool = False
+
     def __init__(self, fields: Iterable[str], bound: pc.Expression | None = None) -> None:
         self.fields, self.bound = tuple(sorted(set(fields))), bound
 
@@ -127,11 +131,15 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
     Raises:
         ConfigError: the column is missing.
     """
+    return np.asarray(_column_or_cells(columns, name))
+
+
+def _column_or_cells(columns: Columns, name: str) -> Any:
     if name not in columns:
         raise ConfigError(
             f"the predicate needs column {name!r}, which does not exist; columns: {shorten(sorted(columns))}"
         )
-    return np.asarray(columns[name])
+    return columns[name]
 
 
 def as_times(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -213,6 +221,8 @@ class ArrowPredicate(Predicate):
         ConfigError: the expression uses no column, or refers to a column by number.
     """
 
+    takes_cells = True
+
     def __init__(self, expression: pc.Expression) -> None:
         try:
             # the argument of its pickle: an Arrow file with the expression in its metadata
@@ -234,7 +244,9 @@ class ArrowPredicate(Predicate):
         for see, type_of_nulls in itertools.product(ways, _TYPES_OF_NULLS):
             try:
                 seen = {
-                    name: _arrow_array(column_of(columns, name), type_of_nulls, types.get(name))
+                    name: _arrow_array(
+                        _column_or_cells(columns, name), type_of_nulls, types.get(name)
+                    )
                     for name in self.fields
                 }
                 for name in types.keys() & seen.keys():
@@ -314,10 +326,10 @@ def suits_bounds_of_floats(bound: pc.Expression) -> bool:
         return False
 
 
-def _arrow_array(
-    column: npt.NDArray[Any], type_of_nulls: pa.DataType, type_: pa.DataType | None
-) -> pa.Array:
-    column = as_times(column)
+def _arrow_array(column: Any, type_of_nulls: pa.DataType, type_: pa.DataType | None) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    column = as_times(np.asarray(column))
     values = list(column) if column.ndim > 1 or column.dtype == object else column
     array = pa.array(values, type_ if type_ and pa.types.is_nested(type_) else None)
     return array.cast(type_of_nulls) if pa.types.is_null(array.type) else array

@@ -16,7 +16,12 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import selecting
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
-from data_stack.formats.parquet.row_groups import RowGroups, partition_column, partition_guarantee
+from data_stack.formats.parquet.row_groups import (
+    GroupReading,
+    RowGroups,
+    partition_column,
+    partition_guarantee,
+)
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.selecting import Predicate, PredicateError
 from data_stack.io.job_threads import JobThreads
@@ -62,6 +67,11 @@ class Selection:
     def groups_of(self, positions: npt.NDArray[Any]) -> list[int]:
         """The row groups of samples, those of the first samples first."""
         return list(dict.fromkeys(self.groups[self._blocks.find(positions)].tolist()))
+
+    def places_of_groups(self) -> list[tuple[int, Places]]:
+        """For each row group with samples, ascending: its number, and the places of its samples among all."""
+        places = np.arange(self.n_rows, dtype=np.intp)
+        return list(zip(self._group_list, np.split(places, self._end_list[:-1]), strict=True))
 
     def locate_all(self, positions: npt.NDArray[Any]) -> list[tuple[int, _Integers, Places]]:
         """For each row group of samples, ascending: its number, the positions of the samples in it, and their places."""
@@ -157,6 +167,31 @@ def _types_to_tell(schema: Schema, predicate: Predicate) -> dict[str, pa.DataTyp
     }
 
 
+def _read_for_predicate(
+    groups: RowGroups, group: int, predicate: Predicate
+) -> dict[str, npt.NDArray[Any] | pa.Array]:
+    """The columns that a predicate needs of a row group: cells of Arrow where it takes them, values otherwise.
+
+    Raises:
+        DatasetFileCorruptError, StorageError: the row group cannot be read.
+    """
+    reading = GroupReading(groups, group, predicate.fields)
+    columns: dict[str, npt.NDArray[Any] | pa.Array] = {}
+    if predicate.takes_cells:
+        for name in predicate.fields:
+            cells = reading.comparable_cells(name)
+            if cells is not None:
+                columns[name] = cells
+    every_row = np.arange(groups.footers.n_rows[group], dtype=np.int64)
+    others = [name for name in predicate.fields if name not in columns]
+    for name, column in reading.columns(others).items():
+        try:
+            columns[name] = column.take(every_row)
+        except CellError as error:
+            raise groups.damage_error(group, name, error) from error
+    return columns
+
+
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
     """The rows of the chosen row groups that a predicate selects; None selects all.
 
@@ -185,14 +220,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         zones = {name: stored[name] for name in predicate.fields if name in stored}
 
     def look_at(group: int) -> None:
-        columns = groups.read(group, predicate.fields)
-        every = np.arange(groups.footers.n_rows[group], dtype=np.int64)
-        values = {}
-        for name, column in columns.items():
-            try:
-                values[name] = column.take(every)
-            except CellError as error:
-                raise groups.damage_error(group, name, error) from error
+        values = _read_for_predicate(groups, group, predicate)
         try:
             types = _types_to_tell(groups.schema, predicate)
             mask = predicate.mask(selecting.TypedColumns(values, types, dtypes=dtypes, zones=zones))

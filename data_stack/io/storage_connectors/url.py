@@ -24,7 +24,7 @@ Connect = Callable[[str], StorageConnector]
 
 
 def storage_connector_from_url(
-    url_or_path: str | os.PathLike[str],
+    url_or_path: str | os.PathLike[str] | StorageURL,
     *,
     more_schemes: Callable[[], Mapping[str, Connect]] | None = None,
 ) -> StorageConnector:
@@ -39,7 +39,7 @@ def storage_connector_from_url(
             (percent-encoded), ``memory://`` (a new, empty store on each call),
             ``mongodb://host/database`` (``mongodb+srv://``), ``s3://bucket/prefix`` (``gs``,
             ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an installed
-            plugin brings.
+            plugin brings. A URL may be parsed already.
         more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL
             has another one; by default those of installed plugins.
 
@@ -50,13 +50,19 @@ def storage_connector_from_url(
             extra to install.
         PluginError: the plugin of the scheme failed.
     """
-    url = StorageURL.parse(url_or_path)
-    if url is None:
-        return _connector_of_path(url_or_path)
+    if isinstance(url_or_path, StorageURL):
+        url = url_or_path
+        text = str(url)
+    else:
+        parsed_url = StorageURL.parse(url_or_path)
+        if parsed_url is None:
+            return _connector_of_path(url_or_path)
+        url = parsed_url
+        text = os.fsdecode(url_or_path)
     connect = _find_connect(url.scheme, more_schemes or _provided_schemes)
     plain_url, put_cache_before = split_cache(url)
     if put_cache_before is None:
-        return connect(os.fsdecode(url_or_path))
+        return connect(text)
     return put_cache_before(connect(str(plain_url)))
 
 

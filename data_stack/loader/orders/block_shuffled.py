@@ -23,7 +23,7 @@ _N_REMOTE_WINDOWS_AHEAD = 2
 
 
 class BlockShuffled(Order):
-    """Shuffles the blocks, then the samples within each ``window`` consecutive blocks of that order.
+    """Shuffles the blocks, then the samples within each ``window`` consecutive ones of that order.
 
     For sources that read neighbours faster than scattered samples: row groups, blocks of a remote
     store, shards. At most ``window`` blocks are in use at any time, so a reader that caches one

@@ -75,8 +75,8 @@ class Bucketed(Order):
     _chunk: int
     #: The number of chunks in a window.
     _window: int
-    #: The window that was used last. It is replaced as a whole, so threads need no lock.
-    _last_window: _SortedWindow | None
+    #: The window that was sorted last. It is replaced as a whole, so threads need no lock.
+    _stored_window: _SortedWindow | None
 
     def __init__(
         self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100
@@ -84,7 +84,7 @@ class Bucketed(Order):
         self._lengths = _check_lengths(lengths)
         self._chunk = check_integer("the chunk of a bucketed order", chunk, at_least=1)
         self._window = check_integer("the window of a bucketed order", window, at_least=1)
-        self._last_window = None
+        self._stored_window = None
 
     def indices(
         self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
@@ -121,16 +121,16 @@ class Bucketed(Order):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last_window": None}
+        return {**self.__dict__, "_stored_window": None}
 
     def _samples_of(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
         """Return the samples of a window in their order, shape ``(samples of the window,)``."""
         key = (seed, epoch, window)
-        last_window = self._last_window
-        if last_window is None or last_window.key != key:
-            last_window = _SortedWindow(key, self._sort_window(window, seed, epoch))
-            self._last_window = last_window
-        return last_window.samples
+        stored_window = self._stored_window
+        if stored_window is None or stored_window.key != key:
+            stored_window = _SortedWindow(key, self._sort_window(window, seed, epoch))
+            self._stored_window = stored_window
+        return stored_window.samples
 
     def _sort_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
         # Sort the shuffled samples of the window by length.

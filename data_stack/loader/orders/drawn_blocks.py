@@ -1,4 +1,4 @@
-"""One epoch of a block-wise shuffle: which sample is at which position, and which blocks are next."""
+"""One epoch of a block-wise shuffle."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class DrawnBlocks:
     _n_windows_ahead: int
     #: The seed of the order of the samples in each window; None keeps it.
     _samples_seed: int | None
-    #: The window that was used last. It is replaced as a whole, so threads need no lock.
-    _last_window: _StoredWindow | None
+    #: The window that was computed last. It is replaced as a whole, so threads need no lock.
+    _stored_window: _StoredWindow | None
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class DrawnBlocks:
 
         self._n_windows_ahead = n_windows_ahead
         self._samples_seed = samples_seed
-        self._last_window = None
+        self._stored_window = None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
         """Return the samples at positions, shape ``(n,)``."""
@@ -128,7 +128,7 @@ class DrawnBlocks:
         return samples, int(self._windows.ends[window])
 
     def _samples_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        """Return the samples at positions, if no window is mixed."""
+        """Return the samples at positions of an order in which windows are not mixed."""
         samples: IndexArrayOfInts = positions + self._shifts[self._blocks.find(positions)]
         return samples
 
@@ -143,12 +143,12 @@ class DrawnBlocks:
         return mixed
 
     def _stored_samples(self, window: int, seed: int) -> IndexArrayOfInts:
-        """Return the samples of a window in their order; those of the last window are stored."""
-        last_window = self._last_window
-        if last_window is None or last_window.number != window:
-            last_window = _StoredWindow(window, self._compute_samples(window, seed))
-            self._last_window = last_window
-        return last_window.samples
+        """Return the samples of a window in their order; those of one window are stored."""
+        stored_window = self._stored_window
+        if stored_window is None or stored_window.number != window:
+            stored_window = _StoredWindow(window, self._compute_samples(window, seed))
+            self._stored_window = stored_window
+        return stored_window.samples
 
     def _compute_samples(self, window: int, seed: int) -> IndexArrayOfInts:
         """Return the samples of a window in their order, shape ``(samples of the window,)``."""

@@ -21,7 +21,7 @@ class Order(ABC):
     """
 
     shares_seed: ClassVar[bool] = True
-    """Whether the ranks of a loader need the same seed so that together they read each sample once."""
+    """Whether ranks need the same seed so that together they read each sample once."""
 
     @abstractmethod
     def indices(

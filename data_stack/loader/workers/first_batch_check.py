@@ -109,7 +109,8 @@ class FirstBatchCheck:
             made: the worker's batch; None if the worker could not make it.
         """
         began_at = time.monotonic()
-        verdict = compare_with_own(self._maker, job, None if made is None else made.batch)
+        batch = None if made is None else made.batch
+        verdict = compare_with_own(self._maker, job, batch)
         if verdict.difference is None:
             self._compared_at = time.monotonic()
             self._comparing_seconds = self._compared_at - began_at

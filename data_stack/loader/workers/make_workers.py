@@ -44,10 +44,14 @@ def make_workers(
     if kind == "inline" or n_workers == 0:
         return InlineWorkers(maker)
 
+    if n_workers is None:
+        n_workers = n_processors()
+    if timeout_seconds is None:
+        timeout_seconds = math.inf
     options = WorkerOptions(
-        n_workers=n_processors() if n_workers is None else n_workers,
+        n_workers=n_workers,
         prefetch=prefetch,
-        timeout_seconds=math.inf if timeout_seconds is None else timeout_seconds,
+        timeout_seconds=timeout_seconds,
         compares_batches=compares_batches,
     )
     if kind in ("threads", "processes"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
 import time
 import weakref
 from collections import deque
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import wait as wait_for_channels
 from typing import Any, NamedTuple, NoReturn
 
-from data_stack.exception import ConfigError, LoadingError, WorkerDifferenceError, WorkerError
+from data_stack.exception import LoadingError, WorkerDifferenceError, WorkerError
 from data_stack.loader.batch_maker import BatchMaker, MadeBatch
 from data_stack.loader.job import Job
 from data_stack.loader.ranks import find_group_shard
@@ -29,16 +28,16 @@ from data_stack.loader.workers.messages import (
     BeginEpoch,
     Forget,
     MakeBatch,
-    Ready,
     TellValues,
-    Unfit,
     Unpack,
     ValueName,
     Values,
 )
+from data_stack.loader.workers.packing import pack_maker
 from data_stack.loader.workers.prefetching import PrefetchingWorkers
-from data_stack.processes.child_process import ChildProcess, Parcel, dump, end_all, load
-from data_stack.processes.fork_server import hold, is_readable
+from data_stack.loader.workers.worker_handle import ALL_HAVE_ENDED, Answer, WorkerHandle
+from data_stack.processes.child_process import end_all, load
+from data_stack.processes.fork_server import hold
 from data_stack.processes.program_settings import ProgramSettings
 from data_stack.processes.seeding import draw_entropy
 from data_stack.util.forks import call_in_forks
@@ -48,28 +47,12 @@ from data_stack.util.interrupts import is_from_signal_handler
 _VALUES_SECONDS = 5.0
 _SLICE_SECONDS = 0.1
 
-_AGAIN = "All workers of this loader have ended; iterating again starts new ones"
-
 
 class _NumberedJob(NamedTuple):
     """A job with its number, over all iterations."""
 
     number: int
     job: Job
-
-
-class _Answer(NamedTuple):
-    """What a worker answered to a job, or to a question.
-
-    Attributes:
-        worker: the worker.
-        message: the message.
-        unpickle: returns the batch that came with the message; None if it brought none.
-    """
-
-    worker: _Worker
-    message: Any
-    unpickle: Callable[[], Any] | None
 
 
 class ProcessWorkers(PrefetchingWorkers):
@@ -93,10 +76,10 @@ class ProcessWorkers(PrefetchingWorkers):
     """
 
     kind = "processes"
-    advice = f"It was ended. {_AGAIN}"
+    advice = f"It was ended. {ALL_HAVE_ENDED}"
 
     #: The processes; none before the first job.
-    _workers: list[_Worker]
+    _workers: list[WorkerHandle]
     #: Numbers the jobs, over all iterations, and the questions between them.
     _numbers: itertools.count[int]
     #: Jobs that have not been delivered, the oldest first.
@@ -104,7 +87,7 @@ class ProcessWorkers(PrefetchingWorkers):
     #: Those of them that no worker has been given.
     _waiting: deque[_NumberedJob]
     #: The answers of workers that have not been used, by the number of the job.
-    _answers: dict[int, _Answer]
+    _answers: dict[int, Answer]
     #: Seeds the generators of the current iteration; None before its first job.
     _entropy: bytes | None
     #: Compares the first batch with that of this process.
@@ -136,9 +119,11 @@ class ProcessWorkers(PrefetchingWorkers):
         try:
             # The fork server imports while this process pickles.
             hold([worker_process.__name__])
-            with contextlib.closing(_pack(self._maker, self._options.max_bytes_sent)) as package:
+            with contextlib.closing(
+                pack_maker(self._maker, self._options.max_bytes_sent)
+            ) as package:
                 for number in range(self.n_workers):
-                    worker = _Worker(number, self.n_workers)
+                    worker = WorkerHandle(number, self.n_workers)
                     self._workers.append(worker)
                     worker.channel.send(Unpack(), package)
         except BaseException:
@@ -206,7 +191,8 @@ class ProcessWorkers(PrefetchingWorkers):
     def _begin_iteration(self, number: int) -> None:
         """Begin an iteration with the job of a number: with other random numbers in its workers."""
         shard = find_group_shard()
-        self._entropy = draw_entropy(0 if shard is None else shard.rank)
+        rank = 0 if shard is None else shard.rank
+        self._entropy = draw_entropy(rank)
         if self._first_batch_check.is_due():
             self._first_batch_check.job_number = number
 
@@ -220,12 +206,13 @@ class ProcessWorkers(PrefetchingWorkers):
             return True
         for worker in self._workers:
             worker.check(self._answers)  # reads what a worker has sent before its end
-        has_come = number in self._answers
-        self._receive_messages(0 if has_come else seconds)
+        if number in self._answers:
+            return True
+        self._receive_messages(seconds)
         self._hand_jobs_out()
         return number in self._answers
 
-    def _worker_of(self, number: int) -> _Worker:
+    def _worker_of(self, number: int) -> WorkerHandle:
         """Return the worker that does a job; any one if the job has not been handed out."""
         for worker in self._workers:
             if number in worker.jobs:
@@ -234,7 +221,7 @@ class ProcessWorkers(PrefetchingWorkers):
 
     def _receive_messages(self, seconds: float) -> None:
         """Receive messages, waiting a limited time for the first one."""
-        workers: dict[Any, _Worker] = {}
+        workers: dict[Any, WorkerHandle] = {}
         for worker in self._workers:
             if not worker.channel.is_ended:
                 workers[worker.channel] = worker
@@ -261,7 +248,7 @@ class ProcessWorkers(PrefetchingWorkers):
             self.close()
             raise
 
-    def _begin_epoch(self, worker: _Worker, epoch: int) -> None:
+    def _begin_epoch(self, worker: WorkerHandle, epoch: int) -> None:
         """Let a worker begin an epoch of this iteration, unless it has."""
         if self._entropy is None or worker.begun == (self._entropy, epoch):
             return
@@ -276,7 +263,7 @@ class ProcessWorkers(PrefetchingWorkers):
             )
         )
 
-    def _raise_failure(self, worker: _Worker, message: BatchFailed) -> NoReturn:
+    def _raise_failure(self, worker: WorkerHandle, message: BatchFailed) -> NoReturn:
         """Drop all jobs, and raise the error of a batch that a worker could not make."""
         self.cancel()
         error = message.error
@@ -285,7 +272,7 @@ class ProcessWorkers(PrefetchingWorkers):
             raise error from None
         raise error from load(message.pickled_cause)
 
-    def _unpickle(self, worker: _Worker, unpickle: Callable[[], Any], job: Job) -> MadeBatch:
+    def _unpickle(self, worker: WorkerHandle, unpickle: Callable[[], Any], job: Job) -> MadeBatch:
         """Return the batch that a worker has sent.
 
         Raises:
@@ -319,7 +306,7 @@ class ProcessWorkers(PrefetchingWorkers):
 
     # ------------------------------------------------------------------ the check of a batch
 
-    def _begins_again(self, worker: _Worker, job: Job, made: MadeBatch | None) -> bool:
+    def _begins_again(self, worker: WorkerHandle, job: Job, made: MadeBatch | None) -> bool:
         """Compare a worker's batch with that of this process, which makes it now.
 
         Args:
@@ -352,9 +339,9 @@ class ProcessWorkers(PrefetchingWorkers):
         ) from verdict.error
 
     def _ask_for_differing_values(
-        self, worker: _Worker, job: Job
+        self, worker: WorkerHandle, job: Job
     ) -> dict[ValueName, ValueDifference]:
-        """Return the values of modules that differ, here and in a worker; none without an answer."""
+        """Return the values of modules that differ in a worker; none if it does not answer."""
         values_here = self._first_batch_check.values_here()
         modules = sorted({module_name for module_name, _ in values_here})
         number = next(self._numbers)
@@ -382,117 +369,3 @@ class ProcessWorkers(PrefetchingWorkers):
             self._waiting.append(numbered_job)
         self._first_batch_check.job_number = self._undelivered[0].number
         self._hand_jobs_out()
-
-
-class _Worker(ChildProcess):
-    """One worker process, with the jobs that it has been given.
-
-    Args:
-        number: its number, from 0 on.
-        n_workers: the number of all workers.
-    """
-
-    #: Its number, from 0 on.
-    number: int
-    #: Its name in messages.
-    name: str
-    #: The jobs that it has not answered, by their numbers, the current one first.
-    jobs: dict[int, Job]
-    #: The iteration, by its entropy, and the epoch whose generators and settings it has.
-    begun: tuple[bytes, int] | None
-    #: Whether it has unpickled what it needs.
-    is_ready: bool
-    #: Why it cannot make batches; None if it can.
-    failure: WorkerError | None
-
-    def __init__(self, number: int, n_workers: int) -> None:
-        super().__init__(worker_process.__name__, n_workers)
-        self.number = number
-        self.name = f"worker process {number + 1} (pid {self.pid})"
-        self.jobs = {}
-        self.begun = None
-        self.is_ready = False
-        self.failure = None
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether it cannot make batches any more."""
-        return self.failure is not None or self.is_gone
-
-    def receive_message(self, answers: dict[int, _Answer]) -> None:
-        """Read the next message; an answer to a job that was not dropped goes into ``answers``."""
-        received = self.channel.receive()
-        if received is None:
-            return
-        message, unpickle = received
-        if isinstance(message, Ready):
-            self.is_ready = True
-            hold(message.modules)
-        elif isinstance(message, Unfit):
-            self.failure = WorkerError(
-                self.name,
-                f"could not unpickle the dataset or a function: {message.problem}; "
-                f"try worker_kind='threads'. {_AGAIN}\n\nIn the worker:\n{message.traceback_text}",
-            )
-        elif message.number in self.jobs:
-            del self.jobs[message.number]
-            answers[message.number] = _Answer(self, message, unpickle)
-
-    def check(self, answers: dict[int, _Answer]) -> None:
-        """Check that it can make batches; what it sent before its end says what it was doing.
-
-        Raises:
-            WorkerError: it has failed or ended.
-        """
-        if self.is_gone:
-            while not self.channel.is_ended and is_readable(self.channel, 0):
-                self.receive_message(answers)
-        if self.failure is not None:
-            raise self.failure
-        if self.is_gone:
-            raise WorkerError(self.name, f"{self.describe_end()}{self._describe_work()}. {_AGAIN}")
-
-    def _describe_work(self) -> str:
-        """Return what it was doing, for a message; "" if it did nothing."""
-        if not self.is_ready:
-            return " while it started. See what it wrote to standard error"
-        for job in self.jobs.values():
-            return f" while it made {job}"
-        return ""
-
-
-def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
-    """Return what workers need to make batches.
-
-    Raises:
-        ConfigError: a part cannot be pickled; the message names it.
-        OSError: memory is exhausted, or the arrays are larger than ``max_bytes``.
-    """
-    try:
-        return Parcel((maker, list(sys.argv)), max_bytes)
-    except OSError:
-        raise
-    except Exception as error:  # an object cannot be pickled
-        if is_from_signal_handler(error):
-            raise
-        raise ConfigError(
-            f"{', '.join(_parts_that_do_not_pickle(maker))} cannot be sent to worker processes: "
-            f"{type(error).__name__}: {error}. Use worker_kind='threads', or open files and "
-            "connections when they are first used"
-        ) from error
-
-
-def _parts_that_do_not_pickle(maker: BatchMaker) -> list[str]:
-    """Return a description of each part of a maker that cannot be pickled."""
-    parts = {
-        "the iterator": maker.stacks.iterator,
-        "collate": maker.collate,
-        "the transform": maker.transform,
-    }
-    culprits = []
-    for name, part in parts.items():
-        try:
-            dump(part)
-        except Exception:  # noqa: BLE001  # any error of an object
-            culprits.append(f"{name} {part!r:.200}")
-    return culprits

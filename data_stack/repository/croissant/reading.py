@@ -39,8 +39,8 @@ from data_stack.repository.croissant.plans import EVERYTHING, Plan, Plans
 from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.resolved import NamedDataset
-from data_stack.show.page import Splits
+from data_stack.repository.named_dataset import NamedDataset
+from data_stack.show.splits import Splits
 from data_stack.util.untrusted_text import distinct_fields, parse_json
 
 try:

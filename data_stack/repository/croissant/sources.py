@@ -19,9 +19,9 @@ from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.web import WebError, follow, is_web
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.catalogues import explain_scheme
 from data_stack.repository.croissant.plans import globs_of
 from data_stack.repository.croissant.rows import containers_of, matches
+from data_stack.repository.missing_datasets import explain_scheme
 from data_stack.util.logger import logger
 
 #: Files of a FileSet that is a folder, or in a repository.

@@ -28,8 +28,8 @@ from data_stack.formats.column_source import name_of_position
 from data_stack.formats.registry import format_of_suffix
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.default_storage import Storage
+from data_stack.repository.description import DatasetDescription
 from data_stack.repository.licenses import spdx_problem
-from data_stack.repository.places import DatasetDescription
 from data_stack.repository.repository import default_repository
 
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"

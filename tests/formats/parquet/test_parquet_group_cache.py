@@ -42,7 +42,7 @@ class Made(GroupReading):
         self._read, self._number, self.names = read, group, names
         self.is_decoded = True
 
-    def columns(self) -> dict[str, GroupColumn]:
+    def columns(self, names: Sequence[str] | None = None) -> dict[str, GroupColumn]:
         return self._read(self._number, self.names)
 
 

@@ -25,7 +25,7 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, RetrievedResource, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
-from data_stack.stores.upkeep import collect_garbage
+from data_stack.stores.garbage import collect_garbage
 from data_stack.testing.storage import content
 
 BODY = random.Random(7).randbytes(200_000)

@@ -191,11 +191,10 @@ def test_a_file_url_of_elsewhere_is_refused(text: str) -> None:
 
 
 def test_a_url_names_a_store_and_a_path() -> None:
-    assert split_url("mongodb://u:p@a,b:1/db/sets/train?bucket=x") == (
-        "mongodb://u:p@a,b:1/db?bucket=x",
-        "sets/train",
-    )
-    assert split_url("s3://bucket/a/b.tar?region=eu") == ("s3://bucket/a?region=eu", "b.tar")
+    store, name = split_url("mongodb://u:p@a,b:1/db/sets/train?bucket=x")
+    assert (str(store), name) == ("mongodb://u:p@a,b:1/db?bucket=x", "sets/train")
+    bucket, key = split_url(StorageURL("s3", "bucket", "/a/b.tar", "?region=eu"))
+    assert (str(bucket), key) == ("s3://bucket/a?region=eu", "b.tar")
     assert split_url("file:///a/b%20c.h5") == (None, "/a/b c.h5")
 
 

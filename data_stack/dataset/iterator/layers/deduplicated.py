@@ -66,6 +66,9 @@ def _first_of_atoms(
     if len(keys) != 1:
         return None
     source = access_to(as_iterator(dataset_iterator))
+    distinct = source.distinct_values(keys[0])
+    if distinct is not None:
+        return distinct.first
     first: dict[Any, int] = {}
     for start, column in in_blocks(
         source.n_samples, lambda positions: source.columns(keys, positions)[0]
@@ -90,6 +93,9 @@ def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Colu
     """``iterator.unique``."""
     stacked = as_iterator(iterator)
     key = stacked._class_column(column)
+    distinct = access_to(stacked).distinct_values(key)
+    if distinct is not None:
+        return distinct.values
     return stacked._stack_layer(DeduplicatedDatasetIterator, by=key).read_column(key)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import (
     DeclaredColumn,
+    DistinctValues,
     OneToOneAccess,
     SampleAccess,
     access_to,
@@ -373,6 +374,15 @@ class _ColumnsAccess(OneToOneAccess):
             if plan is None or key not in plan.here.keys
             else self.below.iterate_column(plan.find_below([key])[0], positions)
         )
+
+    def distinct_values(
+        self, key: ColumnKey, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        plan = self._find_plan()
+        if plan is None:
+            return None
+        (key_below,) = plan.find_below([key])
+        return self.below.distinct_values(key_below, positions)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None

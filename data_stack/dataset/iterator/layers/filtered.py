@@ -110,6 +110,9 @@ def _find(
         try:
             if batched:
                 stays = _mask(predicate, [block] if column is None else block, start, length)
+            elif len(keys) == 1:
+                for value in list_values(block[0]):
+                    stays.append(bool(predicate(value)))
             else:
                 arguments = (
                     zip(block) if column is None else zip(*map(list_values, block), strict=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.access import (
     DeclaredColumn,
+    DistinctValues,
     OneToOneAccess,
     SampleAccess,
     access_to,
@@ -124,6 +125,11 @@ class NamedAccess(OneToOneAccess):
 
     def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         return self.below.iterate_column(self._find_key(key), positions)
+
+    def distinct_values(
+        self, key: int | str, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        return self.below.distinct_values(self._find_key(key), positions)
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess
+from data_stack.dataset.iterator.access import DeclaredColumn, DistinctValues, SampleAccess
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
@@ -162,6 +162,13 @@ class RearrangedAccess(SampleAccess):
 
     def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         return self._source.iterate_column(key, take(self._positions, positions))
+
+    def distinct_values(
+        self, key: int | str, positions: IndexArrayOfInts | None = None
+    ) -> DistinctValues | None:
+        if positions is None:
+            return self._source.distinct_values(key, as_index_array(self._positions))
+        return self._source.distinct_values(key, take(self._positions, positions))
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         read_source = self._source.make_sample_reader()

@@ -47,6 +47,15 @@ class ArrowCodec(ABC):
             ConfigError: this codec cannot hold values of the field's dtype and shape.
         """
 
+    def compares_cells(self, field: FieldLike, type_: pa.DataType) -> bool:
+        """Whether Arrow compares cells exactly as Python compares the values that are read from them.
+
+        Args:
+            field: the field of the cells.
+            type_: of the cells, without dictionaries and extension types.
+        """
+        return False
+
     def fill(self, field: FieldLike) -> Any:
         """What a null is read as: None, or a value of the field's dtype."""
         return None

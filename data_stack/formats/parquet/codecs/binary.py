@@ -200,6 +200,12 @@ def numbers(cells: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype, len(cells), cells.offset * dtype.itemsize)
 
 
+def index_cells(indices: npt.NDArray[np.int32]) -> pa.Array:
+    """Row numbers for ``take()``, without pandas, which ``pyarrow.array`` would import for an array of numpy."""
+    contiguous = np.ascontiguousarray(indices, np.int32)
+    return pa.Array.from_buffers(pa.int32(), len(contiguous), [None, pa.py_buffer(contiguous)])
+
+
 def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
     """Which cells are null, shape ``(n,)``; without pandas, which pyarrow would import for arrays of booleans."""
     return numbers(cells.is_null())

@@ -134,6 +134,19 @@ class ScalarCodec(_TypedCodec):
             )
         return self._element_type(field)
 
+    def compares_cells(self, field: FieldLike, type_: pa.DataType) -> bool:
+        # Floats (NaN), decimals and times with a zone or in other units are compared in Python.
+        if self.nulls != "none":
+            return False
+        dtype = types.numpy_dtype(field.dtype)
+        if dtype.kind == "U":
+            return types.is_text(type_)
+        if dtype.kind == "S":
+            return types.is_bytes(type_)
+        if dtype.kind in "biu":
+            return types.dtype_of_arrow(type_) == dtype
+        return dtype == np.dtype("M8[D]") and bool(pa.types.is_date32(type_))
+
     def fill(self, field: FieldLike) -> Any:
         return self._fill(field)
 
