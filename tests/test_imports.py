@@ -59,7 +59,7 @@ UPWARD = {
 HEAVY = {
     "av": {"data_stack.codecs.recordings"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
-    "cloudpickle": {"data_stack.processes.child_process"},
+    "cloudpickle": {"data_stack.processes.pickling"},
     "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.object_store"},
@@ -98,7 +98,7 @@ HEAVY = {
     "torch": {
         "data_stack.formats.torch_tensors",
         "data_stack.loader.torch",
-        "data_stack.processes.child_process",
+        "data_stack.processes.pickling",
         "data_stack.mnist.iterator",
         "data_stack.mnist.preprocessor",
     },

@@ -24,7 +24,7 @@ FORBIDDEN_CALLS = {
 FORBIDDEN_METHODS = {"extractall"}
 
 #: Processes that a program has started itself, of its own code, may send each other what they like.
-BETWEEN_OWN_PROCESSES = {ROOT / "data_stack/processes/child_process.py": ["pickle.loads"]}
+BETWEEN_OWN_PROCESSES = {ROOT / "data_stack/processes/pickling.py": ["pickle.loads"]}
 
 
 def dotted(node: ast.expr) -> str:

@@ -19,7 +19,8 @@ from data_stack.browse.table import BrowsedColumn, Table, Values, number_of, pla
 from data_stack.exception import ConfigError
 from data_stack.show.markup import readable
 from data_stack.util.untrusted_text import parse_json
-from data_stack.values.stacked_values import missing_in, objects
+from data_stack.values.missing import missing_in
+from data_stack.values.stacked_values import objects
 
 _MAX_BARS: Final = 200
 _N_RANGES: Final = 30

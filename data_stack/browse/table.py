@@ -19,7 +19,8 @@ from data_stack.show.column_statistics import columns_of, plain_value
 from data_stack.show.looks import Kind, hints_of, look_at, part_of
 from data_stack.show.markup import readable
 from data_stack.util.byte_cache import ByteCache
-from data_stack.values.stacked_values import is_missing, is_null, present_values, stack_values
+from data_stack.values.missing import is_missing, is_null, present_values
+from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import join_columns
 
 Values = npt.NDArray[Any]

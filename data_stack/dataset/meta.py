@@ -1,11 +1,10 @@
-"""The dataset of an iterator, and the layout of its samples."""
+"""Metas: what is known of an iterator's dataset and of the columns of its samples."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess
@@ -48,7 +47,7 @@ class DatasetMetaIF(IdentifiyingInfoIF):
     @property
     @abstractmethod
     def dataset_tag(self) -> str | None:
-        """Which part of it, e.g. ``"train"``."""
+        """Which part of the dataset this is, e.g. ``"train"``."""
 
     @property
     @abstractmethod
@@ -66,27 +65,31 @@ class DatasetMetaIF(IdentifiyingInfoIF):
         """Position or key of the tag (int or str)."""
 
     target_kind: TargetKind | None = None
-    """The kind of the targets: labels, one-hot vectors of labels, or real numbers; None if unknown."""
+    """The kind of the targets: labels, one-hot vectors of labels, or real numbers; None if it is
+    unknown."""
 
     class_names: tuple[Any, ...] | None = None
-    """The classes of the targets, in the order of their numbers; None if unknown."""
+    """The classes of the targets, in the order of their numbers; None if they are unknown."""
 
     feature_names: tuple[str, ...] | None = None
-    """Names of the values in the sample proper, in their order; None if unknown."""
+    """Names of the values in the sample proper, in their order; None if they are unknown."""
 
     column_names: tuple[str, ...] | None = None
-    """Names of the columns of tuple samples, in their order; None if unknown, ``()`` if a map of whole samples lost them."""
+    """Names of the columns of tuple samples, in their order; None if they are unknown, ``()`` if a
+    map of whole samples lost them."""
 
     column_kinds: tuple[tuple[int | str, str], ...] | None = None
-    """Pairs of a column (its name or key, or position) and what it is shown as, where its values do not show it.
+    """Pairs of a column (its name or key, or position) and what it is shown as, where its values do
+    not show it.
 
-    ``"mask"`` and ``"boxes"`` (x and y of two corners) or ``"boxes xywh"`` are drawn over the picture of the sample, in its
-    pixels; ``"audio 16000"`` is sound of that many samples a second; ``"image"``, ``"series"``, ``"array"`` and ``"text"``
-    decide where several would be possible. See ``docs/display.md``.
+    ``"mask"`` and ``"boxes"`` (x and y of two corners) or ``"boxes xywh"`` are drawn over the
+    picture of the sample, in its pixels; ``"audio 16000"`` is sound of that many samples a second;
+    ``"image"``, ``"series"``, ``"array"`` and ``"text"`` decide where several would be possible.
+    See ``docs/display.md``.
     """
 
     provenance: tuple[str, ...] = ()
-    """The layers above the loaded dataset, lowest first; of more than 100 the last ones."""
+    """The layers above the loaded dataset, lowest first; at most the last 100."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +107,20 @@ class DatasetMeta(DatasetMetaIF):
     column_names: tuple[str, ...] | None = None
     column_kinds: tuple[tuple[int | str, str], ...] | None = None
 
-    sample_pos = property(
-        attrgetter("iterator_meta.sample_pos"), doc="Position or key of the sample proper."
-    )
-    target_pos = property(
-        attrgetter("iterator_meta.target_pos"), doc="Position or key of the target."
-    )
-    tag_pos = property(attrgetter("iterator_meta.tag_pos"), doc="Position or key of the tag.")
+    @property
+    def sample_pos(self) -> int | str:
+        """Position or key of the sample proper."""
+        return self.iterator_meta.sample_pos
+
+    @property
+    def target_pos(self) -> int | str:
+        """Position or key of the target."""
+        return self.iterator_meta.target_pos
+
+    @property
+    def tag_pos(self) -> int | str:
+        """Position or key of the tag."""
+        return self.iterator_meta.tag_pos
 
 
 class MetaFactory:
@@ -120,7 +130,7 @@ class MetaFactory:
     def get_iterator_meta(
         sample_pos: int | str = 0, target_pos: int | str = 1, tag_pos: int | str = 2
     ) -> IteratorMeta:
-        """The layout of a dataset's samples."""
+        """Return the layout of a dataset's samples."""
         return IteratorMeta(sample_pos=sample_pos, target_pos=target_pos, tag_pos=tag_pos)
 
     @staticmethod
@@ -130,21 +140,25 @@ class MetaFactory:
         dataset_tag: str | None = None,
         iterator_meta: IteratorMeta | None = None,
     ) -> DatasetMeta:
-        """A meta from its parts; samples are ``(sample, target, tag)`` unless ``iterator_meta`` says otherwise."""
+        """Return a meta of its parts.
+
+        Samples are ``(sample, target, tag)`` unless ``iterator_meta`` says otherwise.
+        """
         return DatasetMeta(iterator_meta or IteratorMeta(), identifier, dataset_name, dataset_tag)
 
     @staticmethod
     def copy_dataset_meta(dataset_meta: DatasetMetaIF) -> DatasetMeta:
-        """An equal DatasetMeta, also of a meta of another class."""
-        # a client's meta need not be one of ours
-        known: dict[str, Any] = {
-            each.name: getattr(dataset_meta, each.name, each.default)
-            for each in fields(DatasetMeta)[1:]
-        }
-        return DatasetMeta(
-            IteratorMeta(dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos),
-            **known,
+        """Return an equal DatasetMeta, also of a meta of another class."""
+        iterator_meta = IteratorMeta(
+            dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos
         )
+        # The meta of a client need not be one of ours.
+        other_values: dict[str, Any] = {
+            field.name: getattr(dataset_meta, field.name, field.default)
+            for field in fields(DatasetMeta)
+            if field.name != "iterator_meta"
+        }
+        return DatasetMeta(iterator_meta, **other_values)
 
     @staticmethod
     def get_dataset_meta_from_existing(
@@ -153,72 +167,104 @@ class MetaFactory:
         dataset_name: str | None = NOT_GIVEN,
         dataset_tag: str | None = NOT_GIVEN,
     ) -> DatasetMeta:
-        """``dataset_meta`` with changes; None clears a value, missing arguments keep it."""
-        given = {"identifier": identifier, "dataset_name": dataset_name, "dataset_tag": dataset_tag}
+        """Return a meta with changes; None clears a value, missing arguments keep it."""
+        arguments = {
+            "identifier": identifier,
+            "dataset_name": dataset_name,
+            "dataset_tag": dataset_tag,
+        }
         changes: dict[str, Any] = {
-            name: value for name, value in given.items() if value is not NOT_GIVEN
+            name: value for name, value in arguments.items() if value is not NOT_GIVEN
         }
         return replace(MetaFactory.copy_dataset_meta(dataset_meta), **changes)
 
 
-# ---------------------------------------------------------------------- columns by their names
+# -------------------------------------------------------------------------- columns by their names
 
 _Value = TypeVar("_Value")
 
 LOST_NAMES = (
-    "a map of whole samples may move its columns, so they lose their names. Declare those of the new samples, "
-    "map(function, columns=[…]), or map one column, map(function, column=…), which keeps all names"
+    "a map of whole samples may move its columns, so they lose their names. "
+    "Declare those of the new samples, map(function, columns=[…]), "
+    "or map one column, map(function, column=…), which keeps all names"
 )
 """Why the columns above a map have no names, and what to do."""
 
 
 def column_names(iterator: Any) -> tuple[str, ...]:
-    """The names of the columns of tuple samples, by the iterator's meta; ``()`` if they have none."""
-    return declared_names(getattr(iterator, "dataset_meta", None)) or ()
+    """Return the names of the columns of tuple samples; ``()`` if they have none."""
+    meta = getattr(iterator, "dataset_meta", None)
+    return declared_names(meta) or ()
 
 
 def declared_names(meta: Any) -> tuple[str, ...] | None:
-    """The names in a meta; None if it has none, ``()`` if a map of whole samples lost them."""
+    """Return the names of columns in a meta.
+
+    Returns:
+        The names; None if the meta has none, ``()`` if a map of whole samples lost them.
+    """
     names: tuple[str, ...] | None = getattr(meta, "column_names", None)
     return names
 
 
 def column_key(iterator: Any, key: Any) -> Any:
-    """The position of the column that the meta of ``iterator`` calls ``key``, or ``key``; of a list of keys a list.
+    """Return the position of the column that the meta of an iterator calls ``key``.
+
+    Args:
+        iterator: the iterator.
+        key: the name, position or key of a column, or a list of such.
+
+    Returns:
+        The position, or ``key`` itself if the columns have no names; of a list of keys a list.
 
     Raises:
-        ConfigError: its columns have names, and ``key`` is not one of them; or a map of whole tuples lost the names.
+        ConfigError: the columns have names, and ``key`` is not one of them; or a map of whole
+            tuples lost the names.
     """
     if isinstance(key, (list, tuple)):
-        return [column_key(iterator, each) for each in key]
-    find = getattr(iterator, "_column_key", None)  # a list of samples has no meta
-    return key if find is None else find(key)
+        return [column_key(iterator, single_key) for single_key in key]
+    find_column = getattr(iterator, "_column_key", None)
+    if find_column is None:  # a list of samples has no meta
+        return key
+    return find_column(key)
 
 
 def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) -> ColumnKey:
-    """As :func:`column_key`, for an access and its meta."""
+    """Return what :func:`column_key` does, for samples and their meta.
+
+    Raises:
+        ConfigError: the columns have names, and ``key`` is not one of them; or a map of whole
+            tuples lost the names.
+    """
     if not isinstance(key, str):
         return key
     names = declared_names(meta)
-    if names == () and samples.n_samples and isinstance(samples.sample(0), (tuple, list)):
-        raise ConfigError(f"samples have no column {key!r}: {LOST_NAMES}")
-    if names and key not in names:
-        known = ", ".join(map(repr, names))
+    if names is None:
+        return key
+    if not names:
+        has_tuples = samples.n_samples and isinstance(samples.sample(0), (tuple, list))
+        if has_tuples:
+            raise ConfigError(f"samples have no column {key!r}: {LOST_NAMES}")
+        return key
+    if key not in names:
+        known_names = ", ".join(repr(name) for name in names)
         raise ConfigError(
-            f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {known}"
+            f"samples have no column {key!r}{did_you_mean(key, names)}: "
+            f"they have the columns {known_names}"
         )
-    return names.index(key) if names else key
+    return names.index(key)
 
 
 def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[ColumnKey, _Value]:
-    """A mapping by column, with names replaced by positions.
+    """Return a mapping by column with names replaced by positions.
 
     Raises:
-        ConfigError: as :func:`column_key`; or a column is given both by name and by position.
+        ConfigError: as of :func:`column_key`; or a column is given both by name and by position.
     """
-    keyed = {column_key(iterator, key): value for key, value in values.items()}
-    if len(keyed) < len(values):
+    value_by_key = {column_key(iterator, key): value for key, value in values.items()}
+    if len(value_by_key) < len(values):
+        given_keys = ", ".join(repr(key) for key in values)
         raise ConfigError(
-            f"a column is named twice, by its name and by its position, among {', '.join(map(repr, values))}"
+            f"a column is named twice, by its name and by its position, among {given_keys}"
         )
-    return keyed
+    return value_by_key

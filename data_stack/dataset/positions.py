@@ -17,7 +17,11 @@ IndexArrayOfInts = npt.NDArray[np.integer[Any]]
 IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
 """Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
 
+#: Up to this number of samples, positions fit in 4 bytes.
 _MAX_IN_INT32 = 2**31
+
+#: Python refuses to write out numbers of more than 4,300 digits; messages say their length.
+_MAX_SHOWN = 2**128
 
 
 class ComputedPositions(ABC):
@@ -28,15 +32,15 @@ class ComputedPositions(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of positions."""
+        """Return the number of positions."""
 
     def at(self, index: int) -> int:
-        """The position at ``0 <= index < len(self)``."""
+        """Return the position at ``0 <= index < len(self)``."""
         return int(self.take(np.array([index], dtype=np.intp))[0])
 
     @abstractmethod
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        """The positions at ``indices``, shape ``(n,)``, each index in ``[0, len(self))``."""
+        """Return the positions at ``indices``, shape ``(n,)``, each index in ``[0, len(self))``."""
 
     def __iter__(self) -> Iterator[int]:
         # Without it, a loop would take an IndexError of take() for the end of the positions.
@@ -57,32 +61,40 @@ class Formula(ComputedPositions):
     """Positions that a function computes.
 
     Args:
-        length: number of positions.
-        function: of a module, so that it can be pickled; it is called with ``arguments`` and the indices.
+        length: the number of positions.
+        function: a function of a module, so that it can be pickled; it is called with ``arguments``
+            and the indices.
+        arguments: the first arguments of the function.
     """
 
     def __init__(
         self, length: int, function: Callable[..., IndexArrayOfInts], *arguments: Any
     ) -> None:
-        self._length, self._function, self._arguments = length, function, arguments
+        self._length = length
+        self._function = function
+        self._arguments = arguments
 
     def __len__(self) -> int:
         return self._length
 
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        """The positions at ``indices``."""
+        """Return the positions at ``indices``."""
         return self._function(*self._arguments, indices)
 
 
 Positions = Union[range, IndexArrayOfInts, ComputedPositions]
-"""Positions in ``[0, n)`` of an iterator of n samples; arrays have shape ``(n,)`` and are not written to."""
+"""Positions in ``[0, n)`` of an iterator of n samples.
+
+Arrays have shape ``(n,)`` and are not written to.
+"""
 
 
 class _Composed(ComputedPositions):
     """``inner`` at the positions ``outer``, one of them computed."""
 
     def __init__(self, outer: Positions, inner: Positions) -> None:
-        self._outer, self._inner = outer, inner
+        self._outer = outer
+        self._inner = inner
 
     def __len__(self) -> int:
         return len(self._outer)
@@ -95,37 +107,31 @@ class _Composed(ComputedPositions):
 
 
 def take(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-    """The positions at ``indices``, each in ``[0, len(positions))``."""
+    """Return the positions at ``indices``, each in ``[0, len(positions))``."""
     if isinstance(positions, np.ndarray):
-        picked: IndexArrayOfInts = positions[
-            indices
-        ]  # take() would copy a slice of positions first
+        # The method take() would copy a slice of positions first.
+        picked: IndexArrayOfInts = positions[indices]
         return picked
     if isinstance(positions, range):
-        if positions.start == 0 and positions.step == 1:
+        if _is_identity(positions):
             return indices
         return positions.start + indices.astype(np.intp, copy=False) * positions.step
     return positions.take(indices)
 
 
 def compose(outer: Positions, inner: Positions | None) -> Positions:
-    """``inner`` (None: all positions) at the positions ``outer``. Ranges and formulas stay such."""
-    if inner is None or (isinstance(inner, range) and inner.start == 0 and inner.step == 1):
+    """Return ``inner`` at the positions ``outer``. Ranges and formulas stay such.
+
+    Args:
+        outer: positions in ``inner``.
+        inner: positions; None: all positions.
+    """
+    if inner is None or (isinstance(inner, range) and _is_identity(inner)):
         return outer
-    if isinstance(outer, range):
-        if len(outer) == 0:
-            return range(0)
-        if isinstance(inner, range):
-            first, step = inner[outer[0]], inner.step * outer.step
-            return range(first, first + step * len(outer), step)
-        if not isinstance(inner, ComputedPositions):
-            stop = outer[-1] + (1 if outer.step > 0 else -1)
-            return inner[
-                outer[0] : stop if stop >= 0 else None : outer.step
-            ]  # shares the memory of inner
-        return _Composed(outer, inner)
     if isinstance(outer, ComputedPositions):
         return _Composed(outer, inner)
+    if isinstance(outer, range):
+        return _compose_range(outer, inner)
     picked = take(inner, outer)
     if picked.dtype.itemsize > 4 and len(picked) and int(picked.max()) < _MAX_IN_INT32:
         picked = picked.astype(np.int32)
@@ -133,15 +139,37 @@ def compose(outer: Positions, inner: Positions | None) -> Positions:
     return picked
 
 
+def _is_identity(positions: range) -> bool:
+    return positions.start == 0 and positions.step == 1
+
+
+def _compose_range(outer: range, inner: Positions) -> Positions:
+    """Return ``inner`` at the positions of a range, without a copy."""
+    if len(outer) == 0:
+        return range(0)
+    if isinstance(inner, range):
+        first = inner[outer[0]]
+        step = inner.step * outer.step
+        return range(first, first + step * len(outer), step)
+    if isinstance(inner, ComputedPositions):
+        return _Composed(outer, inner)
+    # A slice shares the memory of an array.
+    stop: int | None = outer[-1] + 1
+    if outer.step < 0:
+        # A stop of -1 would count from the end.
+        stop = outer[-1] - 1 if outer[-1] > 0 else None
+    return inner[outer[0] : stop : outer.step]
+
+
 def narrow(positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
-    """A read-only copy, of 4 bytes a position if ``n_samples`` allow it, otherwise of 8."""
+    """Return a read-only copy, of 4 bytes a position if ``n_samples`` allow it, otherwise of 8."""
     copy = positions.astype(np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
     copy.setflags(write=False)
     return copy
 
 
 def as_index_array(positions: Positions) -> IndexArrayOfInts:
-    """All positions as an array, which callers must not change."""
+    """Return all positions as an array, which callers must not change."""
     if isinstance(positions, range):
         return np.arange(positions.start, positions.stop, positions.step, dtype=np.intp)
     if isinstance(positions, ComputedPositions):
@@ -149,115 +177,174 @@ def as_index_array(positions: Positions) -> IndexArrayOfInts:
     return positions
 
 
-# ---------------------------------------------------------------------- what is given as positions, counts and seeds
+def blocks_at(
+    positions: Positions, below: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64] | None:
+    """Return how many of the positions lie in each block of samples.
+
+    Args:
+        positions: positions of samples.
+        below: the length of each block; None if they are unknown.
+
+    Returns:
+        The number of positions in each block; None if that is unknown, or if the positions do not
+        ascend.
+    """
+    if below is None or isinstance(positions, ComputedPositions):
+        return None
+    ends = np.cumsum(below)
+    if isinstance(positions, range):
+        if positions.step < 0 and len(positions) > 1:
+            return None
+        n_before = -(-(ends - positions.start) // abs(positions.step))  # rounded up
+        n_before = np.clip(n_before, 0, len(positions))
+    else:
+        is_descending = len(positions) and bool((positions[1:] < positions[:-1]).any())
+        if is_descending:
+            return None
+        n_before = np.searchsorted(positions, ends)
+    return np.diff(n_before, prepend=0)
+
+
+# ----------------------------------------------------------- checks of positions, counts and seeds
 
 
 def check_index(index: SupportsIndex, length: int) -> int:
-    """The position ``0 <= p < length`` that ``index`` means, negative ones counted from the end.
+    """Return the position ``0 <= p < length`` of an index; negative ones count from the end.
 
     Raises:
         DatasetOutOfBoundsError: it lies outside.
         TypeError: it is not an integer.
     """
     position = operator.index(index)
-    if -length <= position < length:
-        return position if position >= 0 else position + length
+    if 0 <= position < length:
+        return position
+    if -length <= position < 0:
+        return position + length
     raise out_of_bounds(position, length)
 
 
 def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArray[np.intp]:
-    """The positions that ``indices`` mean in ``length`` samples: shape ``(n,)``, each in ``[0, length)``.
+    """Return the positions that ``indices`` mean in ``length`` samples.
 
     Args:
-        indices: integers (a list, range, numpy array or tensor), one bool for each sample, or a slice. An array that
-            needs no conversion is returned as it is, not copied.
-        length: number of samples.
+        indices: integers (a list, range, numpy array or tensor), one bool for each sample, or a
+            slice. An array that needs no conversion is returned as it is, not copied.
+        length: the number of samples.
+
+    Returns:
+        The positions, shape ``(n,)``, each in ``[0, length)``.
 
     Raises:
         DatasetOutOfBoundsError: a position lies outside, or there is not one bool for each sample.
         TypeError: not a one-dimensional array of integers or bools.
     """
+    if isinstance(indices, slice):
+        return np.arange(*indices.indices(length), dtype=np.intp)
     if isinstance(indices, range):
         indices = np.arange(indices.start, indices.stop, indices.step)
-    if (
-        type(indices) is np.ndarray
-        and indices.dtype == np.intp
-        and indices.ndim == 1
-        and indices.size
-    ):
-        # one look at what is nearly always given; negative ones are large here, and argmax() takes half the time of max()
-        unsigned = indices.view(np.uintp)
-        if unsigned.item(unsigned.argmax()) < length:
-            return indices
-    elif isinstance(indices, slice):
-        return np.arange(*indices.indices(length), dtype=np.intp)
+
+    if _needs_no_conversion(indices, length):
+        positions: npt.NDArray[np.intp] = indices  # type: ignore[assignment]  # it is an array
+        return positions
+
+    array = _as_array_of_positions(indices, length)
+    if array.dtype == bool:
+        if array.size != length:
+            raise DatasetOutOfBoundsError(
+                f"a mask of {array.size} values cannot select from an iterator of {length} samples"
+            )
+        return np.flatnonzero(array)
+
+    if array.size == 0:
+        return np.empty(0, dtype=np.intp)
+    # Before the cast, which would wrap large unsigned integers.
+    lowest = int(array.min())
+    highest = int(array.max())
+    if lowest < -length or highest >= length:
+        offender = lowest if lowest < -length else highest
+        raise out_of_bounds(offender, length, place=int((array == offender).argmax()))
+    positions = array.astype(np.intp, copy=False)
+    if lowest < 0:
+        return np.where(positions < 0, positions + length, positions)
+    return positions
+
+
+def _needs_no_conversion(indices: Any, length: int) -> bool:
+    """Return whether indices are an array of valid positions, none of them negative.
+
+    This is one look at what is nearly always given.
+    """
+    if type(indices) is not np.ndarray or indices.dtype != np.intp:
+        return False
+    if indices.ndim != 1 or not indices.size:
+        return False
+    # Negative positions are large as unsigned integers, and argmax() takes half the time of max().
+    unsigned = indices.view(np.uintp)
+    return bool(unsigned.item(unsigned.argmax()) < length)
+
+
+def _as_array_of_positions(indices: Any, length: int) -> npt.NDArray[Any]:
+    """Return a one-dimensional array of integers or bools; an empty one may have any dtype.
+
+    Raises:
+        DatasetOutOfBoundsError: an integer is larger than those of numpy.
+        TypeError: ``indices`` are something else.
+    """
     try:
         array = np.asarray(indices)
     except ValueError as error:  # a list of lists of different lengths
         raise TypeError(
             f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}"
         ) from error
-    if (
-        array.dtype == object
-        and array.ndim == 1
-        and len(array)
-        and all(isinstance(each, (bool, np.bool_)) for each in array)
-    ):
-        array = array.astype(bool)  # a mask of pandas
-    if (
-        array.dtype == object
-        and array.ndim == 1
-        and all(isinstance(each, (int, np.integer)) for each in array)
-    ):
-        raise out_of_bounds(max(array, key=abs), length)  # beyond what numpy's integers hold
-    if array.ndim == 1 and array.dtype == bool:
-        if array.size != length:
-            raise DatasetOutOfBoundsError(
-                f"a mask of {array.size} values cannot select from an iterator of {length} samples"
-            )
-        return np.flatnonzero(array)
-    if array.ndim == 1 and array.size == 0:  # numpy makes floats of an empty list
-        return np.empty(0, dtype=np.intp)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        given = f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"
-        raise TypeError(
-            f"indices must be a one-dimensional list or array of integers or bools, got {given}"
-        )
-    lowest, highest = (
-        int(array.min()),
-        int(array.max()),
-    )  # before the cast, which would wrap large unsigned integers
-    if lowest < -length or highest >= length:
-        offender = lowest if lowest < -length else highest
-        raise out_of_bounds(offender, length, place=int((array == offender).argmax()))
-    positions = array.astype(np.intp, copy=False)
-    return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
+    if array.ndim == 1:
+        if array.size == 0 or array.dtype == bool or array.dtype.kind in "iu":
+            return array
+        if array.dtype == object and all(isinstance(item, (bool, np.bool_)) for item in array):
+            return array.astype(bool)  # a mask of pandas
+        if array.dtype == object and all(isinstance(item, (int, np.integer)) for item in array):
+            raise out_of_bounds(max(array, key=abs), length)
+    raise TypeError(
+        "indices must be a one-dimensional list or array of integers or bools, "
+        f"got {type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"
+    )
 
 
 def check_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range | IndexArrayOfInts:
-    """As :func:`check_indices`, to be kept: a slice or range stays a range, anything else is copied, as narrow as it can be.
+    """Return the positions that ``indices`` mean in ``length`` samples, in a form to be kept.
+
+    A slice or range stays a range. Anything else is copied, as narrow as it can be.
 
     Raises:
-        DatasetOutOfBoundsError, TypeError: as there.
+        DatasetOutOfBoundsError: a position lies outside, or there is not one bool for each sample.
+        TypeError: not a one-dimensional array of integers or bools.
     """
     if isinstance(indices, slice):
         indices = range(length)[indices]
     if isinstance(indices, range):
         if len(indices) == 0:
             return range(0)
-        shifts = [check_index(end, length) - end for end in (indices[0], indices[-1])]
-        if shifts[0] == shifts[1]:
-            return range(indices.start + shifts[0], indices.stop + shifts[0], indices.step)
+        # Negative positions count from the end; a range that has both signs becomes an array.
+        first_shift = check_index(indices[0], length) - indices[0]
+        last_shift = check_index(indices[-1], length) - indices[-1]
+        if first_shift == last_shift:
+            return range(indices.start + first_shift, indices.stop + first_shift, indices.step)
     return narrow(check_indices(indices, length), length)
 
 
 def check_integer(
     name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None
 ) -> int:
-    """``value`` as a plain int, for arguments such as counts and seeds.
+    """Return a value as a plain int, for arguments such as counts and seeds.
+
+    Args:
+        name: what messages call the value.
+        value: an integer of Python or numpy.
+        at_least: the smallest valid integer; None for no limit.
+        at_most: the largest valid integer; None for no limit.
 
     Raises:
-        ConfigError: it is not an integer (of Python or numpy), or out of range.
+        ConfigError: it is not an integer, or out of range.
     """
     try:
         number = operator.index(value)
@@ -271,29 +358,22 @@ def check_integer(
 
 
 def out_of_bounds(position: int, length: int, place: int | None = None) -> DatasetOutOfBoundsError:
-    """What to raise for a position that lies outside of ``length`` samples; ``place``: where it stands among several."""
-    allowed = f"allowed are {-length} to {length - 1}" if length else "it is empty"
-    # Python refuses to write out numbers of more than 4,300 digits
-    shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
+    """Return the error for a position outside of an iterator.
+
+    Args:
+        position: the position.
+        length: the number of samples.
+        place: where the position stands among several indices; None for a single one.
+    """
+    if length:
+        valid = f"valid range: {-length} to {length - 1}"
+    else:
+        valid = "it is empty"
+    if abs(position) < _MAX_SHOWN:
+        shown = str(position)
+    else:
+        shown = f"of {position.bit_length():,} bits"
     where = "" if place is None else f", number {place} of the indices"
     return DatasetOutOfBoundsError(
-        f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}"
+        f"position {shown} is outside of an iterator of {length} samples{where}: {valid}"
     )
-
-
-def blocks_at(
-    positions: Positions, below: npt.NDArray[np.int64] | None
-) -> npt.NDArray[np.int64] | None:
-    """How many of ``positions`` lie in each block of those of lengths ``below``; None if they are not in ascending order."""
-    if below is None or isinstance(positions, ComputedPositions):
-        return None
-    ends = np.cumsum(below)
-    if isinstance(positions, range):
-        if positions.step < 0 and len(positions) > 1:
-            return None
-        n_before = np.clip(-(-(ends - positions.start) // abs(positions.step)), 0, len(positions))
-    elif len(positions) and bool((positions[1:] < positions[:-1]).any()):
-        return None
-    else:
-        n_before = np.searchsorted(positions, ends)
-    return np.diff(n_before, prepend=0)

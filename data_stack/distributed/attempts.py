@@ -15,18 +15,11 @@ from multiprocessing.connection import wait as connection_wait
 from typing import Any
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.processes.child_process import (
-    Channel,
-    ChildProcess,
-    Parcel,
-    dump,
-    dump_error,
-    end_all,
-    load,
-    loaded_modules,
-)
+from data_stack.processes.channel import Channel, Payload
+from data_stack.processes.child_process import ChildProcess, end_all, loaded_modules
 from data_stack.processes.engine import PreparationEngine, Result
 from data_stack.processes.fork_server import hold, is_readable
+from data_stack.processes.pickling import dump, dump_error, load
 from data_stack.processes.program_settings import ProgramSettings
 from data_stack.util.executor import n_processors
 from data_stack.util.interrupts import is_from_signal_handler
@@ -75,9 +68,9 @@ class ProcessEngine(PreparationEngine):
                 for process in processes:
                     if waiting and process.task is None:
                         process.task = waiting.popleft()
-                        with contextlib.closing(Parcel((packed, tasks[process.task]))) as parcel:
+                        with contextlib.closing(Payload((packed, tasks[process.task]))) as payload:
                             settings = ProgramSettings.of_thread()
-                            process.channel.send((list(sys.argv), settings), parcel)
+                            process.channel.send((list(sys.argv), settings), payload)
                 connection_wait([process.channel.fileno() for process in processes], _LOOK_SECONDS)
                 for process in list(processes):
                     task, result, failure = process.take_end()
@@ -212,7 +205,7 @@ def main(descriptor: int) -> None:
     while (message := channel.receive()) is not None:
         (sys.argv[:], settings), unpickle = message
         packed, argument = unpickle()  # type: ignore[misc]  # each message has one
-        with contextlib.closing(Parcel(attempt(packed, argument, settings))) as parcel:
+        with contextlib.closing(Payload(attempt(packed, argument, settings))) as payload:
             n_before, n_modules = n_modules, len(sys.modules)
-            channel.send(loaded_modules() if n_modules > n_before else [], parcel)
+            channel.send(loaded_modules() if n_modules > n_before else [], payload)
     channel.close()

@@ -13,7 +13,8 @@ import numpy as np
 from data_stack.codecs.codec import codec_of, type_of_bytes, types_by_extension
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
-from data_stack.formats.image_folder import FILE_NAME_COLUMN, METADATA_OF_IMAGES, UNFINISHED_MARK
+from data_stack.formats.image_files import METADATA_OF_IMAGES, UNFINISHED_MARK
+from data_stack.formats.image_metadata import FILE_NAME_COLUMN
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_errors import storage_errors
 

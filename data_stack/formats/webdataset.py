@@ -1,27 +1,22 @@
-"""WebDataset's shards: tar files in which the files of one sample share a name, with random access.
+"""Samples of WebDataset's shards: tar files in which the files of one sample share a name.
 
-The file ``a/000017.seg.png`` is field ``seg.png`` of the sample with the key ``a/000017``: a key ends at the first dot of the
-last part of the path. What follows the last dot of a field says how its bytes are decoded.
-
-Source: WebDataset 1.0.2, https://github.com/webdataset/webdataset (``tariterators.py``, ``autodecode.py``)
+Source: WebDataset 1.0.2, https://github.com/webdataset/webdataset (``tariterators.py``,
+``autodecode.py``)
 """
 
 from __future__ import annotations
 
 import bisect
 import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Union
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.codecs.codec import (
     Codec,
-    FunctionCodec,
-    codec_of,
     codec_of_content,
     decode_file,
     media_types,
@@ -29,126 +24,44 @@ from data_stack.codecs.codec import (
 )
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import (
-    ArchiveError,
-    ConfigError,
-    DatasetFileCorruptError,
-    RequestLimitError,
-    ResourceChangedError,
-    UnsafeArchiveError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.fields_access import FieldsAccess
-from data_stack.formats.records.stored_file import StoredFile
-from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
-from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import window
-from data_stack.io.archives.tar import TarArchive, looks_like_tar
+from data_stack.formats.webdataset_fields import (
+    KEY,
+    FieldType,
+    codec_of_field,
+    extension_of_field,
+)
+from data_stack.formats.webdataset_shards import OpenShards, ShardIndex, ShardIndexer
+from data_stack.io.account import LeftOut, PlaceAccount
 from data_stack.io.content import contents_of_resources
-from data_stack.io.folder import Folder
 from data_stack.io.location import Location, is_path, location_of
-from data_stack.io.resources import StreamedResource
-from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
-from data_stack.io.versions import SeenVersions
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
-from data_stack.util.untrusted_text import parse_json
 
-#: The field of a sample's key.
-KEY: Final = "__key__"
-#: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
-SHARD_INDEX: Final = "shardindex.json"
-#: The rule that leaves out a file in a shard.
-_NO_SAMPLE: Final = "a file without a suffix, which belongs to no sample"
-#: The rule that leaves a file out of a folder of shards.
-_NO_SHARD: Final = "no .tar in the folder itself, or not in shardindex.json"
-
-FieldType = Union[
-    str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None
-]
-
-
-def _decimal(value: Any) -> bytes:
-    """An integer as decimal text, which is what files ``.cls`` hold."""
-    return b"%d" % (int(value) if isinstance(value, np.bool_) else operator.index(value))
-
-
-#: Files of integers as text, which WebDataset reads as int64.
-INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
-_PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
-PICKLES_AS_BYTES: Final[Mapping[str, None]] = dict.fromkeys(_PICKLES)
-_LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
-#: Number of samples that an iteration reads together.
+#: The number of samples that an iteration reads together.
 _SAMPLES_AT_ONCE: Final = 64
-_MAX_OPEN: Final = 256
-BLOCK_BYTES: Final = 512
+
+#: The attributes that another process gets; it opens the shards itself.
+_PICKLED: Final = ("_shards", "_fields", "_types", "account", "_has_account_of_shards")
 
 
-def type_of_field(field: str) -> str:
-    """The record type of a field by its extension; ``"bytes"`` if it is unknown."""
-    ending = field.rpartition(".")[2]
-    return "i64" if ending in INTEGERS else type_of_extension(ending) or "bytes"
-
-
-def account_of_shards(folder: Folder) -> PlaceAccount:
-    """The account of a folder of shards; raises as :func:`shard_names`."""
-    files, links = folder.survey()
-    read = [*shard_names(folder), SHARD_INDEX]
-    return account_of(folder.full_name(""), read, files, _NO_SHARD, links)
-
-
-def shard_names(folder: Folder) -> list[str]:
-    """The shards in a folder, in order: as listed in ``shardindex.json``, otherwise all ``.tar`` files by name.
-
-    Raises:
-        DatasetFileCorruptError: the list is damaged, or a shard is missing.
-    """
-    names = [
-        name
-        for name in folder.list_names()
-        if name.lower().endswith(".tar") and not name.startswith(".")
-    ]
-    if not folder.has_file(SHARD_INDEX):
-        return names
-    what, data = folder.full_name(SHARD_INDEX), folder.read(SHARD_INDEX)
-    try:
-        index = parse_json(data)
-        listed = [str(shard["url"]) for shard in index["shardlist"]]
-    except (ValueError, LookupError, TypeError) as error:
-        raise DatasetFileCorruptError(
-            f"{what} is damaged: it lists no shards ({str(error)[:200]})"
-        ) from error
-    missing = sorted({*listed} - {*names})
-    if missing:
-        raise DatasetFileCorruptError(f"{what} lists {missing[0]!r:.80}, which is missing")
-    return listed
-
-
-# ---------------------------------------------------------------------- reading
-
-
-@dataclass(frozen=True)
-class _Index:
-    """The samples and files of the shards.
+@dataclass(slots=True)
+class _FileToRead:
+    """A file that is read for a sample.
 
     Attributes:
-        keys: keys of all samples, in the order of their first files.
-        starts: index of the first sample of each shard, followed by the number of samples.
-        names: all fields, in the order of their first files.
-        members: the files, by sample and field: index of the sample and of the field, offset, size; shape ``(n_files, 4)``.
-        firsts: the first row of ``members`` of each sample, and the end.
+        sample: the sample, whose value is replaced.
+        field: the field of the value.
+        offset: the first byte of the file in its shard.
+        size: the size of the file in bytes.
     """
 
-    keys: list[str]
-    starts: list[int]
-    names: list[str]
-    members: npt.NDArray[np.int64]
-    firsts: npt.NDArray[np.int64]
-
-    def places(self, position: int) -> dict[str, tuple[int, int]]:
-        """Offset and size of the files of a sample, by field."""
-        rows = self.members[self.firsts[position] : self.firsts[position + 1]].tolist()
-        return {self.names[field]: (offset, size) for _, field, offset, size in rows}
+    sample: dict[str, Any]
+    field: str
+    offset: int
+    size: int
 
 
 class WebDatasetIterator(AccessedDatasetIterator):
@@ -181,11 +94,24 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     _keeps_access = False
 
-    #: What else is in the folder of the shards, if one was opened, and in the shards, once they were looked
-    #: through; LeftOutWarning named what may be data.
+    #: What else is in the folder of the shards, if one was opened, and in the shards, once they
+    #: were looked through. A LeftOutWarning named what may be data.
     account: PlaceAccount | None
 
-    _index: _Index | None
+    _shards: list[Location]
+    #: The fields that a user chose; None for all.
+    _fields: tuple[str, ...] | None
+    #: Decoders by extension, instead of the built-in ones.
+    _types: dict[str, FieldType]
+    #: Whether :attr:`account` has the files in the shards.
+    _has_account_of_shards: bool
+    #: Where the files lie; None before the first access.
+    _index: ShardIndex | None
+    _open_shards: OpenShards
+    #: The codecs of fields that were looked up.
+    _codecs: dict[str, Codec]
+    #: Held by the thread that looks through the shards.
+    _lock: threading.Lock
 
     def __init__(
         self,
@@ -194,9 +120,11 @@ class WebDatasetIterator(AccessedDatasetIterator):
         fields: Sequence[str] | None = None,
         types: Mapping[str, FieldType] | None = None,
     ) -> None:
-        is_one = isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
-        given = [shards] if is_one else list(shards)
-        self._shards = [location_of(shard) for shard in given]
+        is_single_shard = (
+            isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
+        )
+        sources = [shards] if is_single_shard else list(shards)
+        self._shards = [location_of(source) for source in sources]
         if not self._shards:
             raise ConfigError("a WebDataset needs at least one shard")
         if isinstance(fields, str):
@@ -209,13 +137,29 @@ class WebDatasetIterator(AccessedDatasetIterator):
         self._has_account_of_shards = False
         self._start_afresh()
 
+    def _start_afresh(self) -> None:
+        """Forget the open shards, in a new iterator or another process."""
+        self._index = None
+        self._open_shards = OpenShards(self._shards)
+        self._codecs = {}
+        self._lock = fork_lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in _PICKLED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start_afresh()
+
     # ------------------------------------------------------------------ what there is
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields to read, in the order of their first files; a sample may lack some of them."""
-        index = self._get_index()
-        return tuple(index.names) if self._fields is None else self._fields
+        if self._fields is not None:
+            self._get_index()
+            return self._fields
+        return tuple(self._get_index().fields)
 
     @property
     def keys(self) -> Sequence[str]:
@@ -225,7 +169,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def with_fields(
         self, fields: Sequence[str], types: Mapping[str, FieldType]
     ) -> WebDatasetIterator:
-        """The same samples with other fields and decoders; the shards are not looked through again.
+        """Return the same samples with other fields and decoders.
+
+        The shards are not looked through again.
 
         Raises:
             ConfigError: a field is a pickle, and ``types`` does not say how to read it.
@@ -236,99 +182,123 @@ class WebDatasetIterator(AccessedDatasetIterator):
             other._codec(field)
         return other
 
-    # ------------------------------------------------------------------ samples
-
     def make_access(self) -> SampleAccess:
         return _ShardsAccess(self)
 
+    def _arguments(self) -> dict[str, Any]:
+        return {"fields": self._fields, "types": self._types}
+
+    # ------------------------------------------------------------------ reading samples
+
     def _read(self, positions: Sequence[int], field: str | None = None) -> list[dict[str, Any]]:
-        """The samples at ``positions`` with their keys and fields, or with one field, which is then required."""
-        index, request = self._get_index(), current_request()
-        names, required = (
-            (self.fields, self._fields is not None) if field is None else ((field,), True)
-        )
+        """Read samples with their keys and fields, those of one shard in one request.
+
+        Args:
+            positions: the positions of the samples.
+            field: the only field to read, which each sample must have; None for :attr:`fields`.
+
+        Raises:
+            DatasetFileCorruptError: a sample lacks a field that a user chose, or a file is damaged.
+        """
+        index = self._get_index()
+        fields = self.fields if field is None else (field,)
+        are_required = field is not None or self._fields is not None
         samples: list[dict[str, Any]] = []
-        wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
+        files_by_shard: dict[int, list[_FileToRead]] = {}
         for position in positions:
-            number, places = self._shard_of(position), index.places(position)
-            chosen = [name for name in names if name in places]
-            if required and len(chosen) < len(names):
-                missing = next(name for name in names if name not in places)
-                where = f"sample {index.keys[position]!r} of {self._shards[number].full_name}"
-                raise DatasetFileCorruptError(f"{where} has no field {missing!r}")
-            sample: dict[str, Any] = {KEY: index.keys[position], **dict.fromkeys(chosen)}
+            shard_number = self._shard_of(position)
+            ranges = index.ranges_of(position)
+            sample: dict[str, Any] = {KEY: index.keys[position]}
+            for name in fields:
+                if name in ranges:
+                    sample[name] = None
+                    file = _FileToRead(sample, name, *ranges[name])
+                    files_by_shard.setdefault(shard_number, []).append(file)
+                elif are_required:
+                    shard = self._shards[shard_number].full_name
+                    raise DatasetFileCorruptError(
+                        f"sample {index.keys[position]!r} of {shard} has no field {name!r}"
+                    )
             samples.append(sample)
-            wanted.setdefault(number, []).extend((sample, name, *places[name]) for name in chosen)
-        for number, parts in wanted.items():
-            spans = np.array(
-                [(offset, offset + size) for _, _, offset, size in parts], np.int64
-            ).reshape(-1, 2)
-            found = self._open(number).read_many(spans[:, 0], spans[:, 1])
-            with decoding_for(request):
-                for (sample, name, _, _), data in zip(parts, found, strict=True):
-                    hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
-                    file = f"{self._shards[number].full_name}: {sample[KEY]}.{name}"
-                    sample[name] = decode_file(self._codec_of(name, data), data, file, hint)
+        for shard_number, files in files_by_shard.items():
+            self._read_files(shard_number, files)
         return samples
 
-    def _codec_of(self, field: str, data: bytes) -> Codec:
-        """The codec of a value: of pictures and recordings that of their content, unless ``types`` names one."""
-        extension = field.rpartition(".")[2]
-        codec = self._codec(field)
+    def _read_files(self, shard_number: int, files: Sequence[_FileToRead]) -> None:
+        """Read and decode files of one shard into their samples."""
+        request = current_request()
+        starts = np.array([file.offset for file in files], np.int64)
+        sizes = np.array([file.size for file in files], np.int64)
+        contents = self._open_shards.file(shard_number).read_many(starts, starts + sizes)
+        shard = self._shards[shard_number].full_name
+        with decoding_for(request):
+            for file, data in zip(files, contents, strict=True):
+                codec = self._codec_of_file(file.field, data)
+                name = f"{shard}: {file.sample[KEY]}.{file.field}"
+                extension = extension_of_field(file.field)
+                hint = f". types={{{extension!r}: None}} returns the bytes"
+                file.sample[file.field] = decode_file(codec, data, name, hint)
+
+    def _codec(self, field: str) -> Codec:
+        """Return the codec of a field by its extension.
+
+        Raises:
+            ConfigError: the field is a pickle, and ``types`` does not say how to read it.
+        """
+        codec = self._codecs.get(field)
+        if codec is None:
+            codec = codec_of_field(field, self._types)
+            self._codecs[field] = codec
+        return codec
+
+    def _codec_of_file(self, field: str, data: bytes) -> Codec:
+        """Return the codec of a value.
+
+        Of images, sound and videos it is that of the content, unless ``types`` names one.
+        """
+        extension = extension_of_field(field)
         type_name = type_of_extension(extension)
-        if not data or type_name not in media_types() or extension in (self._types or {}):
-            return codec
+        is_media = type_name is not None and type_name in media_types()
+        if type_name is None or not is_media or not data or extension in self._types:
+            return self._codec(field)
         return codec_of_content(data, type_name)
 
-    # ------------------------------------------------------------------ where things are
+    # ------------------------------------------------------------------ where the files are
 
     def _shard_of(self, position: int) -> int:
+        """Return the number of the shard of a sample."""
         return bisect.bisect_right(self._get_index().starts, position) - 1
 
-    def _get_index(self) -> _Index:
+    def _get_index(self) -> ShardIndex:
+        """Return where the files lie; reads the headers of all shards at the first call."""
         if self._index is None:
             with self._lock:
+                # Another thread may have looked through them while this one waited.
                 if self._index is None:
                     self._index = self._look_through()
         return self._index
 
-    def _look_through(self) -> _Index:
-        keys: list[str] = []
-        starts, fields, tables = [0], dict[str, int](), [np.empty((0, 4), np.int64)]
-        left_out: list[LeftOut] = []
+    def _look_through(self) -> ShardIndex:
+        """Read the headers of all shards.
+
+        Raises:
+            As :class:`WebDatasetIterator` at the first access.
+        """
+        indexer = ShardIndexer()
         for number, shard in enumerate(self._shards):
-            rows: dict[str, int] = {}
-            found = []
-            for path, offset, size in _members(shard, self._open_first(number), left_out):
-                key, field = key_and_field(path)
-                row = starts[-1] + rows.setdefault(key, len(rows))
-                found.append((row, fields.setdefault(field, len(fields)), offset, size))
-            table = np.array(found, np.int64).reshape(-1, 4)
-            table = table[np.lexsort((table[:, 1], table[:, 0]))]
-            twice = np.flatnonzero((table[1:, :2] == table[:-1, :2]).all(axis=1))
-            keys += rows
-            if len(twice):
-                row, field_number = table[twice[0], :2].tolist()
-                raise UnsafeArchiveError(
-                    f"{shard.full_name!r} has two files {list(fields)[field_number]!r} of sample {keys[row]!r}"
-                )
-            tables.append(table)
-            starts.append(len(keys))
-        for name in fields if self._fields is None else self._fields:
-            if name not in fields and keys:
+            indexer.add(shard, self._open_shards.open_first(number))
+        index = indexer.finish()
+
+        for name in index.fields if self._fields is None else self._fields:
+            if name not in index.fields and index.keys:
                 raise ConfigError(
-                    f"no sample has a field {name!r}{did_you_mean(name, fields)}; they have {', '.join(fields)}"
+                    f"no sample has a field {name!r}{did_you_mean(name, index.fields)}; "
+                    f"they have {', '.join(index.fields)}"
                 )
+            # Raises the error of a pickle.
             self._codec(name)
-        members = np.concatenate(tables)
-        self._account_for(len(members), left_out)
-        return _Index(
-            keys,
-            starts,
-            list(fields),
-            members,
-            np.searchsorted(members[:, 0], np.arange(len(keys) + 1)),
-        )
+        self._account_for(len(index.files), indexer.left_out)
+        return index
 
     def _account_for(self, n_read: int, left_out: Sequence[LeftOut]) -> None:
         """Account for the files in the shards, and warn, once: not again in a worker process."""
@@ -336,44 +306,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
             return
         self._has_account_of_shards = True
         PlaceAccount(self._shards[0].full_name, n_read, tuple(left_out)).warn()
-        of_folder = self.account or PlaceAccount(self._shards[0].folder.name, len(self._shards))
-        self.account = of_folder.with_left_out(left_out)
-
-    def _open_first(self, number: int) -> StreamedResource:
-        """Open a shard that is the one that was read first.
-
-        Raises:
-            ResourceChangedError: it was replaced or changed.
-        """
-        shard = self._shards[number]
-        return self._seen.open_first(number, shard.full_name, shard.open())
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"fields": self._fields, "types": self._types}
-
-    def _start_afresh(self) -> None:
-        shards, types = self._shards, self._types
-        self._index, self._lock = None, fork_lock()
-        self._codec = functools.cache(lambda field: codec_of_field(field, types))
-        seen = self._seen = SeenVersions(len(shards))
-
-        def open_shard(number: int) -> StoredFile:
-            shard = shards[number]
-            stored = StoredFile(shard.folder, shard.name, None)
-            if not seen.is_first(number, stored.version):  # its files lie at other offsets
-                before = "another version when its headers were read"
-                raise ResourceChangedError(shard.full_name, before, str(stored.version))
-            return stored
-
-        self._open = functools.lru_cache(_MAX_OPEN)(open_shard)
-
-    def __getstate__(self) -> dict[str, Any]:
-        kept = ("_shards", "_fields", "_types", "account", "_has_account_of_shards")
-        return {name: self.__dict__[name] for name in kept}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._start_afresh()
+        account = self.account
+        if account is None:
+            account = PlaceAccount(self._shards[0].folder.name, len(self._shards))
+        self.account = account.with_left_out(left_out)
 
 
 class _ShardsAccess(FieldsAccess):
@@ -381,7 +317,9 @@ class _ShardsAccess(FieldsAccess):
 
     source: WebDatasetIterator
 
-    n_samples = property(lambda self: len(self.source._get_index().keys))
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return len(self.source._get_index().keys)
 
     def sample(self, position: int) -> Sample:
         return self.source._read([position])[0]
@@ -393,22 +331,13 @@ class _ShardsAccess(FieldsAccess):
         for first in range(start, stop, _SAMPLES_AT_ONCE):
             positions = range(first, min(first + _SAMPLES_AT_ONCE, stop))
             try:
-                samples: Iterable[dict[str, Any]] = self.source._read(positions)
-            except RequestLimitError:  # each may fit alone
-                samples = (self.sample(position) for position in positions)
-            yield from samples
-
-    def locate(self, position: int) -> str:
-        source = self.source
-        return (
-            f"{source.keys[position]!r} of {source._shards[source._shard_of(position)].full_name}"
-        )
-
-    def content_fingerprint(self) -> list[str]:
-        numbers = range(len(self.source._shards))
-        return contents_of_resources(
-            [functools.partial(self.source._open_first, number) for number in numbers]
-        )
+                samples = self.source._read(positions)
+            except RequestLimitError:
+                # Each sample may fit alone.
+                for position in positions:
+                    yield self.sample(position)
+            else:
+                yield from samples
 
     def fields(self) -> Sequence[str]:
         return (KEY, *self.source.fields)
@@ -418,65 +347,12 @@ class _ShardsAccess(FieldsAccess):
             return [self.source.keys[position] for position in positions]
         return [sample[field] for sample in self.source._read(positions, field)]
 
+    def locate(self, position: int) -> str:
+        shard = self.source._shards[self.source._shard_of(position)]
+        return f"{self.source.keys[position]!r} of {shard.full_name}"
 
-def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
-    """The codec of a field.
-
-    Raises:
-        ConfigError: the field is a pickle.
-    """
-    ending = field.rpartition(".")[2]
-    if ending in _PICKLES and ending not in types:
-        raise ConfigError(
-            f"field {field!r} is a pickle, which could run any code; types={{{ending!r}: None}} returns its bytes"
+    def content_fingerprint(self) -> list[str]:
+        numbers = range(len(self.source._shards))
+        return contents_of_resources(
+            [functools.partial(self.source._open_shards.open_first, number) for number in numbers]
         )
-    given: Any = types[ending] if ending in types else type_of_field(ending)
-    if given in ("i64", "u64", "int"):  # as decimal text in WebDataset
-        return FunctionCodec(_decimal, int)
-    return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})
-
-
-def key_and_field(path: str) -> tuple[str, str]:
-    """The key of a file's sample, and its field, in lower case as WebDataset has it."""
-    folder, _, base = path.rpartition("/")
-    stem, _, field = base.partition(".")
-    return (f"{folder}/{stem}" if folder else stem), field.lower()
-
-
-def _members(
-    shard: Location, opened: StreamedResource, left_out: list[LeftOut]
-) -> Iterator[tuple[str, int, int]]:
-    """Path, offset and size of each file of a tar that belongs to a sample.
-
-    Args:
-        shard: the tar.
-        opened: the same, open; it is closed at the end.
-        left_out: files that belong to no sample are added to it.
-    """
-    name = shard.full_name
-    with opened as file:
-        head = file.read_at(0, BLOCK_BYTES)
-        if len(head) < BLOCK_BYTES or not looks_like_tar(head):
-            check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
-            raise DatasetFileCorruptError(
-                f"{name!r} is not a tar; decompress it, as a compressed one has no random access"
-            )
-        archive = TarArchive(name, lambda: window(file, block_bytes=1 << 12), file, _LIMITS)
-        try:
-            for member in archive:
-                if member.offset + member.size > file.size:
-                    raise DatasetFileCorruptError(
-                        f"{name!r} is cut short: {member.name!r} ends after the file"
-                    )
-                base = member.name.rpartition("/")[2]
-                # As in WebDataset, files without a dot, or with a leading dot, do not belong to a sample.
-                if member.is_folder:
-                    continue
-                if "." in base and not base.startswith("."):
-                    yield member.name, member.offset, member.size
-                elif not is_hidden(member.name) and not is_document(base):
-                    left_out.append(LeftOut(f"{shard.name}, {member.name}", _NO_SAMPLE))
-        except UnsafeArchiveError:
-            raise
-        except ArchiveError as error:
-            raise DatasetFileCorruptError(str(error)) from error

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from data_stack.exception import ConfigError, UnsafeArchiveError
-from data_stack.formats import webdataset
 from data_stack.formats.dataset_writer import DatasetWriter
+from data_stack.formats.webdataset_fields import KEY, FieldType, codec_of_field, key_and_field
+from data_stack.formats.webdataset_shards import SHARD_INDEX
 from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
@@ -50,14 +51,14 @@ class WebDatasetWriter(DatasetWriter):
         prefix: str = "",
         name: str | None = None,
         shardlen: int = DEFAULT_SHARDLEN,
-        types: Mapping[str, webdataset.FieldType] | None = None,
+        types: Mapping[str, FieldType] | None = None,
     ) -> None:
         if shardlen < 1:
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
         self._folder = folder_of(target, prefix)
         self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
         self._shardlen, given = shardlen, dict(types or {})
-        self._codec = functools.cache(lambda field: webdataset.codec_of_field(field, given))
+        self._codec = functools.cache(lambda field: codec_of_field(field, given))
         self._full: list[tuple[str, int]] = []
         self._length = 0
         if self._folder.has_file(self._shard(0)):
@@ -87,7 +88,7 @@ class WebDatasetWriter(DatasetWriter):
                 f"the writer of shards in {self._folder.name!r} is closed; open another one"
             )
         position = self._length
-        key = str(sample.get(webdataset.KEY, f"{position:09d}"))
+        key = str(sample.get(KEY, f"{position:09d}"))
         parts = self._parts(sample, key)
         if self._tar is None:
             self._tar = _TarWriter(self._folder, self._shard(len(self._full)))
@@ -126,7 +127,7 @@ class WebDatasetWriter(DatasetWriter):
             "name": self._name,
             "shardlist": shards,
         }
-        with self._folder.create(webdataset.SHARD_INDEX) as file:
+        with self._folder.create(SHARD_INDEX) as file:
             file.write(json.dumps(index, indent=1).encode())
 
     def _finish_shard(self, tar: _TarWriter) -> None:
@@ -219,7 +220,7 @@ def _path(key: str, field: str) -> str:
         raise ConfigError(f"invalid key {key!r:.80}: {error}") from error
     if (
         not is_name
-        or webdataset.key_and_field(path) != (key, field)
+        or key_and_field(path) != (key, field)
         or path.rpartition("/")[2].startswith(".")
     ):
         raise ConfigError(

@@ -32,7 +32,9 @@ def draw_entropy(*facts: int) -> bytes:
 
 
 def seed_generators(entropy: bytes, *facts: int) -> None:
-    """Seed the global generators of ``random``, numpy and torch; torch's once it is imported.
+    """Seed the global generators of ``random``, numpy and torch.
+
+    Those of numpy and torch are seeded as soon as ``numpy.random`` and ``torch`` are imported.
 
     A fork has the generators of its parent, so that all forks would draw the same numbers.
 
@@ -42,12 +44,17 @@ def seed_generators(entropy: bytes, *facts: int) -> None:
     """
     seeds = _digest(int.from_bytes(entropy, "little"), *facts)
     random.seed(seeds[:16])
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        words = [int.from_bytes(seeds[at : at + 4], "little") for at in range(16, 32, 4)]
-        numpy_random.seed(words)
+    numpy_seeds = [int.from_bytes(seeds[start : start + 4], "little") for start in (16, 20, 24, 28)]
     torch_seed = int.from_bytes(seeds[32:40], "little") >> 1
-    call_with_torch(lambda torch: torch.manual_seed(torch_seed), key="seed")
+
+    def seed_numpy(numpy_random: Any) -> None:
+        numpy_random.seed(numpy_seeds)
+
+    def seed_torch(torch: Any) -> None:
+        torch.manual_seed(torch_seed)
+
+    _call_after_import("numpy.random", _loaded_numpy_random(), seed_numpy, key="seed")
+    _call_after_import("torch", loaded_torch(), seed_torch, key="seed")
 
 
 def _digest(*numbers: int) -> bytes:
@@ -60,70 +67,105 @@ def loaded_torch() -> Any:
     return torch if hasattr(torch, "set_grad_enabled") else None
 
 
-def call_with_torch(function: Callable[[Any], Any], *, key: str = "settings") -> None:
+def call_with_torch(function: Callable[[Any], Any]) -> None:
     """Call a function with torch: now if torch is imported, otherwise as soon as it is.
 
     Args:
+        function: called with the module. A later function replaces one that was not called yet.
+    """
+    _call_after_import("torch", loaded_torch(), function, key="settings")
+
+
+def _loaded_numpy_random() -> Any:
+    # numpy imports it when a program asks for ``numpy.random``.
+    numpy_random = sys.modules.get("numpy.random")
+    return numpy_random if hasattr(numpy_random, "seed") else None
+
+
+def _call_after_import(
+    name: str, loaded_module: Any, function: Callable[[Any], Any], *, key: str
+) -> None:
+    """Call a function with a module, now or as soon as it is imported.
+
+    Args:
+        name: of the module.
+        loaded_module: the module; None if it is not imported.
         function: called with the module.
-        key: a later function of the same key replaces one that has not been called.
+        key: a later function of the same key replaces one that was not called yet.
     """
-    torch = loaded_torch()
-    if torch is not None:
-        function(torch)
+    if loaded_module is not None:
+        function(loaded_module)
         return
+    finder = _installed_finder()
+    finder.functions.setdefault(name, {})[key] = function
+
+
+def _installed_finder() -> _Finder:
     for finder in sys.meta_path:
-        if isinstance(finder, _TorchFinder):
-            break
-    else:
-        finder = _TorchFinder()
-        sys.meta_path.insert(0, finder)
-    finder.functions[key] = function
+        if isinstance(finder, _Finder):
+            return finder
+    new_finder = _Finder()
+    sys.meta_path.insert(0, new_finder)
+    return new_finder
 
 
-class _TorchFinder(importlib.abc.MetaPathFinder):
-    """Finds torch where it is, and calls functions when its import is complete.
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds modules where they are, and calls functions when their import is complete.
 
-    A worker process that does not use torch must not import it, which takes seconds; one that does
-    may import it inside of the user's function, which then works with torch's own settings.
+    A worker process that does not use torch must not import it, which takes seconds. One that does
+    may import it inside of the user's function, which then works with our seed and settings.
     """
+
+    #: The functions to call, by the names of modules, and by their keys.
+    functions: dict[str, dict[str, Callable[[Any], Any]]]
+
+    #: Modules that are being searched for, by this finder itself.
+    _searched: set[str]
 
     def __init__(self) -> None:
-        self.functions: dict[str, Callable[[Any], Any]] = {}
-        self._is_searching = False
+        self.functions = {}
+        self._searched = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch" or self._is_searching:
+        """Return the spec that other finders return, with a loader that calls the functions."""
+        if name not in self.functions or name in self._searched:
             return None
-        self._is_searching = True
+        self._searched.add(name)
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            self._is_searching = False
+            self._searched.discard(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _CallingLoader(spec.loader, self)
+            spec.loader = _CallingLoader(spec.loader, self, name)
         return spec
 
 
 class _CallingLoader(importlib.abc.Loader):
     """The loader of a module, which calls the functions of a finder afterwards."""
 
-    def __init__(self, loader: Any, finder: _TorchFinder) -> None:
+    def __init__(self, loader: Any, finder: _Finder, name: str) -> None:
         self._loader = loader
         self._finder = finder
+        self._name = name
 
     def __getattr__(self, name: str) -> Any:  # what else loaders have, such as get_source
         return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+        """Return what the module's own loader returns."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
+        """Run the module, then call the functions."""
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        sys.meta_path.remove(self._finder)
-        for function in self._finder.functions.values():
+        # Not when the module was found: a program may only ask whether there is one.
+        functions = self._finder.functions.pop(self._name, {})
+        if not self._finder.functions and self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        for function in functions.values():
             function(module)

@@ -17,16 +17,10 @@ from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_names
 from data_stack.show.markup import readable
+from data_stack.values.missing import is_null, missing_in, present_values
 from data_stack.values.moments import RunningMoments
-from data_stack.values.stacked_values import (
-    comparable,
-    exact_array,
-    is_null,
-    missing_in,
-    one_hot_positions,
-    present_values,
-    stack_values,
-)
+from data_stack.values.stacked_values import exact_array, one_hot_positions, stack_values
+from data_stack.values.times import comparable
 
 MAX_VALUES_OF_A_TARGET = 64
 """Targets with more values, such as masks, are not counted unless they are one-hot."""

@@ -18,7 +18,8 @@ from data_stack.dataset.meta import column_names
 from data_stack.exception import ConfigError
 from data_stack.show.column_statistics import n_values_of, plain_value
 from data_stack.show.markup import printable, readable
-from data_stack.values.stacked_values import exact_array, is_null, one_hot_positions
+from data_stack.values.missing import is_null
+from data_stack.values.stacked_values import exact_array, one_hot_positions
 
 Kind = Literal[
     "image",

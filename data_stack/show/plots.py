@@ -16,7 +16,7 @@ from data_stack.dataset.meta import column_key, column_names
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.column_statistics import class_name, target_distribution
 from data_stack.show.looks import default_keys, part_of, shorten, title_of
-from data_stack.values.stacked_values import present_values
+from data_stack.values.missing import present_values
 
 try:
     from matplotlib.figure import Figure

@@ -35,7 +35,7 @@ from data_stack.factories.manifest import JOURNAL
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from data_stack.processes.child_process import dump
+from data_stack.processes.pickling import dump
 
 _PATIENCE_SECONDS = 60.0
 _LONG_SECONDS = 25.0  # of a task that must be stopped

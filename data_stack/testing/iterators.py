@@ -20,7 +20,7 @@ from data_stack.dataset.iterator import (
 from data_stack.exception import ConfigError
 from data_stack.loader import Loader
 from data_stack.loader.workers.base import WorkerKind
-from data_stack.processes.child_process import dump, load
+from data_stack.processes.pickling import dump, load
 from data_stack.values.stacking import stack_samples
 
 #: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import as_array, as_time, stack_values, ticks_of
+from data_stack.values.stacked_values import as_array, stack_values
+from data_stack.values.times import as_time, ticks_of
 
 DIGEST_BYTES = 16
 """Length of a digest: the start of a SHA-256."""
@@ -25,26 +26,46 @@ Digests = npt.NDArray[np.uint8]
 
 _Array = npt.NDArray[Any]
 
-# What numbers are written as: bytes, then the widest integers, then floats.
-_BYTE, _SIGNED, _UNSIGNED, _DOUBLE = b"B", b"q", b"Q", b"d"
+#: The codes of what numbers are written as: bytes, then the widest integers, then floats.
+_BYTE = b"B"
+_SIGNED = b"q"
+_UNSIGNED = b"Q"
+_DOUBLE = b"d"
 
-_LENGTH = struct.Struct("<Q")
-_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
-_NUMBERS = {
+#: Little-endian formats of one number, by the code.
+_NUMBER_FORMATS = {
     code: struct.Struct("<" + code.decode()) for code in (_BYTE, _SIGNED, _UNSIGNED, _DOUBLE)
 }
 
+#: For each code of integers, in the order of preference, the integers that it holds.
+_INTEGER_RANGES = (
+    (_BYTE, 0, 2**8 - 1),
+    (_SIGNED, -(2**63), 2**63 - 1),
+    (_UNSIGNED, 0, 2**64 - 1),
+)
+
+#: The number of dimensions of a single number.
+_NO_DIMENSIONS = b"\0"
+
+_LENGTH = struct.Struct("<Q")
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
 
 def sample_digest(sample: Any) -> bytes:
-    """16 bytes that are the same for equal samples, and different for others, in every process and on every machine.
+    """Return 16 bytes that are the same for equal samples, and different for others.
 
-    A sample is a tuple or list of columns, a dict of columns in any order of keys, or a bare value. Values are compared by
-    content:
+    They are the same in every process and on every machine.
 
-    * Numbers are equal by value: ``3``, ``3.0``, ``True + 2``, a numpy or torch 3 of any dtype, and ``Decimal(3)`` are one
-      value, because the dtype of a number in a batch depends on the other samples. ``-0.0`` equals ``0.0``; all NaN are equal.
-    * Arrays, tensors, lists and tuples of equal shape and equal elements are equal; dtypes do not count.
-    * Times are equal by instant; units do not count. Times with a time zone differ from those without.
+    A sample is a tuple or list of columns, a dict of columns in any order of keys, or a bare value.
+    Values are compared by content:
+
+    * Numbers are equal by value: ``3``, ``3.0``, ``True + 2``, a numpy or torch 3 of any dtype, and
+      ``Decimal(3)`` are one value, because the dtype of a number in a batch depends on the other
+      samples. ``-0.0`` equals ``0.0``; all NaN are equal.
+    * Arrays, tensors, lists and tuples of equal shape and equal elements are equal; dtypes do not
+      count.
+    * Times are equal by instant; units do not count. Times with a time zone differ from those
+      without.
     * Strings differ from bytes, also if empty. None equals None only.
     * Records (values of structured dtypes) are dicts of their fields. Sets have no order.
 
@@ -54,197 +75,278 @@ def sample_digest(sample: Any) -> bytes:
         ConfigError: the sample contains an object of another type, or an array with masked entries.
     """
     if isinstance(sample, (tuple, list)):
-        encoded = b"".join([b"T", _LENGTH.pack(len(sample)), *map(_encoding, sample)])
+        encoded = _join(b"T", [_encode(column) for column in sample], len(sample))
     else:
-        encoded = _encoding(sample)
+        encoded = _encode(sample)
     return hashlib.sha256(encoded).digest()[:DIGEST_BYTES]
 
 
 def row_digests(batch: tuple[_Array, ...] | Mapping[Any, _Array] | _Array) -> Digests:
-    """The :func:`sample_digest` of each sample of a batch as ``read_batch`` returns it, shape ``(n, 16)``, uint8.
+    """Return the :func:`sample_digest` of each sample of a batch, as of the sample by itself.
 
-    It is the digest of the sample by itself.
+    Args:
+        batch: columns, as ``read_batch`` returns them.
+
+    Returns:
+        The digests, shape ``(n, 16)``, uint8.
 
     Raises:
-        ConfigError: as there.
+        ConfigError: as of :func:`sample_digest`.
     """
     if isinstance(batch, np.ndarray):
-        encodings = list(map(_encoding, _values(batch)))
+        encoded_samples = [_encode(value) for value in _values(batch)]
     elif isinstance(batch, Mapping):
-        keys = sorted(((_encoding(key), key) for key in batch), key=lambda pair: pair[0])
-        columns = [
-            [encoded_key + _encoding(value) for value in _values(batch[key])]
-            for encoded_key, key in keys
-        ]
-        encodings = [
-            b"D" + _LENGTH.pack(len(keys)) + b"".join(row) for row in zip(*columns, strict=True)
-        ]
+        encoded_samples = _encode_dicts(batch)
     else:
-        columns = [list(map(_encoding, _values(column))) for column in batch]
-        encodings = [
-            b"T" + _LENGTH.pack(len(columns)) + b"".join(row) for row in zip(*columns, strict=True)
-        ]
-    digests = b"".join([hashlib.sha256(encoded).digest()[:DIGEST_BYTES] for encoded in encodings])
-    return np.frombuffer(digests, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        encoded_samples = _encode_tuples(batch)
+    digests = [hashlib.sha256(encoded).digest()[:DIGEST_BYTES] for encoded in encoded_samples]
+    return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
 
 
 def column_digests(column: _Array) -> Digests:
-    """The digest of each value ``v`` of one column, as that of the sample ``(v,)``; shape ``(n, 16)``, uint8.
+    """Return the digest of each value ``v`` of one column, as that of the sample ``(v,)``.
+
+    Returns:
+        The digests, shape ``(n, 16)``, uint8.
 
     Raises:
-        ConfigError: as :func:`sample_digest`.
+        ConfigError: as of :func:`sample_digest`.
     """
     return row_digests((column,))
 
 
+def _encode_tuples(columns: Sequence[_Array]) -> list[bytes]:
+    encoded_columns = [[_encode(value) for value in _values(column)] for column in columns]
+    prefix = b"T" + _LENGTH.pack(len(columns))
+    return [prefix + b"".join(row) for row in zip(*encoded_columns, strict=True)]
+
+
+def _encode_dicts(columns: Mapping[Any, _Array]) -> list[bytes]:
+    # The order of the keys does not count.
+    encoded_keys = sorted(((_encode(key), key) for key in columns), key=_first)
+    encoded_columns = []
+    for encoded_key, key in encoded_keys:
+        encoded_columns.append([encoded_key + _encode(value) for value in _values(columns[key])])
+    prefix = b"D" + _LENGTH.pack(len(encoded_keys))
+    return [prefix + b"".join(row) for row in zip(*encoded_columns, strict=True)]
+
+
+def _first(pair: tuple[bytes, Any]) -> bytes:
+    return pair[0]
+
+
 def _values(column: _Array) -> Iterable[Any]:
-    """The values of a column, converted to Python's if they stay equal, which are encoded faster."""
-    return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else column
+    """Return the values of a column; as Python's, which are encoded faster, if they stay equal."""
+    stay_equal = column.ndim == 1 and column.dtype.kind not in "mMV"
+    return column.tolist() if stay_equal else column
 
 
-# ---------------------------------------------------------------------------------------------- one value as bytes
+# ------------------------------------------------------------------------------- one value as bytes
 
 
-def _encoding(value: Any) -> bytes:
-    """``value`` as bytes that no other value has, and that are not a prefix of another value's."""
+def _encode(value: Any) -> bytes:
+    """Return bytes that no other value has, and that are not a prefix of another value's.
+
+    What samples mostly hold is asked first.
+
+    Raises:
+        ConfigError: the value is of an unknown type.
+    """
     if isinstance(value, str):
-        return _sized(b"S", value.encode("utf-8", "surrogatepass"))
+        return _with_length(b"S", value.encode("utf-8", "surrogatepass"))
     if isinstance(value, (int, float)):  # np.float64 is a float
-        return _number(value)
+        return _encode_number(value)
     if value is None:
         return b"0"
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _sized(b"Y", bytes(value))
+        return _with_length(b"Y", bytes(value))
     if isinstance(value, (list, tuple)):
-        return _sequence(value)
+        return _encode_sequence(value)
     if isinstance(value, Mapping):
-        pairs = sorted((_encoding(key), _encoding(item)) for key, item in value.items())
-        return b"".join(
-            [b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)]
-        )
-    if isinstance(value, (np.timedelta64, complex)):  # a subclass of np.integer
-        return _array(value)
+        pairs = sorted((_encode(key), _encode(item)) for key, item in value.items())
+        return _join(b"D", [key + item for key, item in pairs], len(pairs))
+    if isinstance(value, (np.timedelta64, complex)):  # np.timedelta64 is an np.integer
+        return _encode_array(value)
     if isinstance(value, (np.integer, np.bool_)):
-        return _number(int(value))
+        return _encode_number(int(value))
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
-        return _array(value)
+        return _encode_array(value)
     if isinstance(value, (date, timedelta)):
-        is_aware = isinstance(value, datetime) and value.tzinfo is not None
-        return b"Z" * is_aware + _array(as_time(value))
+        has_zone = isinstance(value, datetime) and value.tzinfo is not None
+        prefix = b"Z" if has_zone else b""
+        return prefix + _encode_array(as_time(value))
     if isinstance(value, Decimal):
-        return _decimal(value)
+        return _encode_decimal(value)
     if isinstance(value, (set, frozenset)):
-        return b"".join([b"{", _LENGTH.pack(len(value)), *sorted(map(_encoding, value))])
-    raise _unknown(value)
+        return _join(b"{", sorted(_encode(item) for item in value), len(value))
+    raise _unknown_error(value)
 
 
-def _sized(mark: bytes, data: bytes) -> bytes:
+def _with_length(mark: bytes, data: bytes) -> bytes:
     return mark + _LENGTH.pack(len(data)) + data
 
 
-def _unknown(value: Any) -> ConfigError:
-    of = type(value)
+def _join(mark: bytes, encoded_parts: Sequence[bytes], length: int) -> bytes:
+    return mark + _LENGTH.pack(length) + b"".join(encoded_parts)
+
+
+def _unknown_error(value: Any) -> ConfigError:
+    value_type = type(value)
     return ConfigError(
-        f"samples with a {of.__module__}.{of.__qualname__} cannot be compared by digest; "
-        f"map it to numbers, strings, arrays, or dicts and lists of these, or compare other columns"
+        f"samples with a {value_type.__module__}.{value_type.__qualname__} cannot be compared by "
+        "digest; map it to numbers, strings, arrays, or dicts and lists of these, "
+        "or compare other columns"
     )
 
 
-def _number(value: Any) -> bytes:
-    """A number as :func:`_numbers` writes it, 20 times as fast."""
-    if isinstance(value, float) and not (value.is_integer() and -(2.0**63) <= value < 2.0**64):
-        return b"Nd\0" + _NUMBERS[_DOUBLE].pack(value if value == value else math.nan)
-    value = int(value)
-    if not -(2**63) <= value < 2**64:
-        return _decimal(Decimal(value))
-    code = _BYTE if 0 <= value < 256 else _SIGNED if value < 2**63 else _UNSIGNED
-    return b"N" + code + b"\0" + _NUMBERS[code].pack(value)
+# ------------------------------------------------------------------------------------------ numbers
 
 
-def _decimal(value: Decimal) -> bytes:
-    """A decimal as the equal float or integer of 64 bits; otherwise as text."""
-    nearest = math.nan if value.is_nan() else float(value)
-    if value.is_nan() or Decimal(nearest) == value:
-        return _number(nearest)
+def _encode_number(value: float) -> bytes:
+    """Encode a number as :func:`_encode_numbers` does, 20 times as fast."""
+    if isinstance(value, float):
+        is_integer = value.is_integer() and -(2.0**63) <= value < 2.0**64
+        if not is_integer:
+            number = value if value == value else math.nan  # all NaN have one encoding
+            return b"Nd\0" + _NUMBER_FORMATS[_DOUBLE].pack(number)
+        value = int(value)
+    integer = int(value)  # of a bool, or of a class derived from int
+    for code, lowest, highest in _INTEGER_RANGES:
+        if lowest <= integer <= highest:
+            return b"N" + code + _NO_DIMENSIONS + _NUMBER_FORMATS[code].pack(integer)
+    return _encode_decimal(Decimal(integer))
+
+
+def _encode_decimal(value: Decimal) -> bytes:
+    """Encode a decimal as the equal float or integer of 64 bits; otherwise as text."""
+    if value.is_nan():
+        return _encode_number(math.nan)
+    nearest_float = float(value)
+    if Decimal(nearest_float) == value:
+        return _encode_number(nearest_float)
     if -(2**63) <= value < 2**64 and value == value.to_integral_value():
-        return _number(int(value))
-    return _sized(b"E", str(_EXACT.normalize(value)).encode())
+        return _encode_number(int(value))
+    text = str(_EXACT.normalize(value))
+    return _with_length(b"E", text.encode())
 
 
-def _sequence(values: Sequence[Any]) -> bytes:
-    with contextlib.suppress(
-        ValueError, TypeError, OverflowError, RuntimeError
-    ):  # an element is refused below
-        column = stack_values(values)
-        if column.dtype.kind in "biufcmM":
-            return _array(column)
-    return b"".join([b"L", _LENGTH.pack(len(values)), *map(_encoding, values)])
+def _encode_numbers(array: _Array) -> bytes:
+    """Encode numbers as bytes, signed or unsigned integers, or floats.
 
+    It is the first of these that holds all of them.
 
-def _array(value: Any) -> bytes:
-    """An array, a scalar of numpy's, or a tensor."""
-    array = _as_numpy(value)
-    kind = array.dtype.kind
-    if kind in "biuf":
-        return _numbers(array)
-    if kind == "c":
-        parts = np.stack([array.real, array.imag], axis=-1)
-        return b"C" + _numbers(parts) if parts[..., 1].any() else _numbers(array.real)
-    if kind in "mM":
-        return b"".join([kind.encode(), _shape(array), *map(_ticks, array.reshape(-1))])
-    if kind == "V" and array.dtype.type is not np.void:  # a package's own numbers, such as bfloat16
-        return _numbers(array.astype(np.float64))
-    if (kind == "V" and array.dtype.names is None) or (array.ndim == 0 and array[()] is value):
-        raise _unknown(value)
-    if kind == "V" and array.ndim:
-        return b"".join([b"L", _LENGTH.pack(len(array)), *map(_array, array)])
-    if kind == "V":
-        return _encoding({name: array[name][()] for name in array.dtype.names or ()})
-    return _encoding(array.tolist())  # strings and other objects, as Python's own
-
-
-def _as_numpy(value: Any) -> _Array:
-    try:
-        return as_array(value)
-    except (TypeError, RuntimeError) as error:
-        if not str(getattr(value, "dtype", "")).endswith("bfloat16"):
-            raise _unknown(value) from error
-        return as_array(value.float())
-
-
-def _shape(array: _Array) -> bytes:
-    return b"".join([bytes([array.ndim]), *map(_LENGTH.pack, array.shape)])
-
-
-def _numbers(array: _Array) -> bytes:
-    """Numbers as bytes, signed or unsigned integers, or floats: the first of these that holds all of them."""
+    Raises:
+        ConfigError: they are floats that float64 does not hold.
+    """
     if array.dtype.kind == "f":
         doubles = array.astype(np.float64, copy=False)
         if not np.array_equal(doubles, array, equal_nan=True):
             raise ConfigError(
-                f"values of dtype {array.dtype} are rounded as float64; cast them before you compare them"
+                f"values of dtype {array.dtype} are rounded as float64; "
+                "cast them before you compare them"
             )
         array = doubles
-    if array.dtype.kind != "f" or bool((np.trunc(array) == array).all()):
-        low, high = (array.min().item(), array.max().item()) if array.size else (0, 0)
-        for code, lowest, end in (
-            (_BYTE, 0, 2**8),
-            (_SIGNED, -(2**63), 2**63),
-            (_UNSIGNED, 0, 2**64),
-        ):
-            if lowest <= low and high < end:
-                return b"N" + code + _shape(array) + array.astype("<" + code.decode()).tobytes()
-    values = np.atleast_1d(array).astype("<f8") + 0.0  # -0.0 becomes 0.0
-    if np.isnan(values).any():
-        values[np.isnan(values)] = math.nan
-    return b"N" + _DOUBLE + _shape(array) + values.tobytes()
+
+    are_integers = array.dtype.kind != "f" or bool((np.trunc(array) == array).all())
+    if are_integers:
+        smallest = array.min().item() if array.size else 0
+        largest = array.max().item() if array.size else 0
+        for code, lowest, highest in _INTEGER_RANGES:
+            if lowest <= smallest and largest <= highest:
+                integers = array.astype("<" + code.decode())
+                return b"N" + code + _encode_shape(array) + integers.tobytes()
+
+    doubles = np.atleast_1d(array).astype("<f8") + 0.0  # -0.0 becomes 0.0
+    is_nan = np.isnan(doubles)
+    if is_nan.any():
+        doubles[is_nan] = math.nan  # all NaN have one encoding
+    return b"N" + _DOUBLE + _encode_shape(array) + doubles.tobytes()
 
 
-def _ticks(time: Any) -> bytes:
-    """A time in attoseconds, or a span in months: exact, and the same for all units."""
+# ----------------------------------------------------------------------------- sequences and arrays
+
+
+def _encode_sequence(values: Sequence[Any]) -> bytes:
+    """Encode a list or tuple: as an array, if it is equal to one."""
+    # An element that cannot be stacked is refused below, or encoded by itself.
+    with contextlib.suppress(ValueError, TypeError, OverflowError, RuntimeError):
+        column = stack_values(values)
+        if column.dtype.kind in "biufcmM":
+            return _encode_array(column)
+    return _join(b"L", [_encode(value) for value in values], len(values))
+
+
+def _encode_array(value: Any) -> bytes:
+    """Encode an array, a scalar of numpy's, or a tensor.
+
+    Raises:
+        ConfigError: its values are of an unknown type.
+    """
+    array = _as_numpy(value)
+    kind = array.dtype.kind
+    if kind in "biuf":
+        return _encode_numbers(array)
+    if kind == "c":
+        return _encode_complex(array)
+    if kind in "mM":
+        ticks = [_encode_ticks(time) for time in array.reshape(-1)]
+        return kind.encode() + _encode_shape(array) + b"".join(ticks)
+    if kind == "V":
+        return _encode_records(array, value)
+    is_unknown_scalar = array.ndim == 0 and array[()] is value
+    if is_unknown_scalar:
+        raise _unknown_error(value)
+    return _encode(array.tolist())  # strings and other objects, as Python's own
+
+
+def _encode_records(array: _Array, value: Any) -> bytes:
+    """Encode an array of dtype void: of records, or of numbers that numpy does not know.
+
+    Args:
+        array: the array.
+        value: what it was made of, for the error.
+    """
+    is_number_of_a_package = array.dtype.type is not np.void  # such as bfloat16
+    if is_number_of_a_package:
+        return _encode_numbers(array.astype(np.float64))
+    is_scalar = array.ndim == 0 and array[()] is value
+    if array.dtype.names is None or is_scalar:
+        raise _unknown_error(value)
+    if array.ndim:
+        return _join(b"L", [_encode_array(row) for row in array], len(array))
+    return _encode({name: array[name][()] for name in array.dtype.names})
+
+
+def _encode_complex(array: _Array) -> bytes:
+    parts = np.stack([array.real, array.imag], axis=-1)
+    has_imaginary_parts = parts[..., 1].any()
+    return b"C" + _encode_numbers(parts) if has_imaginary_parts else _encode_numbers(array.real)
+
+
+def _encode_ticks(time: Any) -> bytes:
+    """Encode a time in attoseconds, or a span in months: exact, and the same for all units."""
     if np.isnat(time):
         return b"-"
-    counted_in, ticks = ticks_of(time)
-    return _sized(
-        counted_in.encode(), ticks.to_bytes(ticks.bit_length() // 8 + 1, "little", signed=True)
-    )
+    unit, ticks = ticks_of(time)
+    n_bytes = ticks.bit_length() // 8 + 1
+    return _with_length(unit.encode(), ticks.to_bytes(n_bytes, "little", signed=True))
+
+
+def _encode_shape(array: _Array) -> bytes:
+    lengths = [_LENGTH.pack(length) for length in array.shape]
+    return bytes([array.ndim]) + b"".join(lengths)
+
+
+def _as_numpy(value: Any) -> _Array:
+    """Return an array or tensor as a numpy array.
+
+    Raises:
+        ConfigError: numpy cannot hold it.
+    """
+    try:
+        return as_array(value)
+    except (TypeError, RuntimeError) as error:
+        is_bfloat16 = str(getattr(value, "dtype", "")).endswith("bfloat16")
+        if not is_bfloat16:
+            raise _unknown_error(value) from error
+        return as_array(value.float())

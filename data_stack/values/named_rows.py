@@ -11,22 +11,21 @@ from typing import Any
 
 @functools.lru_cache(maxsize=1024)
 def row_type(name: str, fields: tuple[str, ...]) -> Any:
-    """The class of rows with this name and these fields, cached; rows pickle by name and fields.
+    """Return the class of rows with this name and these fields, cached.
 
-    Fields that are not Python names are named by their place: ``_3`` for a field "a b" at place 3; a class is then ``Row``.
+    Rows pickle by name and fields. Fields that are not Python names are named by their place:
+    ``_3`` for a field "a b" at place 3. A name that is none becomes ``Row``.
     """
     class_name = re.sub(r"\W", "_", name)
-    make: Any = collections.namedtuple  # type checkers want to see the names
-    made = make(
-        class_name if class_name.isidentifier() and not keyword.iskeyword(class_name) else "Row",
-        fields,
-        rename=True,
-    )
-    made.__reduce__ = lambda row: (make_row_class, (name, fields, tuple(row)))
-    made.__module__ = __name__
-    return made
+    if not class_name.isidentifier() or keyword.iskeyword(class_name):
+        class_name = "Row"
+    make_class: Any = collections.namedtuple  # type checkers want to see the names
+    row_class = make_class(class_name, fields, rename=True)
+    row_class.__reduce__ = lambda row: (make_row_class, (name, fields, tuple(row)))
+    row_class.__module__ = __name__
+    return row_class
 
 
 def make_row_class(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    """A row of :func:`row_type`."""
+    """Return a row of :func:`row_type`."""
     return row_type(name, fields)._make(values)

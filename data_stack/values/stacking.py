@@ -1,4 +1,4 @@
-"""Turns the values of many samples into numpy columns."""
+"""Batches: the values of many samples as numpy columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""
 
 Batch = Union[tuple[Column, ...], dict[str, Column], Column]
-"""Samples as columns: a tuple for tuple samples, a dict for dict samples, one array for bare samples."""
+"""Samples as columns: a tuple for tuple samples, a dict for dict samples, one array for bare
+samples."""
+
+
+# ---------------------------------------------------------------------------- the form of samples
 
 
 @dataclass(frozen=True)
@@ -35,25 +39,33 @@ class SampleForm:
 
     @classmethod
     def of(cls, sample: Any) -> SampleForm:
-        """The form of a sample, or of a batch."""
+        """Return the form of a sample, or of a batch."""
         if isinstance(sample, Mapping):
             return cls("dict", tuple(sample))
-        return cls.tuples(len(sample)) if isinstance(sample, (tuple, list)) else cls("bare")
+        if isinstance(sample, (tuple, list)):
+            return cls.tuples(len(sample))
+        return cls("bare")
 
     @classmethod
     def tuples(cls, n_columns: int) -> SampleForm:
-        """The form of tuples with so many columns."""
+        """Return the form of tuples with so many columns."""
         return cls("tuple", tuple(range(n_columns)))
 
     def normal(self, key: Any) -> Any:
-        """A column as it is in ``keys``: a position that counts from the end, from 0 on; other keys are returned as they are."""
-        if self.kind != "tuple" or not hasattr(key, "__index__"):
+        """Return a column as it is in ``keys``.
+
+        A position of a tuple that counts from the end becomes one that counts from 0 on. Other keys
+        are returned as they are.
+        """
+        is_position = self.kind == "tuple" and hasattr(key, "__index__")
+        if not is_position:
             return key
         position = operator.index(key)
-        return position + len(self.keys) if -len(self.keys) <= position < 0 else position
+        counts_from_end = -len(self.keys) <= position < 0
+        return position + len(self.keys) if counts_from_end else position
 
     def find(self, key: Any) -> Any:
-        """As :meth:`normal`.
+        """Return a column as it is in ``keys``, see :meth:`normal`.
 
         Raises:
             ConfigError: there is no such column.
@@ -64,170 +76,46 @@ class SampleForm:
         return column
 
     def find_all(self, keys: Sequence[Any]) -> tuple[Any, ...]:
-        """As :meth:`find`, of several.
+        """Return several columns as they are in ``keys``.
 
         Raises:
             ConfigError: there is no such column, or two keys are one column.
         """
-        found: list[Any] = []
+        key_by_column: dict[Any, Any] = {}
         for key in keys:
             column = self.find(key)
-            if column in found:
+            if column in key_by_column:
+                other_key = key_by_column[column]
                 raise ConfigError(
-                    f"column {column!r} is named twice, by {keys[found.index(column)]!r} and by {key!r}"
+                    f"column {column!r} is named twice, by {other_key!r} and by {key!r}"
                 )
-            found.append(column)
-        return tuple(found)
+            key_by_column[column] = key
+        return tuple(key_by_column)
 
     def make(self, values: Sequence[Any]) -> Any:
-        """A sample of such values, or a batch of such columns."""
-        return dict(zip(self.keys, values, strict=True)) if self.kind == "dict" else tuple(values)
+        """Return a sample of such values, or a batch of such columns."""
+        if self.kind == "dict":
+            return dict(zip(self.keys, values, strict=True))
+        return tuple(values)
 
     def describe(self, wrong: Any = None) -> str:
-        """The columns, for messages; ``wrong`` is a key that is none of them."""
+        """Return the columns as messages name them.
+
+        Args:
+            wrong: a key that is none of them, for a suggestion.
+        """
         if self.kind == "bare":
             return "they are bare values"
-        if self.kind == "dict" or not self.keys:
-            names = ", ".join(map(repr, self.keys))
-            return (
-                f"they have the columns {names}{did_you_mean(wrong, self.keys)}"
-                if names
-                else "they have no columns"
-            )
-        return f"they have the columns 0 to {len(self.keys) - 1}"
-
-
-def replace_values(sample: Any, values: Mapping[Any, Any]) -> Any:
-    """A sample like another one, a list or named tuple too, with other values in some columns."""
-    if isinstance(sample, Mapping):
-        return {**sample, **values}
-    changed = list(sample)
-    for key, value in values.items():
-        changed[key] = value
-    if type(sample) is list:
-        return changed
-    return sample._make(changed) if hasattr(sample, "_make") else tuple(changed)
-
-
-def value_of(sample: Any, key: int | str) -> Any:
-    """The value at ``key`` of one sample.
-
-    Raises:
-        ConfigError: it has no such position or key.
-    """
-    try:
-        return sample[key]
-    except (LookupError, TypeError) as error:
-        raise ConfigError(
-            f"samples have no column {key!r}: {SampleForm.of(sample).describe(key)}"
-        ) from error
-
-
-def stack_samples(samples: Sequence[Any]) -> Batch:
-    """Samples as a batch; ``()`` for no samples.
-
-    Raises:
-        ConfigError: they differ in their number of columns or in their keys.
-    """
-    if not samples:
-        return ()
-    first = samples[0]
-    if isinstance(first, Mapping):
-        keys = first.keys()
-        for sample in samples:
-            if not isinstance(sample, Mapping) or sample.keys() != keys:
-                raise _different(first, sample)
-        return {key: stack_values([sample[key] for sample in samples]) for key in first}
-    if isinstance(first, (tuple, list)):
-        for sample in samples:
-            if not isinstance(sample, (tuple, list)) or len(sample) != len(first):
-                raise _different(first, sample)
-        return tuple(stack_values(list(values)) for values in zip(*samples, strict=True))
-    return stack_values(samples)
-
-
-def join_columns(pieces: Sequence[Column]) -> Column:
-    """Columns one after the other, as if their values had been stacked together."""
-    if len(pieces) == 1:
-        return pieces[0]
-    dtype = common_dtype(pieces) if len({piece.shape[1:] for piece in pieces}) == 1 else None
-    if dtype is None:
-        return objects([value for piece in pieces for value in piece])
-    return np.concatenate(pieces, dtype=dtype)
-
-
-def join_batches(
-    batches: Sequence[Batch], join: Callable[[Sequence[Column]], Column] = join_columns
-) -> Batch:
-    """Batches one after the other.
-
-    Args:
-        batches: at least one.
-        join: what makes one column of those of all batches.
-
-    Raises:
-        ConfigError: they differ in their number of columns or in their keys.
-    """
-    given: Any = batches
-    first = given[0]
-    if all(isinstance(batch, dict) and batch.keys() == first.keys() for batch in given):
-        return {key: join([batch[key] for batch in given]) for key in first}
-    if all(isinstance(batch, tuple) and len(batch) == len(first) for batch in given):
-        return tuple(join(columns) for columns in zip(*given, strict=True))
-    if all(isinstance(batch, np.ndarray) for batch in given):
-        return join(given)
-    raise _different(
-        first, next(batch for batch in given if SampleForm.of(batch) != SampleForm.of(first))
-    )
-
-
-def assemble(pieces: Sequence[Column], slots: Sequence[npt.NDArray[np.intp]]) -> Column:
-    """The rows of all pieces in their places, written there at once where the pieces have one dtype and shape."""
-    first = pieces[0]
-    slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
-    if (
-        len(pieces) > 1
-        and first.dtype != object
-        and len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1
-    ):
-        column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
-        for piece, places in zip(pieces, slots, strict=True):
-            column[places] = piece
-        return column
-    joined = join_columns(pieces)
-    if bool((np.diff(slot_of_row) > 0).all()):
-        return joined
-    return joined[np.argsort(slot_of_row)]
-
-
-def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -> Column:
-    """``length`` consecutive rows from each of ``starts`` on, copied: shape ``(n, length, ...)``."""
-    if len(starts) == 1:
-        start = int(starts[0])
-        one_run: Column = rows[start : start + length].copy()[np.newaxis]
-        return one_run
-    if not len(starts):
-        return np.empty((0, length, *rows.shape[1:]), rows.dtype)
-    shape = (len(rows) - length + 1, length, *rows.shape[1:])
-    every_run = np.lib.stride_tricks.as_strided(
-        rows, shape, (rows.strides[0], *rows.strides), writeable=False
-    )
-    # an array of positions copies whole runs, where take() would first copy all that lie side by side
-    return np.ascontiguousarray(every_run[starts])
-
-
-def all_columns(columns: Iterable[Column | None]) -> tuple[Column, ...] | None:
-    """The columns, if there are all; None from the first that is None on, without asking for those behind it."""
-    found: list[Column] = []
-    for column in columns:
-        if column is None:
-            return None
-        found.append(column)
-    return tuple(found)
+        if not self.keys:
+            return "they have no columns"
+        if self.kind == "tuple":
+            return f"they have the columns 0 to {len(self.keys) - 1}"
+        names = ", ".join(repr(key) for key in self.keys)
+        return f"they have the columns {names}{did_you_mean(wrong, self.keys)}"
 
 
 def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
-    """One key, or several, as a list.
+    """Return one key, or several, as a list.
 
     Raises:
         ConfigError: it is neither.
@@ -242,47 +130,207 @@ def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
         ) from None
 
 
-def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
-    """What ``function`` returns for each column, in the form of the batch."""
-    if isinstance(batch, dict):
-        return {key: function(column) for key, column in batch.items()}
-    return tuple(map(function, batch)) if isinstance(batch, tuple) else function(batch)
+def value_of(sample: Any, key: int | str) -> Any:
+    """Return the value at ``key`` of one sample.
+
+    Raises:
+        ConfigError: the sample has no such position or key.
+    """
+    try:
+        return sample[key]
+    except (LookupError, TypeError) as error:
+        raise ConfigError(
+            f"samples have no column {key!r}: {SampleForm.of(sample).describe(key)}"
+        ) from error
 
 
-def list_columns(batch: Batch) -> list[Column]:
-    """The columns of a batch; a batch of bare values is one."""
-    return (
-        list(batch.values())
-        if isinstance(batch, dict)
-        else list(batch)
-        if isinstance(batch, tuple)
-        else [batch]
-    )
+def replace_values(sample: Any, values: Mapping[Any, Any]) -> Any:
+    """Return a sample of the same form and class, with other values in some columns."""
+    if isinstance(sample, Mapping):
+        return {**sample, **values}
+    changed = list(sample)
+    for key, value in values.items():
+        changed[key] = value
+    if type(sample) is list:
+        return changed
+    is_named_tuple = hasattr(sample, "_make")
+    return sample._make(changed) if is_named_tuple else tuple(changed)
 
 
-def list_values(column: Column) -> list[Any]:
-    """The values of a column: numbers as Python's, those with a shape as arrays, times as numpy's, objects as they are."""
-    return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else list(column)
+# ------------------------------------------------------------------------------ samples as batches
+
+
+def stack_samples(samples: Sequence[Any]) -> Batch:
+    """Return samples as a batch; ``()`` for no samples.
+
+    Raises:
+        ConfigError: the samples differ in their number of columns or in their keys.
+    """
+    if not samples:
+        return ()
+    first = samples[0]
+    if isinstance(first, Mapping):
+        keys = first.keys()
+        for sample in samples:
+            if not isinstance(sample, Mapping) or sample.keys() != keys:
+                raise _forms_error(first, sample)
+        return {key: stack_values([sample[key] for sample in samples]) for key in first}
+    if isinstance(first, (tuple, list)):
+        for sample in samples:
+            if not isinstance(sample, (tuple, list)) or len(sample) != len(first):
+                raise _forms_error(first, sample)
+        return tuple(stack_values(list(values)) for values in zip(*samples, strict=True))
+    return stack_values(samples)
 
 
 def list_samples(batch: Batch) -> list[Any]:
-    """The samples of a batch; numbers as numpy scalars, arrays as views of their column."""
+    """Return the samples of a batch: numbers as numpy scalars, arrays as views of their column."""
     if isinstance(batch, dict):
-        return [
-            dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)
-        ]
-    return list(zip(*batch, strict=True)) if isinstance(batch, tuple) else list(batch)
+        rows = zip(*batch.values(), strict=True)
+        return [dict(zip(batch, row, strict=True)) for row in rows]
+    if isinstance(batch, tuple):
+        return list(zip(*batch, strict=True))
+    return list(batch)
+
+
+def list_columns(batch: Batch) -> list[Column]:
+    """Return the columns of a batch; a batch of bare values is one column."""
+    if isinstance(batch, dict):
+        return list(batch.values())
+    if isinstance(batch, tuple):
+        return list(batch)
+    return [batch]
+
+
+def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
+    """Return what a function returns for each column, in the form of the batch."""
+    if isinstance(batch, dict):
+        return {key: function(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(map(function, batch))
+    return function(batch)
 
 
 def empty_like(batch: Batch) -> Batch:
-    """The same columns with no sample in them."""
+    """Return the same columns with no sample in them."""
     empty: Batch = map_columns(lambda column: column[:0], batch)
     return empty
 
 
-def _different(one: Any, other: Any) -> ConfigError:
-    forms = [SampleForm.of(sample) for sample in (one, other)]
+def join_batches(
+    batches: Sequence[Batch], join: Callable[[Sequence[Column]], Column] | None = None
+) -> Batch:
+    """Return batches one after the other, as one.
+
+    Args:
+        batches: at least one.
+        join: makes one column of those of all batches; None: :func:`join_columns`.
+
+    Raises:
+        ConfigError: the batches differ in their number of columns or in their keys.
+    """
+    join_pieces = join_columns if join is None else join
+    all_batches: Any = batches
+    first = all_batches[0]
+    if all(isinstance(batch, dict) and batch.keys() == first.keys() for batch in all_batches):
+        return {key: join_pieces([batch[key] for batch in all_batches]) for key in first}
+    if all(isinstance(batch, tuple) and len(batch) == len(first) for batch in all_batches):
+        return tuple(join_pieces(pieces) for pieces in zip(*all_batches, strict=True))
+    if all(isinstance(batch, np.ndarray) for batch in all_batches):
+        return join_pieces(all_batches)
+    first_form = SampleForm.of(first)
+    other = next(batch for batch in all_batches if SampleForm.of(batch) != first_form)
+    raise _forms_error(first, other)
+
+
+def _forms_error(one: Any, other: Any) -> ConfigError:
+    form = SampleForm.of(one)
+    other_form = SampleForm.of(other)
     return ConfigError(
         "samples of one batch differ: "
-        + ", and ".join(f"{form.kind}s, {form.describe()}" for form in forms)
+        f"{form.kind}s, {form.describe()}, and {other_form.kind}s, {other_form.describe()}"
     )
+
+
+# ----------------------------------------------------------------------------------------- columns
+
+
+def join_columns(pieces: Sequence[Column]) -> Column:
+    """Return columns one after the other, as if their values had been stacked together."""
+    if len(pieces) == 1:
+        return pieces[0]
+    has_one_shape = len({piece.shape[1:] for piece in pieces}) == 1
+    dtype = common_dtype(pieces) if has_one_shape else None
+    if dtype is None:
+        values: list[Any] = []
+        for piece in pieces:
+            values.extend(piece)
+        return objects(values)
+    return np.concatenate(pieces, dtype=dtype)
+
+
+def assemble(pieces: Sequence[Column], slots: Sequence[npt.NDArray[np.intp]]) -> Column:
+    """Return the rows of all pieces in their places.
+
+    Where the pieces have one dtype and shape, the rows are written to their places at once.
+
+    Args:
+        pieces: columns.
+        slots: for each piece the places of its rows.
+    """
+    first = pieces[0]
+    slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
+    if len(pieces) > 1 and _are_alike(pieces):
+        column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
+        for piece, places in zip(pieces, slots, strict=True):
+            column[places] = piece
+        return column
+    joined = join_columns(pieces)
+    is_in_order = bool((np.diff(slot_of_row) > 0).all())
+    return joined if is_in_order else joined[np.argsort(slot_of_row)]
+
+
+def _are_alike(pieces: Sequence[Column]) -> bool:
+    """Return whether columns have one dtype, other than object, and values of one shape."""
+    if pieces[0].dtype == object:
+        return False
+    return len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1
+
+
+def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -> Column:
+    """Return ``length`` consecutive rows from each of ``starts`` on, copied.
+
+    Returns:
+        The rows, shape ``(n, length, ...)``.
+    """
+    if len(starts) == 1:
+        start = int(starts[0])
+        one_run: Column = rows[start : start + length].copy()[np.newaxis]
+        return one_run
+    if not len(starts):
+        return np.empty((0, length, *rows.shape[1:]), rows.dtype)
+    # A view with all runs that there are. An array of positions copies whole runs of it, where
+    # take() would first copy all that lie side by side.
+    shape = (len(rows) - length + 1, length, *rows.shape[1:])
+    strides = (rows.strides[0], *rows.strides)
+    all_runs = np.lib.stride_tricks.as_strided(rows, shape, strides, writeable=False)
+    return np.ascontiguousarray(all_runs[starts])
+
+
+def all_columns(columns: Iterable[Column | None]) -> tuple[Column, ...] | None:
+    """Return the columns; None if one of them is None. Stops at the first None."""
+    present_columns: list[Column] = []
+    for column in columns:
+        if column is None:
+            return None
+        present_columns.append(column)
+    return tuple(present_columns)
+
+
+def list_values(column: Column) -> list[Any]:
+    """Return the values of a column.
+
+    Numbers become Python's, values with a shape are arrays, times numpy's, objects as they are.
+    """
+    are_python_values = column.ndim == 1 and column.dtype.kind not in "mMV"
+    return column.tolist() if are_python_values else list(column)

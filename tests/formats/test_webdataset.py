@@ -24,7 +24,8 @@ from data_stack.exception import (
     DataStackError,
     UnsafeArchiveError,
 )
-from data_stack.formats.webdataset import SHARD_INDEX, WebDatasetIterator, shard_names
+from data_stack.formats.webdataset import WebDatasetIterator
+from data_stack.formats.webdataset_shards import SHARD_INDEX, shard_names
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector

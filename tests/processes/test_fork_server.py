@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+from dis import opname
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,12 +22,15 @@ from process_harness import frozen, is_running, open_handles, run_python, start_
 from sizes import sized
 
 from data_stack.processes import fork_server
-from data_stack.processes.child_process import Channel, Parcel
+from data_stack.processes.channel import Channel, Payload
 from data_stack.processes.fork_server import ForkedProcess, hold
 from data_stack.util.group_rights import sync_folder
 from data_stack.util.interrupts import interrupts_deferred
 
 HERE = "tests.processes.test_fork_server"
+
+#: After these, CPython calls the handlers of signals that have arrived.
+INSTRUCTIONS_THAT_LET_SIGNALS_IN = ("CALL", "JUMP_BACKWARD", "RESUME")
 
 
 def say_what_it_is(descriptor: int) -> None:
@@ -216,8 +220,8 @@ def test_another_server_takes_the_place_of_one_that_was_stopped(
 def exchange_arrays_and_start_a_process() -> None:
     with interrupts_deferred():
         sockets = socket.socketpair()
-    with sockets[0], sockets[1], contextlib.closing(Parcel(np.arange(9000))) as parcel:
-        Channel(sockets[0]).send("head", parcel)
+    with sockets[0], sockets[1], contextlib.closing(Payload(np.arange(9000))) as payload:
+        Channel(sockets[0]).send("head", payload)
         assert len(Channel(sockets[1]).receive()[1]()) == 9000  # type: ignore[index, misc]  # it brings an array
     assert ForkedProcess("os:_exit", [6]).poll(30) == 6
 
@@ -227,21 +231,29 @@ def exchange_arrays_and_start_a_process() -> None:
 )  # what is lost is closed, with a ResourceWarning
 def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
     moment = n_to_come = 0
+    last_instructions: dict[FrameType, str] = {}
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal n_to_come
         frame.f_trace_opcodes = frame.f_code.co_filename != __file__
-        # not in the instructions of handlers without a line, which let no signal in
-        if event == "opcode" and sys.exc_info()[0] is None and frame.f_lineno is not None:
-            n_to_come -= 1
-            if n_to_come == 0:
-                signal.raise_signal(signal.SIGINT)
+        if event == "opcode":
+            last_instruction = last_instructions.get(frame, "RESUME")
+            last_instructions[frame] = opname[frame.f_code.co_code[frame.f_lasti]]
+            lets_signals_in = last_instruction.startswith(INSTRUCTIONS_THAT_LET_SIGNALS_IN)
+            # not in a handler without a line, which is entered without a look at signals
+            is_handler = sys.exc_info()[0] is not None or frame.f_lineno is None
+            if lets_signals_in and not is_handler:
+                n_to_come -= 1
+                if n_to_come == 0:
+                    signal.raise_signal(signal.SIGINT)
+        if event == "return":
+            last_instructions.pop(frame, None)
         return trace
 
     exchange_arrays_and_start_a_process()
     before, tracer = set(open_handles()), sys.gettrace()
     while n_to_come <= 0:
-        moment += sized(149, 7)
+        moment += sized(37, 2)
         n_to_come = moment
         with contextlib.suppress(KeyboardInterrupt):
             sys.settrace(trace)
@@ -249,6 +261,7 @@ def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
                 exchange_arrays_and_start_a_process()
             finally:
                 sys.settrace(tracer)
+                last_instructions.clear()  # the frames hold descriptors
             assert n_to_come > 0, f"Ctrl-C at instruction {moment} was lost"
         # collecting garbage, which takes long, only where it is needed
         assert until(lambda: set(open_handles()) == before or gc.collect() < 0, seconds=5), moment

@@ -40,6 +40,30 @@ def test_equal_entropy_and_facts_give_equal_numbers() -> None:
     assert len({value for row in numbers for value in row}) == 9
 
 
+def test_generators_that_are_imported_later_are_seeded() -> None:
+    program = """
+import importlib.util
+import sys
+
+from data_stack.processes.seeding import seed_generators
+
+assert "numpy.random" not in sys.modules and "torch" not in sys.modules
+seed_generators(b"x" * 16, 1)
+assert importlib.util.find_spec("torch") and importlib.util.find_spec("numpy.random")
+
+import numpy as np
+
+later = np.random.random()
+import torch
+
+later_torch = torch.rand(1).item()
+seed_generators(b"x" * 16, 1)
+assert [later, later_torch] == [np.random.random(), torch.rand(1).item()]
+"""
+
+    assert run_python("-c", program) == ("", "")
+
+
 def entropy_in_forks(prepare: Callable[[], object]) -> list[bytes]:
     """What two forks of this process draw first."""
     answers = []
@@ -130,6 +154,7 @@ assert "torch" not in sys.modules
 import torch, inspect
 print(torch.get_default_dtype(), torch.is_grad_enabled(), torch.rand(1).item())
 print(type(torch.__loader__).__name__, type(torch.__spec__.loader).__name__)
+import numpy.random
 print([finder for finder in sys.meta_path if "data_stack" in type(finder).__module__])
 """
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import is_missing, missing_in, one_hot_positions
+from data_stack.values.missing import is_missing, missing_in
+from data_stack.values.stacked_values import one_hot_positions
 
 _Integers = npt.NDArray[np.integer[Any]]
 

@@ -26,7 +26,7 @@ from data_stack.dataset.splits.frozen_random import random_state
 from data_stack.dataset.splits.shares import Shares
 from data_stack.dataset.splits.texts_of_times import check_texts_are_in_order
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import comparable
+from data_stack.values.times import comparable
 
 _Integers = npt.NDArray[np.integer[Any]]
 

@@ -22,16 +22,10 @@ from data_stack.formats.format import (
     WriteBatch,
     samples_of_batch,
 )
-from data_stack.formats.image_folder import (
-    METADATA_OF_IMAGES,
-    ImageFolderIterator,
-    holds_images,
-    holds_images_below,
-    open_splits_of_images,
-    types_of_contents,
-    with_labels,
-)
+from data_stack.formats.image_files import METADATA_OF_IMAGES, holds_images, holds_images_below
+from data_stack.formats.image_folder import ImageFolderIterator, types_of_contents, with_labels
 from data_stack.formats.image_folder_writer import ImageFolderWriter
+from data_stack.formats.image_splits import open_splits_of_images
 from data_stack.formats.registry import register_format
 from data_stack.io.account import PlaceAccount
 from data_stack.io.folder import Folder

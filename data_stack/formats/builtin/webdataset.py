@@ -21,16 +21,15 @@ from data_stack.formats.format import (
     samples_of_batch,
 )
 from data_stack.formats.registry import register_format
-from data_stack.formats.webdataset import (
+from data_stack.formats.webdataset import WebDatasetIterator
+from data_stack.formats.webdataset_fields import (
     INTEGERS,
     KEY,
     PICKLES_AS_BYTES,
-    SHARD_INDEX,
-    WebDatasetIterator,
-    account_of_shards,
-    shard_names,
+    extension_of_field,
     type_of_field,
 )
+from data_stack.formats.webdataset_shards import SHARD_INDEX, account_of_shards, shard_names
 from data_stack.formats.webdataset_writer import (
     DEFAULT_SHARDLEN,
     SingleShardWriter,
@@ -99,7 +98,7 @@ class WebDatasetFormat(WritableFormat):
 
         stored = None
         if media_columns(schema):
-            extensions = {field.rpartition(".")[2] for field in fields.values()}
+            extensions = {extension_of_field(field) for field in fields.values()}
             as_bytes = {
                 extension: None
                 for extension in extensions
@@ -222,7 +221,7 @@ def _column_name_of_field(field: str) -> str:
 
 def _column_of_field(field: str, types: Mapping[str, Any]) -> Column:
     """Return the column of a field, with the decoders that a user may have chosen."""
-    extension = field.rpartition(".")[2]
+    extension = extension_of_field(field)
     if extension not in types:
         return Column(type_of_field(field))
     decoder = types[extension]

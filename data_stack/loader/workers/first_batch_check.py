@@ -17,7 +17,7 @@ from data_stack.loader.comparison import describe_value, find_column_differences
 from data_stack.loader.job import Job
 from data_stack.loader.workers.messages import ValueName
 from data_stack.loader.workers.module_values import plain_values
-from data_stack.processes.child_process import dump, imported_modules, load
+from data_stack.processes.pickling import dump, imported_modules, load
 from data_stack.processes.seeding import loaded_torch
 from data_stack.util.logger import logger
 

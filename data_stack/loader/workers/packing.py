@@ -6,11 +6,12 @@ import sys
 
 from data_stack.exception import ConfigError
 from data_stack.loader.batch_maker import BatchMaker
-from data_stack.processes.child_process import Parcel, dump
+from data_stack.processes.channel import Payload
+from data_stack.processes.pickling import dump
 from data_stack.util.interrupts import is_from_signal_handler
 
 
-def pack_maker(maker: BatchMaker, max_bytes: float) -> Parcel:
+def pack_maker(maker: BatchMaker, max_bytes: float) -> Payload:
     """Return what workers need to make batches.
 
     Raises:
@@ -18,7 +19,7 @@ def pack_maker(maker: BatchMaker, max_bytes: float) -> Parcel:
         OSError: memory is exhausted, or the arrays are larger than ``max_bytes``.
     """
     try:
-        return Parcel((maker, list(sys.argv)), max_bytes)
+        return Payload((maker, list(sys.argv)), max_bytes)
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled

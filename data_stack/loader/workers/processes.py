@@ -36,8 +36,9 @@ from data_stack.loader.workers.messages import (
 from data_stack.loader.workers.packing import pack_maker
 from data_stack.loader.workers.prefetching import PrefetchingWorkers
 from data_stack.loader.workers.worker_handle import ALL_HAVE_ENDED, Answer, WorkerHandle
-from data_stack.processes.child_process import end_all, load
+from data_stack.processes.child_process import end_all
 from data_stack.processes.fork_server import hold
+from data_stack.processes.pickling import load
 from data_stack.processes.program_settings import ProgramSettings
 from data_stack.processes.seeding import draw_entropy
 from data_stack.util.forks import call_in_forks

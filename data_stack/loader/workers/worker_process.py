@@ -28,7 +28,9 @@ from data_stack.loader.workers.messages import (
     Values,
 )
 from data_stack.loader.workers.module_values import plain_values
-from data_stack.processes.child_process import Channel, Parcel, dump_error, loaded_modules
+from data_stack.processes.channel import Channel, Payload
+from data_stack.processes.child_process import loaded_modules
+from data_stack.processes.pickling import dump_error
 from data_stack.processes.seeding import seed_generators
 from data_stack.util.executor import set_process_share
 
@@ -124,15 +126,15 @@ class _WorkerProgram:
                 "a batch cannot be sent from a worker process to the consumer; "
                 "use worker_kind='threads'"
             )
-            parcel = Parcel(made)
+            payload = Payload(made)
         except LoadingError as error:
             self._send_failure(number, error, error.__cause__ or error)
         except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
             failure = LoadingError(problem, error, epoch=job.epoch, step=job.step)
             self._send_failure(number, failure, error)
         else:
-            with contextlib.closing(parcel):
-                self.channel.send(BatchMade(number), parcel)
+            with contextlib.closing(payload):
+                self.channel.send(BatchMade(number), payload)
 
     def _send_failure(self, number: int, failure: LoadingError, cause: BaseException) -> None:
         failure.traceback_text = _format(cause)

@@ -17,7 +17,7 @@ import numpy as np
 from data_stack.codecs.fitting import as_dtype
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.processes.isolation import ISOLATION, run_apart
-from data_stack.values.stacked_values import as_time
+from data_stack.values.times import as_time
 
 #: Limit of processor time for the texts of one run.
 MAX_SECONDS: Final = 10.0

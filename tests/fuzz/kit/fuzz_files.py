@@ -21,7 +21,7 @@ from data_stack.codecs import codec_of
 from data_stack.formats import ImageFolderIterator, WebDatasetIterator
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet.codecs import JpegCodec, NdarrayCodec, PngCodec
-from data_stack.formats.webdataset import shard_names
+from data_stack.formats.webdataset_shards import shard_names
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.folder import folder_of
 

@@ -13,8 +13,9 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import comparable, missing_in
+from data_stack.values.missing import missing_in
 from data_stack.values.stacking import Column
+from data_stack.values.times import comparable
 
 
 @layer("sorted", columns=["by"])

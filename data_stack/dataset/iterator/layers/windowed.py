@@ -28,8 +28,9 @@ from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import column_digests
-from data_stack.values.stacked_values import comparable, in_utc, objects, ticks_of
+from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import keys_of
+from data_stack.values.times import comparable, in_utc, ticks_of
 
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]

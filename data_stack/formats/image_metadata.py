@@ -1,0 +1,126 @@
+"""Reads the metadata of images: ``metadata.jsonl`` and ``metadata.csv``."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.csv import Table
+from data_stack.io.folder import Folder
+from data_stack.util.request_limit import check_request
+from data_stack.util.untrusted_text import distinct_fields, parse_json
+from data_stack.values.text_numbers import numbers_of
+
+#: The column of the metadata that holds the path of the image.
+FILE_NAME_COLUMN: Final = "file_name"
+
+#: The maximum size of the metadata.
+_MAX_BYTES: Final = 1 << 30
+
+#: What a value of a column takes in memory at least.
+_CELL_BYTES: Final = 8
+
+
+def read_image_metadata(
+    folder: Folder, name: str, images: Sequence[str], kinds: Mapping[str, type]
+) -> dict[str, list[Any]]:
+    """Read the metadata of all images of a folder.
+
+    Args:
+        folder: the folder.
+        name: the name of the file with the metadata.
+        images: the paths of all images in the folder.
+        kinds: of a CSV file, the type of some columns: ``int``, ``float`` or ``str``.
+
+    Returns:
+        The values of each column; the column :data:`FILE_NAME_COLUMN` has the paths of the images.
+
+    Raises:
+        DatasetFileCorruptError: the file is damaged, or does not match the images.
+    """
+    full_name = folder.full_name(name)
+    with folder.open(name) as resource:
+        data = resource.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise DatasetFileCorruptError(f"{full_name} has more than {_MAX_BYTES:,} bytes")
+    if name.endswith(".jsonl"):
+        columns = _parse_json_lines(data, full_name)
+    else:
+        columns = _parse_csv(data, full_name, kinds)
+
+    known = set(images)
+    paths = columns.get(FILE_NAME_COLUMN, [None])
+    for row, path in enumerate(paths):
+        if not isinstance(path, str) or path not in known:
+            raise DatasetFileCorruptError(
+                f"{full_name}, row {row}: image {path!r:.200} does not exist"
+            )
+    not_listed = known.difference(paths)
+    if not_listed:
+        raise DatasetFileCorruptError(
+            f"{full_name} does not list {min(not_listed)!r}; metadata=False ignores the file"
+        )
+    if "image" in columns:
+        raise DatasetFileCorruptError(
+            f"{full_name} has a column 'image', a name that is reserved for the images"
+        )
+    return columns
+
+
+def _parse_json_lines(data: bytes, full_name: str) -> dict[str, list[Any]]:
+    """Return the columns of JSON lines, with None where a line lacks a key."""
+    rows = []
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            row = parse_json(line, max_bytes=None, object_pairs_hook=distinct_fields)
+        except ValueError as error:
+            raise DatasetFileCorruptError(
+                f"{full_name}, line {number}: invalid JSON: {str(error)[:200]}"
+            ) from error
+        if not isinstance(row, dict):
+            raise DatasetFileCorruptError(
+                f"{full_name}, line {number}: expected an object with a {FILE_NAME_COLUMN!r}"
+            )
+        rows.append(row)
+
+    # A dict, as it keeps the order of the keys.
+    names = {FILE_NAME_COLUMN: None}
+    for row in rows:
+        names.update(dict.fromkeys(row))
+    check_request(_CELL_BYTES * len(rows) * len(names), f"the columns of {full_name}")
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _parse_csv(data: bytes, full_name: str, kinds: Mapping[str, type]) -> dict[str, list[Any]]:
+    """Return the columns of a CSV file.
+
+    A column holds integers if all its values are, floats if all are numbers, otherwise text; or
+    values of the kind that is given.
+    """
+    table = Table(io.BytesIO(data), full_name, True, 0, ",", "utf-8", ())
+    for name in table.names:
+        # Of two columns with one name, one would be lost.
+        table.position_of(name)
+    texts = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(str)))
+    columns: dict[str, list[Any]] = {}
+    for name, values in zip(table.names, texts.values(), strict=True):
+        columns[name] = _typed(
+            values.tolist(), str if name == FILE_NAME_COLUMN else kinds.get(name)
+        )
+    return columns
+
+
+def _typed(cells: list[str], kind: type | None) -> list[Any]:
+    """Return cells as values of a type; None to infer it."""
+    if kind is str:
+        return cells
+    numbers = numbers_of(cells)
+    if numbers is None:
+        return cells
+    if kind is float:
+        return [float(number) for number in numbers]
+    return numbers

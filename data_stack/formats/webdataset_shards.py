@@ -1,0 +1,279 @@
+"""WebDataset's shards: which tar files a folder has, and where the files of the samples lie in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import (
+    ArchiveError,
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    UnsafeArchiveError,
+)
+from data_stack.formats.records.stored_file import StoredFile
+from data_stack.formats.webdataset_fields import is_of_sample, key_and_field
+from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
+from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import window
+from data_stack.io.archives.tar import TarArchive, looks_like_tar
+from data_stack.io.folder import Folder
+from data_stack.io.location import Location
+from data_stack.io.resources import StreamedResource
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
+from data_stack.io.versions import SeenVersions
+from data_stack.util.forks import fork_lock
+from data_stack.util.untrusted_text import parse_json
+
+#: The list of the shards, in the form of WebDataset's ``wids``. It is written last, so that a shard
+#: that is missing is noticed.
+SHARD_INDEX: Final = "shardindex.json"
+
+#: The rules that leave out a file in a shard, and a file in a folder of shards.
+_NO_SAMPLE: Final = "a file without a suffix, which belongs to no sample"
+_NO_SHARD: Final = "no .tar in the folder itself, or not in shardindex.json"
+
+#: The size of a tar's blocks.
+BLOCK_BYTES: Final = 512
+
+#: The size of the blocks in which the headers of a tar are read.
+_HEADER_BLOCK_BYTES: Final = 1 << 12
+
+_LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
+
+#: The maximum number of shards that are kept open.
+_MAX_OPEN: Final = 256
+
+
+# ---------------------------------------------------------------------- the shards of a folder
+
+
+def shard_names(folder: Folder) -> list[str]:
+    """Return the shards in a folder, in order.
+
+    These are the files that ``shardindex.json`` lists, otherwise all ``.tar`` files by name.
+
+    Raises:
+        DatasetFileCorruptError: the list is damaged, or a shard is missing.
+    """
+    names = []
+    for name in folder.list_names():
+        if name.lower().endswith(".tar") and not name.startswith("."):
+            names.append(name)
+    if not folder.has_file(SHARD_INDEX):
+        return names
+
+    full_name = folder.full_name(SHARD_INDEX)
+    data = folder.read(SHARD_INDEX)
+    try:
+        index = parse_json(data)
+        listed = [str(shard["url"]) for shard in index["shardlist"]]
+    except (ValueError, LookupError, TypeError) as error:
+        raise DatasetFileCorruptError(
+            f"{full_name} is damaged: it lists no shards ({str(error)[:200]})"
+        ) from error
+    missing = set(listed).difference(names)
+    if missing:
+        raise DatasetFileCorruptError(f"{full_name} lists {min(missing)!r:.80}, which is missing")
+    return listed
+
+
+def account_of_shards(folder: Folder) -> PlaceAccount:
+    """Return which files of a folder of shards are read; raises as :func:`shard_names`."""
+    paths, links = folder.survey()
+    paths_read = [*shard_names(folder), SHARD_INDEX]
+    return account_of(folder.full_name(""), paths_read, paths, _NO_SHARD, links)
+
+
+# ---------------------------------------------------------------------- open shards
+
+
+class OpenShards:
+    """The shards of a dataset, the last of which are kept open.
+
+    Args:
+        shards: the locations of the shards, in order.
+    """
+
+    _shards: Sequence[Location]
+    #: The versions of the shards as they were first read.
+    _seen: SeenVersions
+    #: The open shards by number, the one that was used last at the end.
+    _files: dict[int, StoredFile]
+
+    def __init__(self, shards: Sequence[Location]) -> None:
+        self._shards = shards
+        self._seen = SeenVersions(len(shards))
+        self._files = {}
+        self._lock = fork_lock()
+
+    def open_first(self, number: int) -> StreamedResource:
+        """Open a shard that is the one that was read first, to read it from its start.
+
+        Raises:
+            ResourceChangedError: it was replaced or changed.
+        """
+        shard = self._shards[number]
+        return self._seen.open_first(number, shard.full_name, shard.open())
+
+    def file(self, number: int) -> StoredFile:
+        """Return an open shard, to read ranges of it.
+
+        Raises:
+            ResourceChangedError: it was replaced or changed, so that its files lie elsewhere.
+        """
+        with self._lock:
+            file = self._files.pop(number, None)
+            if file is None:
+                file = self._open_file(number)
+            self._files[number] = file
+            if len(self._files) > _MAX_OPEN:
+                least_recently_used = next(iter(self._files))
+                del self._files[least_recently_used]
+            return file
+
+    def _open_file(self, number: int) -> StoredFile:
+        shard = self._shards[number]
+        file = StoredFile(shard.folder, shard.name, None)
+        if not self._seen.is_first(number, file.version):
+            before = "another version when its headers were read"
+            raise ResourceChangedError(shard.full_name, before, str(file.version))
+        return file
+
+
+# ---------------------------------------------------------------------- the index of the shards
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """Where the files of all samples lie.
+
+    Attributes:
+        keys: the keys of all samples, in the order of their first files.
+        starts: the first sample of each shard, followed by the number of samples.
+        fields: all fields, in the order of their first files.
+        files: the files by sample and field, shape ``(n_files, 4)``: the number of the sample and
+            of the field, offset, size.
+        first_files: the first row of ``files`` of each sample, followed by the number of files.
+    """
+
+    keys: list[str]
+    starts: list[int]
+    fields: list[str]
+    files: npt.NDArray[np.int64]
+    first_files: npt.NDArray[np.int64]
+
+    def ranges_of(self, position: int) -> dict[str, tuple[int, int]]:
+        """Return offset and size of the files of a sample, by field."""
+        start = self.first_files[position]
+        end = self.first_files[position + 1]
+        ranges = {}
+        for _, field_number, offset, size in self.files[start:end].tolist():
+            ranges[self.fields[field_number]] = (offset, size)
+        return ranges
+
+
+@dataclass
+class ShardIndexer:
+    """Collects the index of shards, which are added one by one.
+
+    Attributes:
+        left_out: the files that belong to no sample.
+    """
+
+    left_out: list[LeftOut] = field(default_factory=list)
+    #: As of :class:`ShardIndex`.
+    _keys: list[str] = field(default_factory=list)
+    _starts: list[int] = field(default_factory=lambda: [0])
+    #: The number of each field.
+    _field_numbers: dict[str, int] = field(default_factory=dict)
+    #: The rows of ``ShardIndex.files`` of each shard.
+    _tables: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def add(self, shard: Location, opened: StreamedResource) -> None:
+        """Add the files of a shard.
+
+        Args:
+            shard: the location of the shard.
+            opened: the opened shard, which is closed at the end.
+
+        Raises:
+            DatasetFileCorruptError: it is no tar, or damaged.
+            UnsafeArchiveError: it has two files of one field of a sample, or files that are unsafe.
+        """
+        first_sample = len(self._keys)
+        numbers_in_shard: dict[str, int] = {}
+        rows = []
+        for path, offset, size in self._files_of_samples(shard, opened):
+            key, field_name = key_and_field(path)
+            number_in_shard = numbers_in_shard.setdefault(key, len(numbers_in_shard))
+            field_number = self._field_numbers.setdefault(field_name, len(self._field_numbers))
+            rows.append((first_sample + number_in_shard, field_number, offset, size))
+        self._keys.extend(numbers_in_shard)
+        self._starts.append(len(self._keys))
+
+        table = np.array(rows, np.int64).reshape(-1, 4)
+        samples = table[:, 0]
+        field_numbers = table[:, 1]
+        table = table[np.lexsort((field_numbers, samples))]
+        self._check_no_field_twice(shard, table)
+        self._tables.append(table)
+
+    def _check_no_field_twice(self, shard: Location, table: npt.NDArray[np.int64]) -> None:
+        sample_and_field = table[:, :2]
+        is_repeated = (sample_and_field[1:] == sample_and_field[:-1]).all(axis=1)
+        if not is_repeated.any():
+            return
+        sample, field_number = sample_and_field[is_repeated.argmax()].tolist()
+        field_name = list(self._field_numbers)[field_number]
+        raise UnsafeArchiveError(
+            f"{shard.full_name!r} has two files {field_name!r} of sample {self._keys[sample]!r}"
+        )
+
+    def finish(self) -> ShardIndex:
+        """Return the index of all shards."""
+        files = np.concatenate([np.empty((0, 4), np.int64), *self._tables])
+        first_files = np.searchsorted(files[:, 0], np.arange(len(self._keys) + 1))
+        return ShardIndex(self._keys, self._starts, list(self._field_numbers), files, first_files)
+
+    def _files_of_samples(
+        self, shard: Location, opened: StreamedResource
+    ) -> Iterator[tuple[str, int, int]]:
+        """Return path, offset and size of each file of a tar that belongs to a sample."""
+        name = shard.full_name
+        with opened as file:
+            head = file.read_at(0, BLOCK_BYTES)
+            if len(head) < BLOCK_BYTES or not looks_like_tar(head):
+                check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
+                raise DatasetFileCorruptError(
+                    f"{name!r} is not a tar; decompress it, as a compressed one has no random "
+                    "access"
+                )
+            archive = TarArchive(
+                name, lambda: window(file, block_bytes=_HEADER_BLOCK_BYTES), file, _LIMITS
+            )
+            try:
+                for member in archive:
+                    if member.offset + member.size > file.size:
+                        raise DatasetFileCorruptError(
+                            f"{name!r} is cut short: {member.name!r} ends after the file"
+                        )
+                    if member.is_folder:
+                        continue
+                    if is_of_sample(member.name):
+                        yield member.name, member.offset, member.size
+                    elif not _is_expected(member.name):
+                        self.left_out.append(LeftOut(f"{shard.name}, {member.name}", _NO_SAMPLE))
+            except UnsafeArchiveError:
+                raise
+            except ArchiveError as error:
+                raise DatasetFileCorruptError(str(error)) from error
+
+
+def _is_expected(path: str) -> bool:
+    """Return whether a file that belongs to no sample is nothing to account for."""
+    return is_hidden(path) or is_document(path.rpartition("/")[2])

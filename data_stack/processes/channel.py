@@ -1,0 +1,326 @@
+"""Messages between processes, in which large values travel in unnamed shared memory."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import io
+import math
+import mmap
+import os
+import pickle
+import resource
+import socket
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from typing import IO, Any, Final, NamedTuple
+
+from data_stack.processes.pickling import dump, load
+from data_stack.util.interrupts import is_from_signal_handler, suppress_own
+
+#: A message begins with the length of its body.
+_LENGTH_BYTES: Final = 8
+
+#: Up to this size a message is cheaper than shared memory.
+_SMALL_BYTES: Final = 1 << 14
+
+#: A cache line, which wide instructions need.
+_ALIGNMENT_BYTES: Final = 64
+
+#: Received values whose memory this process maps; each takes a descriptor. Others are copied.
+_MAX_MAPS: Final = 128
+
+#: Other programs that this process starts do not inherit a received descriptor.
+_CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+#: Shared memory that holds values of this process, or did. (A WeakSet runs code when a map is
+#: freed, which swallows Ctrl-C.)
+_maps: list[weakref.ref[mmap.mmap]] = []
+
+
+class _Span(NamedTuple):
+    """Where a buffer lies in shared memory."""
+
+    start: int
+    stop: int
+    is_read_only: bool
+
+
+class Payload:
+    """A pickled value with its buffers, to be sent.
+
+    Small buffers are sent in one piece with the pickle. Large ones are written to memory that both
+    processes share.
+
+    Args:
+        value: anything.
+        max_bytes: the limit of all buffers together.
+
+    Attributes:
+        content: if the value is small, the pickle and its buffers; otherwise their spans in
+            ``memory``, the pickle's first.
+        memory: a file without a name, which :meth:`close` closes; None if the value is small.
+
+    Raises:
+        OSError: memory is exhausted, or the value is larger than ``max_bytes``.
+        Exception: an object cannot be pickled.
+    """
+
+    content: list[Any]
+    memory: IO[bytes] | None
+
+    def __init__(self, value: Any, max_bytes: float = math.inf) -> None:
+        pickled = dump(value)
+        views = [pickled.content]
+        views.extend(pickled.buffers)
+        n_bytes = sum(view.nbytes for view in views)
+        if n_bytes > max_bytes:
+            raise OSError(errno.EFBIG, f"{n_bytes / 1e9:.1f} GB in memory are too large to send")
+        self.memory = None
+        if n_bytes <= _SMALL_BYTES:
+            self.content = [bytes(pickled.content)]
+            for buffer in pickled.buffers:
+                self.content.append(bytes(buffer) if buffer.readonly else bytearray(buffer))
+            return
+        spans = _lay_out(views)
+        self.content = spans
+        self.memory = _write_to_memory(views, spans)
+
+    def close(self) -> None:
+        """Close the memory; those who have received it keep it."""
+        if self.memory is not None:
+            with suppress_own(OSError):  # memory is exhausted
+                self.memory.close()
+
+
+def _lay_out(views: list[memoryview]) -> list[_Span]:
+    """Return spans for buffers one after the other, each from a multiple of the alignment on."""
+    spans = []
+    stop = 0
+    for view in views:
+        n_units = math.ceil(stop / _ALIGNMENT_BYTES)
+        start = n_units * _ALIGNMENT_BYTES
+        stop = start + view.nbytes
+        spans.append(_Span(start, stop, view.readonly))
+    return spans
+
+
+def _write_to_memory(views: list[memoryview], spans: list[_Span]) -> IO[bytes]:
+    memory = _anonymous_memory()
+    try:
+        memory.truncate(spans[-1].stop)
+        for view, span in zip(views, spans, strict=True):
+            memory.seek(span.start)
+            # Not through a map: there, a lack of memory would end the process, not raise an error.
+            memory.write(view)
+        memory.flush()
+    except BaseException:
+        with suppress_own(OSError):  # memory is exhausted
+            memory.close()
+        raise
+    return memory
+
+
+def _anonymous_memory() -> IO[bytes]:
+    """Return an empty file in memory, without a name in /dev/shm or any other folder."""
+    if not hasattr(os, "memfd_create"):  # macOS
+        return tempfile.TemporaryFile()
+    # One call in C: Ctrl-C cannot come between the making of the descriptor and its owner.
+    return next(map(open, map(os.memfd_create, ["data_stack batches"]), ["wb"]))
+
+
+class Message(NamedTuple):
+    """A received message.
+
+    Attributes:
+        head: its small value.
+        load_payload: unpickles the value of the payload, or raises any error; None without payload.
+    """
+
+    head: Any
+    load_payload: Callable[[], Any] | None
+
+
+class Channel:
+    """One end of a pair of connected Unix sockets.
+
+    A message is a small value that can be pickled, its *head*, and a :class:`Payload` or None.
+    Threads may send.
+
+    Args:
+        connection: a connected stream socket; the channel closes it.
+        timeout_seconds: how long sending, or reading the rest of a message, waits for the other
+            end; None: without a limit.
+
+    Attributes:
+        is_ended: whether the other end is closed, or did not answer in time; neither raises an
+            error.
+    """
+
+    is_ended: bool
+
+    def __init__(self, connection: socket.socket, timeout_seconds: float | None = None) -> None:
+        connection.settimeout(timeout_seconds)
+        self.is_ended = False
+        self._connection = connection
+        self._send_lock = threading.Lock()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket."""
+        return self._connection.fileno()
+
+    def send(self, head: Any, payload: Payload | None = None) -> None:
+        """Send a message, waiting until the other end has read what exceeds the socket's buffer."""
+        content = None if payload is None else payload.content
+        memory = None if payload is None else payload.memory
+        body = pickle.dumps((head, content), protocol=5)
+        frame = memoryview(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+        with self._send_lock:
+            try:
+                if memory is not None:
+                    n_sent = socket.send_fds(self._connection, [frame], [memory.fileno()])
+                    frame = frame[n_sent:]
+                self._connection.sendall(frame)
+            except (OSError, ValueError) as error:  # ValueError: the socket is closed
+                self.is_ended = True
+                if is_from_signal_handler(error):
+                    raise
+
+    def receive(self, *, is_private: bool = False) -> Message | None:
+        """Wait for the next message; None if the other end is closed.
+
+        Args:
+            is_private: whether what this process writes to the arrays stays in it.
+
+        Returns:
+            The message. The arrays of its payload lie in shared memory, or are copies if many
+            arrays do already.
+
+        Raises:
+            OSError: too many files are open to receive the memory of a payload.
+        """
+        packet = _Packet()
+        try:
+            body = self._read_frame(packet)
+            if packet.is_truncated:
+                raise OSError(
+                    errno.EMFILE,
+                    "too many open files to receive arrays of a process; close some, or raise "
+                    "`ulimit`",
+                )
+            if body is None:
+                self.is_ended = True
+                return None
+            head, content = load(body)
+            if content is None:
+                return Message(head, None)
+            memory = packet.own_memory()
+            buffers = content if memory is None else _map(memory, content, is_private=is_private)
+            return Message(head, functools.partial(load, buffers[0], buffers[1:]))
+        finally:
+            packet.close()
+
+    def _read_frame(self, packet: _Packet) -> bytearray | None:
+        """Return the body of the next message; None if the other end closes before its end."""
+        body = bytearray()
+        with suppress_own(OSError):
+            packet.receive(self._connection)
+            n_bytes = packet.body_length
+            while len(body) < n_bytes:
+                part = self._connection.recv(n_bytes - len(body))
+                if not part:
+                    return None
+                body += part
+            if n_bytes:
+                return body
+        return None
+
+    def close(self) -> None:
+        """Close this end."""
+        self.is_ended = True
+        self._connection.close()
+
+
+class _Packet:
+    """The first bytes of a message, with the descriptor that came with them.
+
+    Ctrl-C may come between any two bytecodes: between a call of ``recvmsg`` and the assignment of
+    its result, so that nobody knows the descriptor and it stays open. So C code alone stores the
+    results, and :meth:`close` closes a descriptor that has no owner yet.
+    """
+
+    #: What ``recvmsg`` returned, once: data, ancillary data, flags, address.
+    _results: list[tuple[bytes, list[tuple[int, int, bytes]], int, Any]]
+
+    #: The owner of the descriptor, once.
+    _files: list[io.FileIO]
+
+    def __init__(self) -> None:
+        self._results = []
+        self._files = []
+
+    def receive(self, connection: socket.socket) -> None:
+        """Wait for the length of the next message."""
+        ancillary_bytes = socket.CMSG_SPACE(4)
+        self._results.extend(
+            map(connection.recvmsg, [_LENGTH_BYTES], [ancillary_bytes], [_CLOSE_ON_EXEC])
+        )
+        self.own_memory()
+
+    @property
+    def body_length(self) -> int:
+        """The number of bytes of the body; 0 if the other end has closed."""
+        data, _, _, _ = self._results[0]
+        return int.from_bytes(data, "little")
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether a descriptor was lost because too many files are open."""
+        if not self._results:
+            return False
+        _, _, flags, _ = self._results[0]
+        return bool(flags & socket.MSG_CTRUNC)
+
+    def own_memory(self) -> io.FileIO | None:
+        """Return the file of the descriptor; None if none came."""
+        if self._results and not self._files:
+            _, ancillary, _, _ = self._results[0]
+            handles = [int.from_bytes(data, sys.byteorder) for _, _, data in ancillary]
+            self._files.extend(map(io.FileIO, handles))
+        return self._files[0] if self._files else None
+
+    def close(self) -> None:
+        """Close the descriptor, whether it has an owner or not; a map of the memory stays."""
+        self.own_memory()
+        for file in self._files:
+            file.close()
+
+
+def _map(memory: io.FileIO, spans: list[_Span], *, is_private: bool) -> list[memoryview]:
+    """Return the buffers in a memory; they hold a map of it, or a copy."""
+    if is_private:
+        flags = mmap.MAP_PRIVATE
+    else:
+        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    mapped = mmap.mmap(memory.fileno(), spans[-1].stop, flags)
+    view = memoryview(mapped)
+    if not is_private and not _keep_map(mapped):
+        view = memoryview(bytearray(mapped))
+    buffers = []
+    for span in spans:
+        buffer = view[span.start : span.stop]
+        buffers.append(buffer.toreadonly() if span.is_read_only else buffer)
+    return buffers
+
+
+def _keep_map(mapped: mmap.mmap) -> bool:
+    """Whether a further map may be kept; others would use up the descriptors of this process."""
+    _maps[:] = [reference for reference in _maps if reference() is not None]
+    max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if len(_maps) >= min(_MAX_MAPS, max_descriptors // 4):
+        return False
+    _maps.append(weakref.ref(mapped))
+    return True
