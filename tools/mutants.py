@@ -53,11 +53,9 @@ _OTHERS_OF_WRITER = [
     f"{_IO}/retriever/test_http_retrieval.py",
     f"{_CONTRACTS}::TestStoresOfOneProcess",
 ]
+_OTHERS_OF_WRITER += [f"{_CONTRACTS}::test_creating_works_in_a_store_that_does_not_rewind"]
 _OTHERS_OF_WRITER += [
-    f"{_CONTRACTS}::test_what_is_created_is_whole_in_a_store_that_does_not_rewind"
-]
-_OTHERS_OF_WRITER += [
-    f"{_CONNECTORS}/test_object_store.py::test_a_resource_of_several_parts_comes_back_whole_and_in_ranges"
+    f"{_CONNECTORS}/test_object_store.py::test_several_parts_are_read_whole_and_in_ranges"
 ]
 _OTHERS_OF_RECORDS = [
     "tests/formats/records/test_sharded_records.py",

@@ -39,7 +39,7 @@ def storage_connector_from_url(
             (percent-encoded), ``memory://`` (a new, empty store on each call),
             ``mongodb://host/database`` (``mongodb+srv://``), ``s3://bucket/prefix`` (``gs``,
             ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an installed
-            plugin brings; a URL that is parsed already, too.
+            plugin brings. A URL may be parsed already.
         more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL
             has another one; by default those of installed plugins.
 

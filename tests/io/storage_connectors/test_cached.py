@@ -189,7 +189,7 @@ def test_chunks_of_a_remote_are_moved_once(remote: Remote, tmp_path: Path) -> No
     assert Chunks.moved == list(range(-(-len(LARGE) // 100_000)))
 
 
-def test_a_whole_file_that_a_slow_process_writes_to_is_not_fetched_again(
+def test_a_late_write_to_a_whole_file_fetches_nothing(
     cached: CachedStorageConnector, remote: Remote, tmp_path: Path
 ) -> None:
     cached.fetch(["a/large"])
@@ -227,7 +227,7 @@ def test_what_was_deleted_in_the_remote_is_gone_offline_too(
     assert not cached.has_resource("small")
 
 
-def test_a_note_that_a_killed_process_did_not_finish_names_no_content(
+def test_an_unfinished_note_names_no_content(
     cached: CachedStorageConnector, remote: Remote
 ) -> None:
     cached.fetch()
@@ -281,7 +281,7 @@ def test_a_digest_that_is_none_becomes_no_file_name(remote: Remote, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("identifier", "data"), [("small", SMALL), ("a/large", LARGE)])
-def test_wrong_bytes_of_the_remote_are_an_error_and_are_not_kept(
+def test_wrong_bytes_of_the_remote_are_refused(
     tmp_path: Path, identifier: str, data: bytes
 ) -> None:
     class Lying(Remote):
@@ -347,7 +347,7 @@ def test_a_flipped_bit_is_found_and_fetched_again(
     assert_same_bytes(content(again(cached), "data"), LARGE[:size])
 
 
-def test_a_bit_that_flips_while_a_reader_is_open_is_found(
+def test_an_open_reader_finds_a_flipped_bit(
     cached: CachedStorageConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     cached.fetch()
@@ -363,9 +363,7 @@ def test_a_bit_that_flips_while_a_reader_is_open_is_found(
         assert resource.read_at(len(LARGE) - 3, 9) == LARGE[-3:]
 
 
-def test_a_flipped_bit_is_an_error_while_the_remote_is_away(
-    cached: CachedStorageConnector, remote: Remote
-) -> None:
+def test_a_flipped_bit_is_an_error_offline(cached: CachedStorageConnector, remote: Remote) -> None:
     cached.fetch()
     flip_bit(cached, "bytes", 5)
     remote.is_away = True
@@ -388,7 +386,7 @@ def test_a_damaged_file_of_a_replaced_resource_is_an_error(
             resource.read_at(0, 10)
 
 
-def test_a_block_of_a_file_that_another_process_completed_is_checked(
+def test_blocks_that_another_process_completed_are_verified(
     cached: CachedStorageConnector,
 ) -> None:
     with cached.get_resource("a/large") as slow:
@@ -478,7 +476,7 @@ def test_what_is_held_is_read_while_the_remote_is_away(
     assert until(lambda: content(cached, "small") == b"new", seconds=60)
 
 
-def test_a_share_that_is_not_mounted_is_away_and_not_empty(
+def test_an_unmounted_share_is_away_and_not_empty(
     cached: CachedStorageConnector, tmp_path: Path
 ) -> None:
     cached.fetch(["small"])
@@ -493,7 +491,7 @@ def test_a_share_that_is_not_mounted_is_away_and_not_empty(
     assert_same_bytes(content(cached, "a/large"), LARGE)
 
 
-def test_what_is_not_held_says_so_while_the_remote_is_away(
+def test_a_resource_that_is_not_cached_says_so_offline(
     cached: CachedStorageConnector, remote: Remote
 ) -> None:
     with cached.get_resource("a/large") as resource:
@@ -546,9 +544,7 @@ def test_a_folder_that_is_gone_is_made_again(
 # ---------------------------------------------------------------------- no room
 
 
-def test_the_files_stay_under_the_limit_and_the_oldest_go_first(
-    remote: Remote, tmp_path: Path
-) -> None:
+def test_the_oldest_files_are_evicted_first(remote: Remote, tmp_path: Path) -> None:
     limit = 3_000_000
     cached = CachedStorageConnector(remote, tmp_path / "cache", limit)
     for i in range(40):
@@ -599,7 +595,7 @@ def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> N
 
 
 @pytest.mark.parametrize("max_bytes", [None, 4_000_000])
-def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
+def test_processes_killed_while_they_fill_leave_nothing_wrong(
     remote: Remote, tmp_path: Path, max_bytes: int | None
 ) -> None:
     for identifier, data in DATA.items():
@@ -711,7 +707,7 @@ def test_processes_fetch_each_block_once(bucket: CountingServer, tmp_path: Path)
     )
 
 
-def test_the_work_of_a_process_that_is_killed_goes_to_one_of_the_others(
+def test_another_process_takes_over_from_a_killed_one(
     bucket: CountingServer, tmp_path: Path
 ) -> None:
     bucket.stuck = "/objects/"

@@ -50,7 +50,7 @@ STORES: dict[str, Callable[[Callable[[str], Any]], StorageConnector]] = {
 }
 
 
-def test_what_is_created_is_whole_in_a_store_that_does_not_rewind() -> None:
+def test_creating_works_in_a_store_that_does_not_rewind() -> None:
     class Forward(MinimalConnector):
         def set_resource(self, identifier: str, resource: Any) -> None:
             self.stored[identifier] = resource.read()
@@ -90,7 +90,7 @@ class TestStoresOfOneProcess(Stores):
 class TestStoresThatKeepWhatWasReplaced:
     connector = Stores.connector
 
-    def test_what_was_replaced_or_deleted_is_swept_once_its_grace_is_over(
+    def test_replaced_and_deleted_content_goes_after_its_grace_period(
         self, connector: StorageConnector
     ) -> None:
         for number in range(3):

@@ -56,7 +56,7 @@ def private_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("private_files")
-def test_a_store_in_a_folder_of_a_group_is_the_group_s(
+def test_a_store_in_the_folder_of_a_group_is_shared(
     store: FileStorageConnector, root: Path
 ) -> None:
     root.mkdir()
@@ -118,7 +118,7 @@ def test_an_absolute_identifier_below_the_root_is_tolerated(
         store.has_resource(str(root) + "/../outside")
 
 
-def test_the_root_may_be_a_link_and_nothing_in_it_and_folders_and_pipes_are_no_resources(
+def test_only_the_root_may_be_a_link(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "real").mkdir()
@@ -209,7 +209,7 @@ def test_a_resource_in_the_way_of_another_is_our_error(
 # ---------------------------------------------------------------------- digests
 
 
-def test_a_file_that_other_means_put_there_has_no_recorded_digest_until_it_was_read(
+def test_a_foreign_file_has_no_digest_until_it_is_verified(
     store: FileStorageConnector, root: Path
 ) -> None:
     root.mkdir()
@@ -266,9 +266,7 @@ def test_temporaries_of_other_machines_are_left_until_they_are_old(
     store.set_resource("e", b"in the place of an empty folder")
 
 
-def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(
-    store: FileStorageConnector, root: Path
-) -> None:
+def test_a_temporary_stays_while_its_writer_lives(store: FileStorageConnector, root: Path) -> None:
     store.set_resource("a", b"x")
     alive, dead = (
         root / f".~{owner}-deadbeef" for owner in (this_process(), f"{this_machine()}-1-0")
@@ -282,7 +280,7 @@ def test_a_temporary_goes_once_its_writer_is_dead_and_stays_while_it_lives(
     assert alive.exists()
 
 
-def test_bytes_written_in_any_order_have_the_digest_of_the_file(
+def test_bytes_written_in_any_order_are_hashed(
     store: FileStorageConnector,
 ) -> None:
     # As many bytes as the file has, others than it has.
@@ -300,9 +298,7 @@ def test_bytes_written_in_any_order_have_the_digest_of_the_file(
         assert store.stat(identifier).sha256 == hashlib.sha256(expected).hexdigest()
 
 
-def test_what_is_finished_takes_no_more_bytes_and_what_fails_leaves_none(
-    store: FileStorageConnector, root: Path
-) -> None:
+def test_a_finished_writer_takes_no_bytes(store: FileStorageConnector, root: Path) -> None:
     with store.create("x") as writer:
         writer.write(b"abc")
         writer.flush()
@@ -353,7 +349,7 @@ def test_bytes_are_cut_into_pieces_of_one_size(pieces: list[bytes], piece_bytes:
 
 
 @pytest.mark.parametrize("keep_time", [False, True])
-def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
+def test_a_changed_file_is_found_by_verifying(
     stored: FileStorageConnector, root: Path, keep_time: bool
 ) -> None:
     flip_file(root / "d/x", 8 * (2 * BLOCK_BYTES + 5), keep_time=keep_time)
@@ -399,7 +395,7 @@ def test_what_verify_found_damaged_is_not_trusted_any_more(
         "tar -cf a.tar store; rm -r store; tar -xf a.tar",
     ],
 )
-def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(
+def test_an_intact_file_is_known_again_once_verified(
     stored: FileStorageConnector, root: Path, touch: str
 ) -> None:
     subprocess.run(["/bin/sh", "-ec", touch], check=True, cwd=root.parent)
@@ -417,7 +413,7 @@ def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(
     assert stored.stat("e/y").sha256 == hashlib.sha256(DATA).hexdigest()
 
 
-def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(
+def test_a_deliberate_change_is_adopted_by_its_digest(
     stored: FileStorageConnector, root: Path
 ) -> None:
     (root / "d/x").write_bytes(b"new")
@@ -449,7 +445,7 @@ def caseless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileStorageConn
     return FileStorageConnector(tmp_path / "store")
 
 
-def test_no_two_names_share_a_file_where_case_does_not_count(
+def test_no_two_names_share_a_file_without_case(
     caseless: FileStorageConnector,
 ) -> None:
     caseless.set_resource("d/Ab", b"first")
@@ -469,7 +465,7 @@ def test_no_two_names_share_a_file_where_case_does_not_count(
     assert caseless.list_resources() == ["d/Ab"]
 
 
-def test_a_prefix_counts_as_it_is_written_where_case_does_not(
+def test_a_prefix_keeps_its_case_without_case(
     caseless: FileStorageConnector,
 ) -> None:
     caseless.set_resource("d/Ab", b"x")

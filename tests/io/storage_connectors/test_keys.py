@@ -122,7 +122,7 @@ def test_no_key_leads_out_or_to_the_stores_own_files(store: tuple[StorageConnect
     assert connector.list_keys() == ["a", "b"]
 
 
-def test_a_folder_of_a_store_reads_foreign_names_in_any_process(
+def test_a_folder_reads_foreign_names_in_any_process(
     store: tuple[StorageConnector, Put],
 ) -> None:
     connector, put = store
@@ -154,7 +154,7 @@ def test_object_stores_have_keys_that_no_file_system_has(s3_server: S3Server) ->
             assert resource.read() == key.encode()
 
 
-def test_links_in_a_store_are_read_where_they_stay_in_it(tmp_path: Path) -> None:
+def test_links_that_stay_in_the_store_are_read(tmp_path: Path) -> None:
     root = tmp_path / "store"
     (root / "real").mkdir(parents=True)
     (root / "real" / "x").write_bytes(b"x")

@@ -100,7 +100,7 @@ def test_a_batch_of_ranges_is_one_query(
 # ---------------------------------------------------------------------- how they are asked for
 
 
-def test_what_is_published_is_acknowledged_by_the_majority_and_the_journal(
+def test_publishing_is_acknowledged_by_the_majority_and_the_journal(
     stored: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
     with SentCommands(mongodb.name) as sent:
@@ -117,7 +117,7 @@ def test_what_is_published_is_acknowledged_by_the_majority_and_the_journal(
     )
 
 
-def test_read_concern_and_preference_of_the_connection_string_reach_the_server(
+def test_read_concern_and_preference_reach_the_server(
     mongodb_auth_uri: str,
 ) -> None:
     uri = on_replica_set(mongodb_auth_uri)
@@ -143,7 +143,7 @@ def on_replica_set(uri: str) -> str:
     return uri.replace("directConnection=true", "replicaSet=rs0")
 
 
-def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_auth_uri: str) -> None:
+def test_the_primary_is_asked_for_what_a_secondary_lacks(mongodb_auth_uri: str) -> None:
     with MongoDBStorageConnector(
         on_replica_set(mongodb_auth_uri) + "&readPreference=secondaryPreferred"
     ) as connector:
@@ -163,7 +163,7 @@ def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_auth_uri
             assert modes == ["secondaryPreferred", "primary"]
 
 
-def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(
+def test_deletions_depend_on_acknowledged_reads_alone(
     mongodb_auth_uri: str,
 ) -> None:
     with MongoDBStorageConnector(
@@ -199,7 +199,7 @@ def test_what_is_deleted_depends_on_nothing_that_a_failover_takes_back(
     ],
     ids=repr,
 )
-def test_an_argument_that_is_not_allowed_is_refused_without_contacting_anybody(
+def test_an_invalid_argument_is_refused_without_a_request(
     arguments: dict[str, Any],
 ) -> None:
     arguments = {"uri": "mongodb://user:secret@127.0.0.1:1/database", **arguments}
@@ -227,7 +227,7 @@ def test_an_unverified_server_has_to_be_asked_for(option: str) -> None:
 @pytest.mark.parametrize(
     "option", ["tls=yes", "tls=1", "tlsCAFiel=/etc/ca.pem", "w=majority&maxPoolSize=many"]
 )
-def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_out(
+def test_an_option_unknown_to_the_driver_is_refused(
     option: str,
 ) -> None:
     with (
@@ -243,7 +243,7 @@ def test_an_option_that_the_driver_does_not_understand_is_refused_and_not_left_o
 # ---------------------------------------------------------------------- leases
 
 
-def test_a_lease_on_a_replica_set_is_free_once_it_is_closed(mongodb_auth_uri: str) -> None:
+def test_a_closed_lease_of_a_replica_set_is_free(mongodb_auth_uri: str) -> None:
     with MongoDBStorageConnector(mongodb_auth_uri) as connector:
         for _ in range(3):
             with connector.lease("a") as lease:
@@ -320,7 +320,7 @@ def documents(mongodb: Database[Any], name: str) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------- what is written
 
 
-def test_a_large_resource_is_a_pointer_to_a_file_in_chunks_that_gridfs_reads(
+def test_gridfs_reads_the_file_of_a_large_resource(
     connector: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
     connector.set_resource("a/b.bin", FEW)
@@ -358,7 +358,7 @@ def test_a_large_resource_is_a_pointer_to_a_file_in_chunks_that_gridfs_reads(
 # ---------------------------------------------------------------------- indexes
 
 
-def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(
+def test_indexes_are_made_in_the_bucket_of_another_tool(
     mongodb_uri: str, mongodb: Database[Any]
 ) -> None:
     file_id = ObjectId()

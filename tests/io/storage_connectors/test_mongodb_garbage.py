@@ -65,7 +65,7 @@ def assert_no_orphans(mongodb: Database[Any]) -> None:
 # ---------------------------------------------------------------------- leases
 
 
-def test_the_lease_of_a_dead_process_is_garbage_and_that_of_a_live_one_is_not(
+def test_only_the_lease_of_a_dead_process_is_garbage(
     connector: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
     dead = run_python("-c", OWNER)[0].strip()
@@ -128,7 +128,7 @@ WORKS: dict[str, Callable[[MongoDBStorageConnector], object]] = {
 
 @pytest.mark.parametrize("moment", ["before", "answered"] if FULL else ["answered"])
 @pytest.mark.parametrize("work", WORKS)
-def test_killed_at_any_command_nothing_is_half_there_and_nothing_stays(
+def test_a_kill_at_any_command_leaves_nothing_half_done(
     connector: MongoDBStorageConnector, mongodb: Database[Any], work: str, moment: str
 ) -> None:
     connector.set_resource("kept", version(0))
@@ -158,7 +158,7 @@ def test_killed_at_any_command_nothing_is_half_there_and_nothing_stays(
     assert number >= (1 if "small" in work else 2)
 
 
-def test_an_upload_of_another_machine_is_left_alone_while_its_heart_beats(
+def test_a_beating_upload_of_another_machine_stays(
     connector: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
     connector.set_resource("kept", version(0))
@@ -182,7 +182,7 @@ def test_an_upload_of_another_machine_is_left_alone_while_its_heart_beats(
     assert_no_orphans(mongodb)
 
 
-def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
+def test_an_upload_taken_for_dead_is_not_published(
     connector: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
 ) -> None:
     """Nothing was heard of it for long, and it ends just as its chunks are being deleted."""
@@ -347,7 +347,7 @@ def test_a_publication_whose_answer_is_lost_is_told_truly(
         assert content(connector, "a") == b"old"
 
 
-def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(
+def test_what_a_dead_writer_published_is_whole(
     mongodb_server: MongoDBServer, mongodb: Database[Any]
 ) -> None:
     with MongoDBStorageConnector(
@@ -377,7 +377,7 @@ def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(
         assert content(connector, "a") == LONG[1:]
 
 
-def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(
+def test_an_unknown_outcome_is_not_called_a_failure(
     mongodb_server: MongoDBServer, mongodb: Database[Any]
 ) -> None:
     with MongoDBStorageConnector(
@@ -418,7 +418,7 @@ def test_without_the_right_password_there_is_no_entrance(
     assert "user" in str(error)
 
 
-def test_a_server_of_an_unknown_authority_or_another_name_is_refused(
+def test_a_server_without_a_valid_certificate_is_refused(
     mongodb_with_tls: MongoDBServer,
 ) -> None:
     for options in (

@@ -61,7 +61,7 @@ def part_files(root: Path) -> list[Path]:
 # ---------------------------------------------------------------------- sizes
 
 
-def test_a_resource_of_several_parts_comes_back_whole_and_in_ranges(
+def test_several_parts_are_read_whole_and_in_ranges(
     connector: FsspecStorageConnector,
 ) -> None:
     size = 2 * PART_BYTES + 5
@@ -149,7 +149,7 @@ def test_what_another_tool_put_there_is_read_listed_and_deleted(s3: FsspecStorag
     assert s3.list_resources() == []
 
 
-def test_the_digest_of_what_another_tool_put_there_is_known_once_it_was_verified(
+def test_the_digest_of_a_plain_file_is_known_once_verified(
     connector: FsspecStorageConnector,
 ) -> None:
     connector._files.put("plain", BIG)
@@ -237,7 +237,7 @@ def test_a_held_lease_beats_and_ends_with_its_block(
 # ---------------------------------------------------------------------- a server that is slow, lost or silent
 
 
-def test_a_publish_whose_answer_is_lost_is_found_to_be_done_or_said_not_to_be_known(
+def test_a_lost_answer_to_publishing_is_looked_up(
     connector: FsspecStorageConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = connector._files.put
@@ -258,9 +258,7 @@ def test_a_publish_whose_answer_is_lost_is_found_to_be_done_or_said_not_to_be_kn
 
 
 @pytest.mark.parametrize("is_listening", [False, True], ids=["nobody there", "silent"])
-def test_every_call_ends_within_its_timeout_if_the_server_does_not_answer(
-    s3_server: S3Server, is_listening: bool
-) -> None:
+def test_every_call_ends_within_its_timeout(s3_server: S3Server, is_listening: bool) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         port = listener.getsockname()[1]
         if not is_listening:
@@ -348,7 +346,7 @@ def test_a_server_that_is_not_known_is_refused_with_advice(
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_server_with_another_key_than_the_known_one_is_refused(
+def test_a_server_with_another_key_is_refused(
     sftp_server: SFTPServer, url: str, tmp_path: Path
 ) -> None:
     key = paramiko.ECDSAKey.generate()
@@ -383,7 +381,7 @@ def test_a_login_in_the_url_is_decoded_and_shown_nowhere(sftp_server: SFTPServer
 # ---------------------------------------------------------------------- files
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_sweep(
+def test_garbage_collection_removes_what_a_killed_writer_left(
     sftp: FsspecStorageConnector, sftp_server: SFTPServer, url: str
 ) -> None:
     program = (
@@ -415,7 +413,7 @@ def test_a_lost_connection_is_made_anew(sftp: FsspecStorageConnector) -> None:
     assert content(sftp, "b") == b"b"
 
 
-def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_falls_silent(
+def test_every_call_ends_in_time_with_a_silent_server(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "served").mkdir()

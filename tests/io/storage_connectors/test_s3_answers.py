@@ -159,7 +159,7 @@ def test_a_part_of_another_version_is_refused(s3: ScriptedS3, tag: str | None) -
         read_at(s3, 300_000)
 
 
-def test_each_part_of_a_plain_object_is_asked_for_by_its_tag(s3: ScriptedS3) -> None:
+def test_parts_of_a_plain_object_are_requested_by_etag(s3: ScriptedS3) -> None:
     s3.put("f/plain", DATA)
     tag = s3.etag("f/plain")
 
@@ -364,7 +364,7 @@ def test_a_refusal_says_why_and_what_to_do(s3: ScriptedS3, code: str) -> None:
             call()
 
 
-def test_a_refusal_of_a_plain_file_gives_the_reason_of_a_get(s3: ScriptedS3) -> None:
+def test_a_refused_plain_file_gives_the_reason_of_get(s3: ScriptedS3) -> None:
     s3.put("f/plain", b"x")
     s3.rule = lambda request: (
         refusal(400, "ExpiredToken", "The provided token has expired.")

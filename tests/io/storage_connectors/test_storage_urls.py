@@ -53,7 +53,7 @@ def test_what_names_no_store_is_refused(url: str) -> None:
         storage_connector_from_url(url)
 
 
-def test_an_unknown_scheme_is_answered_with_those_there_are_and_shows_no_password() -> None:
+def test_an_unknown_scheme_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"mongo://.*memory://, mine://, mongodb://, ") as caught:
         storage_connector_from_url(
             "mongo://user:secret@host/db?password=hidden",
@@ -85,7 +85,7 @@ def test_an_unknown_scheme_is_answered_with_those_there_are_and_shows_no_passwor
         "user:canary@host://db",
     ],
 )
-def test_an_error_on_a_url_shows_no_part_of_it_but_its_scheme(url: str) -> None:
+def test_an_error_shows_nothing_of_a_url_but_its_scheme(url: str) -> None:
     try:
         connector = storage_connector_from_url(url)
     except (ConfigError, MissingDependencyError) as error:
@@ -190,7 +190,7 @@ def test_a_file_url_of_elsewhere_is_refused(text: str) -> None:
         url.local_path()
 
 
-def test_a_url_names_a_store_and_what_in_it_is_meant() -> None:
+def test_a_url_names_a_store_and_a_path() -> None:
     store, name = split_url("mongodb://u:p@a,b:1/db/sets/train?bucket=x")
     assert (str(store), name) == ("mongodb://u:p@a,b:1/db?bucket=x", "sets/train")
     bucket, key = split_url(StorageURL("s3", "bucket", "/a/b.tar", "?region=eu"))
@@ -201,7 +201,7 @@ def test_a_url_names_a_store_and_what_in_it_is_meant() -> None:
 @pytest.mark.parametrize(
     "text", ["mongodb://u:canary@host/db", "s3://canary", "://canary", "canary"]
 )
-def test_a_url_that_names_nothing_in_a_store_is_refused_without_being_shown(text: str) -> None:
+def test_a_url_of_nothing_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split_url(text)
 

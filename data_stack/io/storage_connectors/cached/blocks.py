@@ -120,13 +120,8 @@ class CachedBlocks(Blocks):
         """
         files = self._files
         try:
-            if self._keeps and files is not None and self._is_wrong_as_sent(files):
-                raise ChecksumMismatchError(
-                    self._identifier,
-                    repr(self._remote.connector),
-                    self._content.sha256,
-                    "another one",
-                )
+            if self._keeps and files is not None:
+                self._complete_file(files)
         finally:
             self._files = None
             if files is not None:
@@ -219,19 +214,26 @@ class CachedBlocks(Blocks):
                 digests = b"".join(block_digest(block) for block in run_blocks)
                 os.pwrite(files.digests, digests, (1 + run.first) * DIGEST_BYTES)
 
-    def _is_wrong_as_sent(self, files: BlockFiles) -> bool:
+    def _complete_file(self, files: BlockFiles) -> None:
         """Turn the file into a whole one if it has all blocks.
 
-        Returns:
-            Whether all blocks are as the remote has sent them, and the whole has another digest
-            than the remote has told. The files are removed then.
+        Raises:
+            ChecksumMismatchError: all blocks are as the remote has sent them, and together they
+                have another digest than the remote has told. The files are removed.
         """
-        is_wrong = False
+        was_sent_wrong = False
         with self._giving_up():
             if not self._is_whole and self._has_all_blocks(files):
                 is_right = self._folder.verify_open_file(self._content, files.data)
-                is_wrong = not is_right and self._drop_wrong_file()
-        return is_wrong
+                if not is_right:
+                    was_sent_wrong = self._drop_wrong_file()
+        if was_sent_wrong:
+            raise ChecksumMismatchError(
+                self._identifier,
+                repr(self._remote.connector),
+                self._content.sha256,
+                "another one",
+            )
 
     def _has_all_blocks(self, files: BlockFiles) -> bool:
         """Return whether each block has a digest.

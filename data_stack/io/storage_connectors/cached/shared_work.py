@@ -60,23 +60,25 @@ class SharedWork:
             make: makes results, and writes them where ``find`` finds them.
         """
         results = find(numbers)
-        waits = polls(_PATIENCE_SECONDS, first=_FIRST_WAIT_SECONDS, longest=_MAX_WAIT_SECONDS)
-        while True:
-            missing = [number for number in numbers if number not in results]
-            if not missing:
-                return results
-            if self._health.is_paused():
-                return results | make(missing)
-            # The first poll does not wait. The polls end after the time that waiting is worth.
-            may_wait = next(waits, False)
-            if not may_wait:
-                return results | make(missing)
+        missing = [number for number in numbers if number not in results]
+        if not missing:
+            return results
 
+        for _ in polls(_PATIENCE_SECONDS, first=_FIRST_WAIT_SECONDS, longest=_MAX_WAIT_SECONDS):
+            if self._health.is_paused():
+                break
             with self._claim(key, missing) as claimed:
+                # Another process may have made some before they were claimed.
                 results |= find(missing)
                 own_numbers = [number for number in claimed if number not in results]
                 if own_numbers:
                     results |= make(own_numbers)
+            missing = [number for number in numbers if number not in results]
+            if not missing:
+                return results
+
+        # The others are too slow, or the folder does not keep what they make.
+        return results | make(missing)
 
     def share_one(
         self, key: str, find: Callable[[], _Result | None], make: Callable[[], _Result]

@@ -1,4 +1,4 @@
-"""Resources in MongoDB: pointer documents over GridFS-compatible collections."""
+"""Resources in MongoDB: a document for each current version, over GridFS-compatible collections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ except ImportError as error:
         "MongoDBStorageConnector", error.name or "pymongo", "mongodb"
     ) from error
 
-from data_stack.io.storage_connectors.mongodb.connector import (
-    MongoDBStorageConnector,
-)  # needs these
+# This imports pymongo too, so it comes after the error that says what to install.
+from data_stack.io.storage_connectors.mongodb.connector import MongoDBStorageConnector
 
 __all__ = ["MongoDBStorageConnector"]

@@ -193,7 +193,7 @@ class RemoteFileSystem:
         )
 
     def open_new_file(self, path: str, data: bytes) -> None:
-        """Write a file that does not exist yet, on a file system that has a lock.
+        """Write a file that does not exist yet, on a synchronous file system.
 
         Raises:
             FileExistsError: it exists.
@@ -264,7 +264,7 @@ class RemoteFileSystem:
         return self._timeout_seconds
 
     def _connect_once(self) -> _Connection:
-        """Return the connection of this process."""
+        """Return the connection of this process, which is made by the first call."""
         connection = self._connection
         if connection is None:
             # Connectors with the same options share one: creating an S3 client takes 0.2 s.
