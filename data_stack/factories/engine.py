@@ -79,18 +79,19 @@ def prepare_by(
         if prepared.step_that_made(each) is None
     }
     work = _ShardWork(factory, raw, opening, module_digests(factory))
-    bar = {
-        "desc": f"{name}: preparing",
-        "unit": "shard",
-        "total": len(shards),
-        "initial": len(shards) - len(left),
-    }
     running: Any = contextlib.nullcontext(())  # an engine is not started for no tasks
     if left:
         running = contextlib.closing(engine.run(work, left, title=f"preparing {name}"))
     try:
         with running as results:
-            for task, done in with_bar(results, prepared.shows_progress, **bar):
+            for task, done in with_bar(
+                results,
+                prepared.shows_progress,
+                desc=f"{name}: preparing",
+                unit="shard",
+                total=len(shards),
+                initial=len(shards) - len(left),
+            ):
                 if done is not None:
                     prepared.note(done)
                 if done is not None and prepared.step_that_made(task) is not None:

@@ -1,1 +1,1 @@
-"""Bytes: named streams, where they live, how they arrive."""
+"""Bytes: named streams, their places, their arrival."""

@@ -1,8 +1,9 @@
 """An account of what was read of a place, and what was left out, by which rule.
 
-Whoever opens a folder, a bucket or a table takes the files of a format and leaves the others out. Each of
-those is in the account of the place. Documents beside the data, and files that a tool keeps for itself, are
-left out without a word; one warning names the first few of all others and their number.
+Whoever opens a folder, a bucket or a table takes the files of a format and leaves the others out.
+Each of those is in the account of the place. Documents beside the data, and files that a tool keeps
+for itself, are left out without a word; one warning names the first few of all others and their
+number.
 """
 
 from __future__ import annotations
@@ -26,45 +27,57 @@ __all__ = [
     "is_hidden",
 ]
 
-#: Rules that are documented and leave nothing out that could be data.
+# Rules that are documented and leave nothing out that could be data.
 DOCUMENT: Final = "a document, a program or a checksum"
 HIDDEN: Final = "a hidden file"
-_SILENT: Final = (DOCUMENT, HIDDEN, LEADS_BACK)
+#: Rules that no warning mentions.
+_SILENT_RULES: Final = (DOCUMENT, HIDDEN, LEADS_BACK)
 
 #: Names of documents that need no suffix, or ``.txt``.
-_DOCUMENTS: Final = re.compile(
-    r"(readme|licen[cs]e|copying|notice|citation|authors|contributors|contributing|changelog|changes|history|"
-    r"about|manifest|version|makefile|dockerfile|requirements|(md5|sha1|sha256|sha512)sums?|checksums?|"
-    r"thumbs\.db|desktop\.ini)([._ -][^/]*)?",
+_DOCUMENT_NAME: Final = re.compile(
+    r"(readme|licen[cs]e|copying|notice|citation|authors|contributors|contributing|changelog|"
+    r"changes|history|about|manifest|version|makefile|dockerfile|requirements|"
+    r"(md5|sha1|sha256|sha512)sums?|checksums?|thumbs\.db|desktop\.ini)([._ -][^/]*)?",
     re.IGNORECASE,
 )
 #: Suffixes of documents, programs, settings and checksums.
-_SUFFIXES: Final = (
+_DOCUMENT_SUFFIXES: Final = (
     ".md", ".rst", ".pdf", ".bib", ".cff", ".html", ".htm", ".css", ".log",
     ".py", ".ipynb", ".sh", ".r", ".jl", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".lock",
     ".crc", ".md5", ".sha1", ".sha256", ".sha512", ".sig", ".asc",
 )  # fmt: skip
+#: Suffixes that a document may have whose name tells that it is one.
+_TEXT_SUFFIXES: Final = ("txt", "db", "ini")
 #: Descriptions of a dataset for programs: of Croissant, Hugging Face and TFDS.
-_DESCRIPTIONS: Final = (
-    "croissant.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "features.json",
-    "datapackage.json",
+_DESCRIPTION_NAMES: Final = (
+    "croissant.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json",
+    "features.json", "datapackage.json",
 )  # fmt: skip
-_N_SHOWN: Final = 3
+#: What macOS adds to archives.
+_MACOS_FOLDER: Final = "__MACOSX"
+
+_MAX_SHOWN_NAMES: Final = 3
+_MAX_SHOWN_CHARACTERS: Final = 100
 
 
 def is_document(path: str) -> bool:
-    """Whether a file beside data is a document, a program, a description of the dataset or a checksum, by its name."""
+    """Return whether a file beside data is no data, by its name.
+
+    It is a document, a program, a description of the dataset or a checksum then.
+    """
     name = path.rpartition("/")[2].lower()
-    if name.endswith(_SUFFIXES) or name in _DESCRIPTIONS:
+    if name.endswith(_DOCUMENT_SUFFIXES) or name in _DESCRIPTION_NAMES:
         return True
     stem, dot, suffix = name.rpartition(".")
-    is_text = not dot or suffix in ("txt", "db", "ini") or not stem
-    return is_text and _DOCUMENTS.fullmatch(name) is not None
+    has_suffix_of_data = bool(dot) and bool(stem) and suffix not in _TEXT_SUFFIXES
+    if has_suffix_of_data:
+        return False
+    return _DOCUMENT_NAME.fullmatch(name) is not None
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a file, or a folder that it is in, has a name that begins with a dot, or is what macOS adds to archives."""
-    return any(part.startswith(".") or part == "__MACOSX" for part in path.split("/"))
+    """Return whether a file is hidden, or in a hidden folder, or what macOS adds to archives."""
+    return any(part.startswith(".") or part == _MACOS_FOLDER for part in path.split("/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,52 +97,52 @@ class PlaceAccount:
     @property
     def unexplained(self) -> tuple[LeftOut, ...]:
         """What was left out and may be data: all but documents and hidden files."""
-        return tuple(left_out for left_out in self.left_out if left_out.rule not in _SILENT)
+        return tuple(left_out for left_out in self.left_out if left_out.rule not in _SILENT_RULES)
 
     def with_left_out(self, more: Sequence[LeftOut]) -> PlaceAccount:
-        """The same account, in which more is left out."""
+        """Return the same account, in which more is left out."""
         if not more:
             return self
         return replace(self, left_out=(*self.left_out, *more))
 
     def summary(self) -> str:
-        """What was left out and may be data, in one line; empty if that is nothing."""
-        unexplained = self.unexplained
-        if not unexplained:
-            return ""
-        by_rule: dict[str, list[str]] = {}
-        for left_out in unexplained:
-            by_rule.setdefault(left_out.rule, []).append(left_out.name)
-        parts = [f"{_names(names)} ({rule})" for rule, names in by_rule.items()]
+        """Return what was left out and may be data, in one line; empty if that is nothing."""
+        names_by_rule: dict[str, list[str]] = {}
+        for left_out in self.unexplained:
+            names_by_rule.setdefault(left_out.rule, []).append(left_out.name)
+        parts = [f"{_list_first(names)} ({rule})" for rule, names in names_by_rule.items()]
         return "; ".join(parts)
 
     def warn(self) -> None:
         """Warn once of everything that was left out and may be data."""
         summary = self.summary()
-        if summary:
-            warn_program(
-                f"{self.place.rstrip('/')}: {len(self.unexplained):,} of what is there is left out, and "
-                f"{self.n_read:,} read: {summary}. docs/what_is_read.md says why, and how to read it",
-                LeftOutWarning,
-            )
+        if not summary:
+            return
+        warn_program(
+            f"{self.place.rstrip('/')}: {len(self.unexplained):,} of what is there is left out, "
+            f"and {self.n_read:,} read: {summary}. "
+            "docs/what_is_read.md says why, and how to read it",
+            LeftOutWarning,
+        )
 
 
 def account_of(
     place: str, read: Sequence[str], found: Iterable[str], rule: str, links: Iterable[LeftOut] = ()
 ) -> PlaceAccount:
-    """The account of a place of which some files are read.
+    """Return the account of a place of which some files are read.
 
     Args:
         place: its name in messages.
         read: the paths that are read.
         found: the paths of all files.
-        rule: the rule that leaves out those that are neither read, nor documents, nor hidden: ``"no image, by its suffix"``.
+        rule: the rule that leaves out those that are neither read, nor documents, nor hidden:
+            ``"no image, by its suffix"``.
         links: what was left out already.
     """
-    known = set(read)
+    read_paths = set(read)
     left_out = list(links)
     for path in found:
-        if path in known:
+        if path in read_paths:
             continue
         if is_hidden(path):
             left_out.append(LeftOut(path, HIDDEN))
@@ -137,12 +150,14 @@ def account_of(
             left_out.append(LeftOut(path, DOCUMENT))
         else:
             left_out.append(LeftOut(path, rule))
-    return PlaceAccount(place, len(known), tuple(left_out))
+    return PlaceAccount(place, len(read_paths), tuple(left_out))
 
 
-def _names(names: Sequence[str]) -> str:
-    """The first few of some names, and the number of the others."""
-    shown = ", ".join(f"{name[:100]!r}" for name in names[:_N_SHOWN])
-    if len(names) <= _N_SHOWN:
+def _list_first(names: Sequence[str]) -> str:
+    """Return the first few of some names, and the number of the others."""
+    shown_names = [f"{name[:_MAX_SHOWN_CHARACTERS]!r}" for name in names[:_MAX_SHOWN_NAMES]]
+    shown = ", ".join(shown_names)
+    n_others = len(names) - len(shown_names)
+    if not n_others:
         return shown
-    return f"{shown} and {len(names) - _N_SHOWN:,} more"
+    return f"{shown} and {n_others:,} more"

@@ -41,7 +41,10 @@ class ByteSource(ABC):
         """
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ``(offset, size)`` ranges, each cut short at the end; in one request where the store can."""
+        """Read ``(offset, size)`` ranges, in one request where the store can.
+
+        Each range is cut short at the end of the bytes.
+        """
         parts = []
         for offset, size in ranges:
             n_available = max(0, self.size - offset)
@@ -51,7 +54,9 @@ class ByteSource(ABC):
         return parts
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        """Fetch ``(offset, size)`` ranges that are about to be read, in one request where that helps.
+        """Fetch ``(offset, size)`` ranges that are about to be read.
+
+        They come in one request where that helps.
 
         Returns:
             How many of the first ranges are cached now; at least one of any.

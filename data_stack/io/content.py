@@ -70,7 +70,7 @@ class _FileState:
     changed_ns: int
 
     def is_settled_at(self, time_ns: int, settling_ns: int) -> bool:
-        """Return whether the last change lies so far back that the next one will change the times."""
+        """Return whether the last change is so old that another one will change the times."""
         return max(self.modified_ns, self.changed_ns) <= time_ns - settling_ns
 
 

@@ -3,17 +3,19 @@
 An identifier is a relative POSIX path such as ``"mnist/raw/samples_train.gz"``:
 
 - exactly a ``str``; 1 to 512 characters; 1 to 16 segments separated by ``/``;
-- a segment has 1 to 200 characters, all of ``A-Z a-z 0-9 . _ - + = @ ,``, begins with a letter, a digit or
-  ``_`` and does not end with a dot;
-- no segment is a Windows device name (``CON``, ``NUL``, ``COM1`` …), with or without an extension.
+- a segment has 1 to 200 characters, all of ``A-Z a-z 0-9 . _ - + = @ ,``, begins with a letter, a
+  digit or ``_`` and does not end with a dot;
+- no segment is a Windows device name (``CON``, ``NUL``, ``COM1`` …), with or without an
+  extension.
 
-Whether an identifier is refused depends on the identifier alone, never on what a store holds.
-Names outside of the grammar (a leading dot, a ``~``) are therefore free for a store's own files.
+Whether an identifier is refused depends on the identifier alone, never on what a store holds. Names
+outside of the grammar (a leading dot, a ``~``) are therefore free for a store's own files.
 
-Other tools name their files as they like: ``city=New York/part(2).parquet``. A *key* is the name of any
-file in a store. Keys are read and deleted, but nothing is stored under a key that is no identifier.
-A key is a ``str`` of 1 to 4,096 characters without NUL; no segment is ``.`` or ``..``; the first segment is not
-``.data_stack``, where stores keep their own files; the name does not begin with ``.~``, as an unfinished write does.
+Other tools name their files as they like: ``city=New York/part(2).parquet``. A *key* is the name of
+any file in a store. Keys are read and deleted, but nothing is stored under a key that is no
+identifier. A key is a ``str`` of 1 to 4,096 characters without NUL; no segment is ``.`` or ``..``;
+the first segment is not ``.data_stack``, where stores keep their own files; the name does not begin
+with ``.~``, as an unfinished write does.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from data_stack.exception import MalformedIdentifierError, MaliciousFilePathErro
 
 MAX_CHARACTERS: Final = 512
 MAX_SEGMENTS: Final = 16
-
 #: No object store allows more than 1,024 bytes, no file system more than 4,096.
 MAX_KEY_CHARACTERS: Final = 4096
 #: The folder of a store's own files.
@@ -39,13 +40,17 @@ _DEVICE: Final = re.compile(
 )
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._+=@,/-]*", re.ASCII)
 
+#: How much of a bad name is shown in a message.
+_MAX_SHOWN_CHARACTERS: Final = 80
+_MAX_SHOWN_OF_LONG: Final = 40
+
 
 def check_identifier(identifier: object) -> str:
     """Return ``identifier`` if it is in the grammar.
 
     Raises:
-        MalformedIdentifierError: it is not; the message says which rule it breaks. MaliciousFilePathError, which is one,
-            where it is absolute or climbs out.
+        MalformedIdentifierError: it is not; the message says which rule it breaks.
+            MaliciousFilePathError, which is one, where it is absolute or climbs out.
     """
     if type(identifier) is not str:
         # A subclass may lie in any of its methods.
@@ -54,7 +59,8 @@ def check_identifier(identifier: object) -> str:
         )
     if len(identifier) > MAX_CHARACTERS:
         raise MalformedIdentifierError(
-            f"identifier {identifier[:40]!r}… has more than {MAX_CHARACTERS} characters"
+            f"identifier {identifier[:_MAX_SHOWN_OF_LONG]!r}… has more than "
+            f"{MAX_CHARACTERS} characters"
         )
     segments = identifier.split("/")
     if len(segments) > MAX_SEGMENTS:
@@ -67,9 +73,10 @@ def check_identifier(identifier: object) -> str:
         )
     for segment in segments:
         if not _SEGMENT.fullmatch(segment) or segment.endswith("."):
-            rule = "1 to 200 letters, digits or '._-+=@,', beginning with a letter, digit or '_', not ending with a dot"
             raise MalformedIdentifierError(
-                f"identifier {identifier!r} has the segment {segment!r}: a segment has {rule}"
+                f"identifier {identifier!r} has the segment {segment!r}: a segment has 1 to 200 "
+                "letters, digits or '._-+=@,', beginning with a letter, digit or '_', "
+                "not ending with a dot"
             )
         if _DEVICE.fullmatch(segment):
             raise MalformedIdentifierError(
@@ -79,15 +86,18 @@ def check_identifier(identifier: object) -> str:
 
 
 def is_identifier(text: object) -> bool:
-    """Whether ``text`` is in the grammar."""
+    """Return whether ``text`` is in the grammar."""
     try:
-        return bool(check_identifier(text))
+        check_identifier(text)
     except MalformedIdentifierError:
         return False
+    return True
 
 
 def check_prefix(prefix: object) -> str:
-    """Return ``prefix`` if identifiers can begin with it: any beginning of an identifier, or the empty string.
+    """Return ``prefix`` if identifiers can begin with it.
+
+    It is any beginning of an identifier, or the empty string.
 
     Raises:
         MalformedIdentifierError: no identifier can begin so.
@@ -101,17 +111,20 @@ def check_key(key: object) -> str:
     """Return ``key`` if a file of a store can have this name.
 
     Raises:
-        MalformedIdentifierError: it cannot; the message says why. MaliciousFilePathError, which is one, where it climbs.
+        MalformedIdentifierError: it cannot; the message says why. MaliciousFilePathError, which is
+            one, where it climbs.
     """
-    if type(key) is not str:
-        raise MalformedIdentifierError(f"a key must be a str, got {type(key).__name__}")
-    if not key or key.endswith("/"):
-        raise MalformedIdentifierError(f"{key[:80]!r} is not the name of a file")
-    return check_key_prefix(key)
+    checked_key = check_key_prefix(key)
+    if not checked_key or checked_key.endswith("/"):
+        shown = checked_key[:_MAX_SHOWN_CHARACTERS]
+        raise MalformedIdentifierError(f"{shown!r} is not the name of a file")
+    return checked_key
 
 
 def check_key_prefix(prefix: object) -> str:
-    """Return ``prefix`` if keys can begin with it: any beginning of a key, or the empty string.
+    """Return ``prefix`` if keys can begin with it.
+
+    It is any beginning of a key, or the empty string.
 
     Raises:
         MalformedIdentifierError: no key can begin so; as :func:`check_key`.
@@ -120,23 +133,25 @@ def check_key_prefix(prefix: object) -> str:
         raise MalformedIdentifierError(f"a key must be a str, got {type(prefix).__name__}")
     if len(prefix) > MAX_KEY_CHARACTERS:
         raise MalformedIdentifierError(
-            f"key {prefix[:40]!r}… has more than {MAX_KEY_CHARACTERS:,} characters"
+            f"key {prefix[:_MAX_SHOWN_OF_LONG]!r}… has more than {MAX_KEY_CHARACTERS:,} characters"
         )
+    shown = prefix[:_MAX_SHOWN_CHARACTERS]
     if "\0" in prefix:
-        raise MalformedIdentifierError(f"key {prefix[:80]!r} holds the character NUL")
+        raise MalformedIdentifierError(f"key {shown!r} holds the character NUL")
     segments = prefix.split("/")
     if "." in segments or ".." in segments:
         raise MaliciousFilePathError(
-            f"key {prefix[:80]!r} has the segment '.' or '..'; give a path that does not climb"
+            f"key {shown!r} has the segment '.' or '..'; give a path that does not climb"
         )
     if segments[0] == OWN_FOLDER or segments[-1].startswith(_UNFINISHED):
-        raise MalformedIdentifierError(f"{prefix[:80]!r} is a file of the store itself")
+        raise MalformedIdentifierError(f"{shown!r} is a file of the store itself")
     return prefix
 
 
 def is_key(text: object) -> bool:
-    """Whether a file of a store can have this name."""
+    """Return whether a file of a store can have this name."""
     try:
-        return bool(check_key(text))
+        check_key(text)
     except MalformedIdentifierError:
         return False
+    return True

@@ -25,10 +25,10 @@ class Stopped(Exception):
 
 
 class JobThreads(Generic[_Job]):
-    """Threads that take jobs from a queue until it is empty, a job fails, or :meth:`run` is interrupted.
+    """Threads that take jobs from a queue.
 
-    The thread that calls :meth:`run` does no job itself. It waits for the others, so Ctrl-C reaches
-    it at any time.
+    They stop when the queue is empty, a job fails, or :meth:`run` is interrupted. The thread that
+    calls :meth:`run` does no job itself. It waits for the others, so Ctrl-C reaches it at any time.
 
     Args:
         jobs: the jobs, in order.

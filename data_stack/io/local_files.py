@@ -62,7 +62,10 @@ def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
 
 
 def most_open_files() -> int:
-    """Return how many files may be open at a time: a third of the file descriptors of this process."""
+    """Return how many files may be open at a time.
+
+    It is a third of the file descriptors that this process may have.
+    """
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft_limit == resource.RLIM_INFINITY:
         return _MAX_OPEN_FILES

@@ -79,7 +79,10 @@ class Location:
         return self.folder.subfolder(self.name)
 
     def listed(self) -> Location:
-        """Return the same location as a :class:`~data_stack.io.folder.ListedFolder`, listed once."""
+        """Return the same location, whose files are listed once.
+
+        See :class:`~data_stack.io.folder.ListedFolder`.
+        """
         return replace(self, contents=ListedFolder.of(self.as_folder()))
 
 
@@ -154,8 +157,8 @@ def _location_at(path: str) -> Location:
     parent, name = os.path.split(os.path.abspath(os.path.expanduser(path)))
     if not path or not name or "\0" in path:
         raise ConfigError(f"{path!r:.80} does not name a file or folder")
-    # The user named this path, so it is followed wherever it leads: its parent may link to any place
-    # below the root. Links inside of it stay inside of it.
+    # The user named this path, so it is followed wherever it leads: its parent may link to any
+    # place below the root. Links inside of it stay inside of it.
     contents = LocalFolder(os.path.join(parent, name))
     return Location(LocalFolder(parent, os.sep), name, contents)
 

@@ -1,4 +1,4 @@
-"""A seekable file over a resource with its own position."""
+"""A seekable file over a resource, with a position of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from data_stack.exception import (
     DatasetFileCorruptError,
@@ -17,28 +17,37 @@ from data_stack.io.location import as_resource
 from data_stack.io.positional_stream import PositionalStream
 from data_stack.io.resources import StreamedResource
 
+_BUFFER_BYTES: Final = 1 << 17
+
 
 class PositionalFile(PositionalStream):
     """Reads a resource by position, so that readers, threads and forked processes can share it.
 
-    Closing it leaves the resource open.
+    Closing the file leaves the resource open.
 
     Args:
-        resource: argument of :func:`~data_stack.io.location.as_resource`: the path or URL of a file, a StreamedResource (a text
-            resource is read as its bytes), or any seekable binary file.
+        resource: argument of :func:`~data_stack.io.location.as_resource`: the path or URL of a
+            file, a StreamedResource (a text resource is read as its bytes), any seekable binary
+            file, or another PositionalFile.
 
     Attributes:
-        resource: what is read.
+        resource: the resource that is read.
 
     Raises:
         As :func:`~data_stack.io.location.as_resource`.
     """
 
+    resource: StreamedResource
+    #: The process in which the resource may be read, as far as that was checked.
+    _pid: int
+
     def __init__(self, resource: Any) -> None:
-        self._pid = os.getpid()
         if isinstance(resource, PositionalFile):
-            resource, self._pid = resource.resource, resource._pid
-        self.resource: StreamedResource = as_resource(resource)
+            self._pid = resource._pid
+            self.resource = resource.resource
+        else:
+            self._pid = os.getpid()
+            self.resource = as_resource(resource)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionalFile, (self.resource,)
@@ -55,26 +64,35 @@ class PositionalFile(PositionalStream):
         return self.resource.identifier
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """``size`` bytes from ``offset`` on, fewer only at the end.
+        """Return ``size`` bytes from ``offset`` on, fewer only at the end.
 
         Raises:
-            UnpicklableResourceError: this is a forked child, and the resource an open file of its parent.
+            UnpicklableResourceError: this is a forked child, and the resource an open file of its
+                parent.
+            StorageError: the resource was closed.
         """
         self.check_usable()
         return self.resource.read_at(offset, size)
 
     def readinto_at(self, offset: int, buffer: Any, /) -> int:
-        """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer only at the end."""
+        """Fill ``buffer`` from ``offset`` on.
+
+        Returns:
+            How many bytes were read, fewer only at the end.
+        """
         self.check_usable()
         return self.resource.readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """``(offset, size)`` ranges, each cut short at the end, in one request where the store can."""
+        """Return ``(offset, size)`` ranges, in one request where the store can.
+
+        Each range is cut short at the end of the file.
+        """
         self.check_usable()
         return self.resource.read_ranges(ranges)
 
     def read_exactly_at(self, offset: int, size: int) -> bytes:
-        """``size`` bytes from ``offset`` on.
+        """Return ``size`` bytes from ``offset`` on.
 
         Raises:
             DatasetFileCorruptError: the resource ends before.
@@ -87,22 +105,34 @@ class PositionalFile(PositionalStream):
         return data
 
     def open_buffered(self) -> io.BufferedReader:
-        """A buffered file over the same resource, at its start."""
-        return io.BufferedReader(PositionalFile(self), 1 << 17)
+        """Return a buffered file over the same resource, at its start."""
+        return io.BufferedReader(PositionalFile(self), _BUFFER_BYTES)
 
     def check_usable(self) -> None:
-        # A forked child shares the position of its parent's open file.
+        """Check that the resource is open, and may be read in this process.
+
+        Raises:
+            UnpicklableResourceError: this is a forked child, and the resource an open file of its
+                parent.
+            StorageError: the resource was closed.
+        """
         if self._pid != os.getpid():
-            try:
-                self.resource.__reduce__()
-            except UnpicklableResourceError:
-                with contextlib.suppress(
-                    AttributeError, ValueError
-                ):  # io.UnsupportedOperation is one
-                    if self.resource.fileno() >= 0:
-                        raise
+            self._check_usable_after_fork()
             self._pid = os.getpid()
         if self.resource.closed:
             raise StorageError(
                 f"{self.name!r} was closed too early; leave it open, as samples are read lazily"
             )
+
+    def _check_usable_after_fork(self) -> None:
+        """Refuse an open file of the parent, whose position the child would share.
+
+        A resource that pickles reopens itself, and what is only in memory has no such position.
+        """
+        try:
+            self.resource.__reduce__()
+        except UnpicklableResourceError:
+            # io.UnsupportedOperation, which objects without a descriptor raise, is a ValueError.
+            with contextlib.suppress(AttributeError, ValueError):
+                if self.resource.fileno() >= 0:
+                    raise

@@ -26,7 +26,11 @@ class PositionalStream(io.RawIOBase):
 
     @abstractmethod
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
-        """Fill ``buffer`` from ``offset`` on; return how many bytes were read, fewer only at the end."""
+        """Fill ``buffer`` from ``offset`` on.
+
+        Returns:
+            How many bytes were read, fewer only at the end.
+        """
 
     def readable(self) -> bool:
         return True

@@ -46,29 +46,64 @@ def progress_as(progress: bool | None) -> Iterator[None]:
         _default_progress.reset(token)
 
 
-def new_bar(*arguments: Any, **options: Any) -> Any:
+def new_bar(
+    items: Iterable[Any] | None = None,
+    *,
+    desc: str,
+    total: int | None = None,
+    initial: int = 0,
+    unit: str = "it",
+    unit_scale: bool = False,
+    disable: bool = False,
+) -> Any:
     """Return a bar of tqdm, which is removed when it is done.
 
     Args:
-        arguments: as for ``tqdm.tqdm``.
-        options: as for ``tqdm.tqdm``.
+        items: what the bar iterates over; None for a bar that the caller moves.
+        desc: stands in front of the bar.
+        total: the number of steps, if it is not the length of ``items``.
+        initial: the number of steps that were done before.
+        unit: what a step is.
+        unit_scale: whether large numbers of steps are written as 1k or 1M.
+        disable: whether the bar is not shown.
     """
-    # tqdm is imported only if a bar is shown.
+    # tqdm is imported only if a bar is made.
     tqdm = import_module("tqdm").tqdm
-    return tqdm(*arguments, leave=False, **options)
+    return tqdm(
+        items,
+        desc=desc,
+        total=total,
+        initial=initial,
+        unit=unit,
+        unit_scale=unit_scale,
+        disable=disable,
+        leave=False,
+    )
 
 
-def with_bar(items: Iterable[_Item], progress: bool | None, **options: Any) -> Iterable[_Item]:
+def with_bar(
+    items: Iterable[_Item],
+    progress: bool | None,
+    *,
+    desc: str,
+    total: int | None = None,
+    initial: int = 0,
+    unit: str = "it",
+) -> Iterable[_Item]:
     """Return ``items``, with a bar that counts them if bars are shown.
 
     Args:
         items: what to iterate over.
         progress: as for :func:`shows_progress`.
-        options: as for ``tqdm.tqdm``.
+        desc: as for :func:`new_bar`.
+        total: as for :func:`new_bar`.
+        initial: as for :func:`new_bar`.
+        unit: as for :func:`new_bar`.
     """
     if not shows_progress(progress):
         return items
-    return new_bar(items, **options)  # type: ignore[no-any-return]  # tqdm has no types
+    bar: Iterable[_Item] = new_bar(items, desc=desc, total=total, initial=initial, unit=unit)
+    return bar
 
 
 @contextlib.contextmanager

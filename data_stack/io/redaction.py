@@ -1,75 +1,110 @@
-"""Texts for errors, logs and manifests without the credentials of URLs."""
+"""Hides the credentials of URLs in texts for errors, logs and manifests."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 from urllib.parse import unquote
 
-_SECRET_NAME = re.compile(
+#: What shows a credential in a text.
+_HIDDEN: Final = "***"
+#: Names of parameters whose values are secret.
+_SECRET_NAME: Final = re.compile(
     r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE
 )
+#: A parameter of a query or fragment: what stands before it, its name and its value.
+_PARAMETER: Final = re.compile(r"([?&;#])([^=&;#?]*)=([^&;#]*)")
+#: User and password in front of the host of a URL.
+_USERINFO: Final = re.compile(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@")
+#: A host, perhaps with a port.
+_HOST: Final = re.compile(r"(\[.*\]|[^:]*)(:\d*)?")
 #: Shorter secrets may be parts of ordinary words.
-_MIN_CHARACTERS_WITHIN_WORDS = 8
-_PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)=([^&;#]*)")
+_MIN_CHARACTERS_WITHIN_WORDS: Final = 8
+#: Shorter texts are not taken for secrets.
+_MIN_SECRET_CHARACTERS: Final = 4
 
 
 def shorten(source: str) -> str:
-    """A source for errors, logs and manifests: without credentials or control characters."""
-    if userinfo := _userinfo(source):
-        source = source.replace(f"{userinfo}@", "***@", 1)
+    """Return a source for errors, logs and manifests: without credentials or control characters."""
+    userinfo = _userinfo(source)
+    if userinfo:
+        source = source.replace(f"{userinfo}@", f"{_HIDDEN}@", 1)
     return _without_secrets(source)
 
 
 def redact(text: str, *sources: str) -> str:
-    """``text`` of a server or library without the credentials in any of ``sources``."""
+    """Return a text of a server or library without the credentials in any of ``sources``."""
     for source in sources:
-        for secret in sorted(_secrets(source), key=len, reverse=True):
-            text = hide(text, secret, "***")
+        # A secret may be a part of another one, which has to go first.
+        for secret in sorted(_secrets_in(source), key=len, reverse=True):
+            text = hide(text, secret, _HIDDEN)
     return _without_secrets(text)
 
 
-def hide(text: str, secret: str, mark: str) -> str:
-    """``text`` with ``mark`` in place of a secret.
+def hide(text: str, secret: str, replacement: str) -> str:
+    """Return a text with ``replacement`` in place of a secret.
 
-    A short secret may be an ordinary word, so it is only hidden where it is a word of its own: hidden within ``database``, the
-    secret ``data`` would be told by what is left.
+    A short secret may be an ordinary word, so it is only hidden where it is a word of its own:
+    hidden within ``database``, the secret ``data`` would be told by what is left.
     """
     pattern = re.escape(secret)
     if len(secret) < _MIN_CHARACTERS_WITHIN_WORDS:
         pattern = rf"(?<!\w){pattern}(?!\w)"
-    return re.sub(pattern, lambda _: mark, text)
+    # A function, as a replacement in a text may have backslashes.
+    return re.sub(pattern, lambda _: replacement, text)
 
 
 def printable(text: str) -> str:
-    """``text`` in one line without control characters."""
+    """Return a text in one line without control characters."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _without_value(parameter: re.Match[str]) -> str:
-    mark, name, _ = parameter.groups()
-    return f"{mark}{name}=***" if _SECRET_NAME.search(unquote(name)) else parameter.group()
-
-
 def _without_secrets(text: str) -> str:
-    """A text without anything that looks like a credential of a URL."""
-    return printable(
-        _PARAMETER.sub(_without_value, re.sub(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@", "***@", text))
-    )
+    """Return a text without anything that looks like a credential of a URL."""
+    without_userinfo = _USERINFO.sub(f"{_HIDDEN}@", text)
+    without_parameters = _PARAMETER.sub(_hide_secret_value, without_userinfo)
+    return printable(without_parameters)
+
+
+def _hide_secret_value(parameter: re.Match[str]) -> str:
+    separator, name, _ = parameter.groups()
+    if not _is_secret(name):
+        return parameter.group()
+    return f"{separator}{name}={_HIDDEN}"
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether the name of a parameter, as written, is that of a secret."""
+    return _SECRET_NAME.search(unquote(name)) is not None
 
 
 def _userinfo(source: str) -> str:
-    """The user and password of a URL, even with an unencoded ``/``, ``?`` or ``#``, which misleads parsers."""
-    _, _, rest = source.partition("://")
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    is_clear = "@" in authority or re.fullmatch(r"(\[.*\]|[^:]*)(:\d*)?", authority) is not None
-    return (authority if is_clear else rest).rpartition("@")[0]
+    """Return the user and password of a URL, as written; empty if it has none.
+
+    An unencoded ``/``, ``?`` or ``#`` in a password misleads parsers of URLs, which take what
+    follows for the path. So where the authority has no ``@`` and is no host either, the last ``@``
+    of the URL ends the password.
+    """
+    _, _, after_scheme = source.partition("://")
+    authority = re.split(r"[/?#]", after_scheme, maxsplit=1)[0]
+    is_whole_authority = "@" in authority or _HOST.fullmatch(authority) is not None
+    if is_whole_authority:
+        return authority.rpartition("@")[0]
+    return after_scheme.rpartition("@")[0]
 
 
-def _secrets(source: str) -> set[str]:
-    """All secrets in ``source``, as written and decoded, except very short ones."""
+def _secrets_in(source: str) -> set[str]:
+    """Return all secrets in a source, as written and decoded, except very short ones."""
     userinfo = _userinfo(source)
-    found = [userinfo, *userinfo.split(":", 1), *re.split(r"[:/?#@]", userinfo)]
-    found += [
-        value for _, name, value in _PARAMETER.findall(source) if _SECRET_NAME.search(unquote(name))
-    ]
-    return {form for secret in found for form in (secret, unquote(secret)) if len(form) >= 4}
+    secrets = [userinfo]
+    secrets.extend(userinfo.split(":", 1))
+    secrets.extend(re.split(r"[:/?#@]", userinfo))
+    for _, name, value in _PARAMETER.findall(source):
+        if _is_secret(name):
+            secrets.append(value)
+
+    forms = set[str]()
+    for secret in secrets:
+        forms.add(secret)
+        forms.add(unquote(secret))
+    return {form for form in forms if len(form) >= _MIN_SECRET_CHARACTERS}

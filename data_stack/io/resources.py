@@ -160,7 +160,7 @@ class StreamedResource(io.BufferedIOBase):
 
     @property
     def tag(self) -> str | None:
-        """The version in the store, such as an ETag, if the store does not know a digest; else None."""
+        """The version in the store, such as an ETag, if it does not know a digest; else None."""
         if self._source is None:
             return None
         return self._source.tag
@@ -227,10 +227,10 @@ class StreamedResource(io.BufferedIOBase):
             n_read += len(piece)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ``(offset, size)`` ranges, each cut short at the end, in one request where the store can.
+        """Read ``(offset, size)`` ranges, in one request where the store can.
 
-        Like :meth:`read_at` it does not move the position, and any number of threads and processes
-        may do so at once.
+        Each range is cut short at the end. Like :meth:`read_at` it does not move the position, and
+        any number of threads and processes may do so at once.
         """
         clipped_ranges = [self._clip(offset, size) for offset, size in ranges]
         if self._source is None:
@@ -247,10 +247,13 @@ class StreamedResource(io.BufferedIOBase):
         return self._source.prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        """Fetch ``(offset, size)`` ranges that are about to be read, in one request to a remote store.
+        """Fetch ``(offset, size)`` ranges that are about to be read.
+
+        They come in one request to a remote store.
 
         Returns:
-            How many of the first ranges are cached now; at least one of any. The cache has some MiB.
+            How many of the first ranges are cached now; at least one of any. The cache has some
+            MiB.
         """
         if self._source is None:
             return len(ranges)
@@ -420,7 +423,7 @@ class StreamedResource(io.BufferedIOBase):
             self._check_open()
 
     def _check_open(self) -> None:
-        """Check that the resource is not closed, and that its bytes are those of the pinned digest."""
+        """Check that the resource is not closed, and has the bytes of the pinned digest."""
         if self.closed:
             raise ValueError(f"I/O operation on closed resource {self.identifier!r}")
         if self._pinned_sha256 is None:
@@ -555,7 +558,8 @@ class StreamedTextResource(io.TextIOWrapper):
         """The identifier, under the name that files have it."""
         return self.identifier
 
-    def __iter__(self) -> Iterator[str]:  # type: ignore[override]  # typeshed: what iterates is the file itself
+    # typeshed: what iterates is the file itself
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
         if self.seekable():
             self.seek(0)
         while line := self.readline():
@@ -568,7 +572,8 @@ class StreamedTextResource(io.TextIOWrapper):
             raise StopIteration
         return line
 
-    def readlines(self, hint: int | None = -1, /) -> list[str]:  # type: ignore[override]  # typeshed: list[bytes]
+    # typeshed: list[bytes]
+    def readlines(self, hint: int | None = -1, /) -> list[str]:  # type: ignore[override]
         """Return the lines from the current position on; ``hint`` is ignored."""
         return list(iter(self.readline, ""))
 
@@ -578,6 +583,9 @@ class SupportedStreamedResourceTypes(Enum):
 
     STREAMED_BINARY_RESOURCE = "STREAMED_BINARY_RESOURCE"
     STREAMED_TEXT_RESOURCE = "STREAMED_TEXT_RESOURCE"
+
+
+_BINARY: Final = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 
 
 class ResourceFactory:
@@ -590,7 +598,7 @@ class ResourceFactory:
         identifier: str,
         file_like_object: IO[bytes] | Any,
         chunk_size: int = _DEFAULT_CHUNK_BYTES,
-        resource_type: SupportedStreamedResourceTypes = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE,
+        resource_type: SupportedStreamedResourceTypes = _BINARY,
     ) -> Any:
         """Return a resource with a name over a file-like object.
 

@@ -1,4 +1,4 @@
-"""Maps errors of the operating system to ours."""
+"""Makes errors of storage of the errors of the operating system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from data_stack.exception import DataStackError, StorageError, StorageFullError
 
-#: A full disk, an exceeded quota or file size limit.
+#: The errors of a full disk, an exceeded quota or a limit of the size of files.
 FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -24,7 +24,7 @@ def storage_error(
     if_full: str = "",
     otherwise: str = "",
 ) -> StorageError:
-    """The error to raise for an error of the operating system.
+    """Return the error to raise for an error of the operating system.
 
     Args:
         problem: what failed: ``"could not write '/data/x.bag'"``.
@@ -33,17 +33,23 @@ def storage_error(
         if_full: advice for a full disk.
         otherwise: advice for any other error.
     """
-    reason = f"{problem}: {error.strerror or error}"
+    message = f"{problem}: {error.strerror or error}"
     if error.errno not in FULL_ERRORS:
-        return StorageError(f"{reason}. {otherwise}" if otherwise else reason, error.errno)
-    free = None if path is None else _free_bytes(os.path.abspath(path))
-    reason += "" if free is None else f"; {free:,} bytes are free"
-    return StorageFullError(f"{reason}. {if_full or 'Make room and try again.'}", error.errno)
+        if otherwise:
+            message += f". {otherwise}"
+        return StorageError(message, error.errno)
+
+    if path is not None:
+        n_free_bytes = _free_bytes_at(os.path.abspath(path))
+        if n_free_bytes is not None:
+            message += f"; {n_free_bytes:,} bytes are free"
+    advice = if_full or "Make room and try again."
+    return StorageFullError(f"{message}. {advice}", error.errno)
 
 
 @contextlib.contextmanager
 def explaining(explain: Callable[[OSError], Exception]) -> Iterator[None]:
-    """Raise ``explain(error)`` for an error of the operating system in the block; our own errors pass."""
+    """Raise ``explain(error)`` for an error of the operating system; our own errors pass."""
     try:
         yield
     except DataStackError:
@@ -55,17 +61,25 @@ def explaining(explain: Callable[[OSError], Exception]) -> Iterator[None]:
 def storage_errors(
     action: str, path: str | os.PathLike[str], *, if_full: str = "", otherwise: str = ""
 ) -> contextlib.AbstractContextManager[None]:
-    """Raise errors of the operating system in the block as those of :func:`storage_error`; ``could not {action} {path}``."""
+    """Raise errors of the operating system in the block as those of :func:`storage_error`.
+
+    Args:
+        action: what the block does, as in ``could not {action} {path}``.
+        path: the file or folder.
+        if_full: advice for a full disk.
+        otherwise: advice for any other error.
+    """
     problem = f"could not {action} {os.fspath(path)!r}"
     return explaining(
         functools.partial(storage_error, problem, path=path, if_full=if_full, otherwise=otherwise)
     )
 
 
-def _free_bytes(path: str) -> int | None:
-    """Free bytes at a path, or above it if it does not exist yet."""
+def _free_bytes_at(path: str) -> int | None:
+    """Return the free bytes at a path, or above it if it does not exist yet; None if unknown."""
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
-    with contextlib.suppress(OSError):
+    try:
         return shutil.disk_usage(path).free
-    return None
+    except OSError:
+        return None

@@ -10,26 +10,29 @@ from urllib.parse import unquote
 
 from data_stack.exception import ConfigError
 
-# "file:/data" and "memory:" are URLs too; other schemes need "//", for "v1:data" may be a folder.
+#: "file:/data" and "memory:" are URLs too. Other schemes need "//", for "v1:data" may be a folder.
 _URL: Final = re.compile(
     r"(?:(?P<short>file|memory):(?!//)|(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#]*))"
     r"(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
-#: A URL of an object store or a remote file system. A key may hold "?", "#" and "%", which these stores do not encode;
-#: a "?" begins the options only where NAME=VALUE follows.
+#: A URL of an object store or a remote file system. A key may hold "?", "#" and "%", which these
+#: stores do not encode; a "?" begins the options only where NAME=VALUE follows.
 _KEYED_URL: Final = re.compile(
     r"(?P<scheme>s3a?|gs|gcs|az|abfss?|sftp|ssh|hdfs|viewfs)://(?P<authority>[^/?#]*)"
     r"(?P<path>.*?)((?P<query>\?[a-z][a-z0-9_.-]*=[^#]*)(?P<fragment>#.*)?)?",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
-#: Here the first part of the path is the database.
-_DATABASES: Final = ("mongodb", "mongodb+srv")
+#: In URLs of these schemes the first part of the path is the database.
+_DATABASE_SCHEMES: Final = ("mongodb", "mongodb+srv")
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageURL:
-    """The parts of a URL as written, percent-encoding included. Its repr shows only the scheme, as the rest may be secret.
+    """The parts of a URL as written, percent-encoding included.
+
+    Its repr shows only the scheme, as the rest may be secret.
 
     In URLs of object stores and remote file systems (``s3://``, ``gs://``, ``az://``, ``sftp://``,
     ``hdfs://``), the path is the key, character by character: ``s3://bucket/q?x#1.csv`` is the key
@@ -51,19 +54,21 @@ class StorageURL:
 
     @classmethod
     def parse(cls, text: Any) -> StorageURL | None:
-        """Return the parts of a text; None for a path (a ``Path`` is never a URL).
+        """Return the parts of a text.
 
         Parts that are parsed already are returned as they are.
+
+        Returns:
+            None for a path, and for what is not a string (a ``Path`` is never a URL).
         """
         if isinstance(text, StorageURL):
             return text
         if not isinstance(text, str):
             return None
-        parts = _KEYED_URL.fullmatch(text)
-        if parts is None:
-            parts = _URL.fullmatch(text)
+        parts = _KEYED_URL.fullmatch(text) or _URL.fullmatch(text)
         if parts is None:
             return None
+        # Only the second pattern has a short form, which has no authority.
         scheme = parts["scheme"] or parts["short"]
         return cls(
             scheme.lower(),
@@ -90,77 +95,100 @@ class StorageURL:
         return self.scheme in ("http", "https")
 
     def parameters(self) -> list[tuple[str, str]]:
-        """Names and values of the query, as written."""
-        pairs = [parameter.partition("=") for parameter in self.query[1:].split("&") if parameter]
-        return [(name, value) for name, _, value in pairs]
+        """Return names and values of the query, as written."""
+        pairs = []
+        for parameter in self._written_parameters():
+            name, _, value = parameter.partition("=")
+            pairs.append((name, value))
+        return pairs
 
     def without_parameters(self, names: Collection[str]) -> StorageURL:
-        """The same URL without some parameters of its query (lower-case names, matched in any case)."""
-        kept = [
-            each
-            for each in self.query[1:].split("&")
-            if each and each.partition("=")[0].lower() not in names
-        ]
-        return replace(self, query="?" + "&".join(kept) if kept else "")
+        """Return the same URL without some parameters of its query.
+
+        Args:
+            names: the names of the parameters in lower case, matched in any case.
+        """
+        kept = []
+        for parameter in self._written_parameters():
+            name = parameter.partition("=")[0]
+            if name.lower() not in names:
+                kept.append(parameter)
+        query = "?" + "&".join(kept) if kept else ""
+        return replace(self, query=query)
 
     def without_fragment(self) -> StorageURL:
         """Return the same URL without its fragment."""
         return replace(self, fragment="")
 
     def local_path(self) -> str:
-        """The path on this machine that a ``file:`` URL names.
+        """Return the path on this machine that a ``file:`` URL names.
 
         Raises:
-            ConfigError: it names another host, a relative path, or has a query or fragment.
+            ConfigError: the URL names another host or a relative path, or has a query or fragment.
         """
-        if self.authority.lower() not in ("", "localhost") or not self.path.startswith("/"):
+        is_of_this_machine = self.authority.lower() in ("", "localhost")
+        if not is_of_this_machine or not self.path.startswith("/"):
             raise ConfigError(
-                "a file URL has three slashes and an absolute path: file:///absolute/folder. Or give the path"
+                "a file URL has three slashes and an absolute path: file:///absolute/folder. "
+                "Or give the path"
             )
         if self.query or self.fragment:
             raise ConfigError(
-                "a file URL has no query or fragment here: write '?' as %3F and '#' as %23, or give the path"
+                "a file URL has no query or fragment here: "
+                "write '?' as %3F and '#' as %23, or give the path"
             )
         path = unquote(self.path, errors="surrogateescape")
         if "\0" in path:
             raise ConfigError("a file URL cannot hold %00")
         return path
 
+    def _written_parameters(self) -> list[str]:
+        """Return the parameters of the query as ``NAME=VALUE``."""
+        without_question_mark = self.query[1:]
+        return [parameter for parameter in without_question_mark.split("&") if parameter]
+
 
 def scheme_of(source: Any) -> str | None:
-    """The scheme of a URL, in lower case; None if ``source`` is not a URL."""
+    """Return the scheme of a URL, in lower case; None if ``source`` is not a URL."""
     url = StorageURL.parse(source)
-    return None if url is None else url.scheme
+    if url is None:
+        return None
+    return url.scheme
 
 
 def split_url(url: str | StorageURL) -> tuple[StorageURL | None, str]:
     """Split a URL into that of a store and a name in it.
 
-    ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
+    ``mongodb://host/database/sets/train`` is ``sets/train`` of ``mongodb://host/database``, and
     ``s3://bucket/sets/train.h5`` is ``train.h5`` of ``s3://bucket/sets``.
 
     Returns:
-        The store's URL, with the parameters, and the name; None and a path for ``file:///…``.
+        The parsed URL of the store, with the parameters, and the name; None and a path for
+        ``file:///…``.
 
     Raises:
-        ConfigError: it has no name in the store. The message shows only the scheme of the URL.
+        ConfigError: the URL has no name in the store. The message shows only its scheme.
     """
     parts = StorageURL.parse(url)
     if parts is None:
         raise ConfigError("the URL of a store is SCHEME://…; this is not one")
     if parts.scheme == "file":
         return None, parts.local_path()
-    scheme = parts.scheme
-    if scheme in _DATABASES:
+
+    is_database = parts.scheme in _DATABASE_SCHEMES
+    if is_database:
         folder, _, name = parts.path.strip("/").partition("/")
-        pattern = f"{scheme}://HOST/DATABASE/NAME"
     else:
         folder, name = _split_key(parts)
-        pattern = f"{scheme}://PLACE/NAME"
     if not name:
-        raise ConfigError(f"a {scheme}:// URL must name a dataset in the store: {pattern}")
-    above = f"/{folder}" if folder or scheme in _DATABASES else ""
-    return replace(parts, path=above), name
+        pattern = "HOST/DATABASE/NAME" if is_database else "PLACE/NAME"
+        raise ConfigError(
+            f"a {parts.scheme}:// URL must name a dataset in the store: {parts.scheme}://{pattern}"
+        )
+    store_path = ""
+    if folder or is_database:
+        store_path = f"/{folder}"
+    return replace(parts, path=store_path), name
 
 
 def _split_key(url: StorageURL) -> tuple[str, str]:
@@ -168,31 +196,33 @@ def _split_key(url: StorageURL) -> tuple[str, str]:
     if _KEYED_URL.fullmatch(str(url)) is None:
         folder, _, name = url.path.strip("/").rpartition("/")
         return folder, name
+
     key = url.path.removeprefix("/").rstrip("/")
     folder, _, name = key.rpartition("/")
     # The URL of a store ends without a slash, so the name of "a//b.csv" in "a" is "/b.csv".
-    above = folder.rstrip("/")
-    if not above:
+    store_folder = folder.rstrip("/")
+    if not store_folder:
         return "", key
-    return above, folder[len(above) :] + name
+    extra_slashes = folder[len(store_folder) :]
+    return store_folder, extra_slashes + name
 
 
 def parse_option(name: str, text: str, kind: type) -> Any:
-    """The value of an option of a URL: a bool, int, float or non-empty str.
+    """Return the value of an option of a URL.
+
+    Args:
+        name: the name of the option, for the message.
+        text: the value as written.
+        kind: bool, int, float or str.
 
     Raises:
-        ConfigError: it is something else; the message does not show it.
+        ConfigError: the value is of another kind, or empty; the message does not show it.
     """
     try:
-        value = (
-            {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-            if kind is bool
-            else kind(text)
-        )
+        value = _BOOLEANS[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
-        raise ConfigError(
-            f"the option {name} of the URL must be {'true or false' if kind is bool else 'a number'}"
-        ) from None
+        expected = "true or false" if kind is bool else "a number"
+        raise ConfigError(f"the option {name} of the URL must be {expected}") from None
     if not text:
         raise ConfigError(f"the option {name} of the URL has no value")
     return value

@@ -7,9 +7,9 @@
     with resources["raw/images.tar.gz"] as resource, open_archive(resource) as archive:
         archive.unpack(prepared, "images")
 
-:class:`ArchiveLimits` bound the unpacked size. A name never leads out of the target folder, links and
-devices are refused, and damage or truncation is an ArchiveError, never a shorter file. Memory holds
-the names of the members, not their content.
+:class:`ArchiveLimits` bound the unpacked size. A name never leads out of the target folder, links
+and devices are refused, and damage or truncation is an ArchiveError, never a shorter file. Memory
+holds the names of the members, not their content.
 """
 
 from data_stack.io.archives.archive import Archive as Archive

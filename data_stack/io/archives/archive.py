@@ -30,7 +30,8 @@ class ArchiveMember:
     """A regular file or a folder in an archive.
 
     Attributes:
-        name: relative path with ``/`` between its segments; never absolute, empty, or with a ``..``.
+        name: relative path with ``/`` between its segments; never absolute, empty, or with a
+            ``..``.
         size: length in bytes, unpacked; 0 for a folder.
         is_folder: whether it is a folder. Archives need not name the folders of their files.
         offset: where the bytes of a member of a plain tar begin in the stream.
@@ -66,7 +67,8 @@ class Archive(ABC):
 
     Raises:
         ArchiveError: the archive is damaged or truncated.
-        UnsafeArchiveError: a member is not a file or folder with a unique name inside of the archive.
+        UnsafeArchiveError: a member is not a file or folder with a unique name inside of the
+            archive.
         ArchiveLimitError: the archive exceeds its limits.
     """
 
@@ -112,9 +114,10 @@ class Archive(ABC):
         members: Callable[[ArchiveMember], bool] = _take_all,
         rename: Callable[[str], str] = _keep_name,
     ) -> list[str]:
-        """Store files of the archive under ``prefix/name``; a member is published once it was read whole.
+        """Store files of the archive under ``prefix/name``.
 
-        After an error the members before it are stored; unpacking again replaces them.
+        A member is published once it was read whole. After an error the members before it are
+        stored; unpacking again replaces them.
 
         Args:
             target: argument of :func:`~data_stack.io.folder.folder_of`: a StorageConnector, the

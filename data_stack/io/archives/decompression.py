@@ -18,9 +18,9 @@ from data_stack.io.storage_connectors.storable import can_seek
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
-#: How much input is unpacked at a time. It is small, because unused input is copied after each of the
-#: many streams that a hostile file may have, and because zstandard does not bound its output: 8 bytes
-#: become at most 256 KiB, this much 32 MiB.
+#: How much input is unpacked at a time. It is small, because unused input is copied after each of
+#: the many streams that a hostile file may have, and because zstandard does not bound its output: 8
+#: bytes become at most 256 KiB, this much 32 MiB.
 _INPUT_BYTES: Final = 1 << 10
 #: How many bytes tell the compression of a file.
 _MAGIC_BYTES: Final = 6
@@ -40,8 +40,8 @@ def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io
         with resources["raw/labels.idx.gz"] as resource, open_decompressed(resource) as labels:
             ...
 
-    Concatenated streams are read as one, zero bytes after the end are padding. Checksums are verified
-    before the last bytes are returned.
+    Concatenated streams are read as one, zero bytes after the end are padding. Checksums are
+    verified before the last bytes are returned.
 
     Args:
         stream: any binary file-like object, rewound first if it can seek. It is not closed.

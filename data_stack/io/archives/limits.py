@@ -19,9 +19,11 @@ class ArchiveLimits:
 
     Args:
         max_bytes: of all members together.
-        max_members: entries, folders included. Their names are kept in memory, about 100 bytes each.
+        max_members: entries, folders included. Their names are kept in memory, about 100 bytes
+            each.
         max_ratio: unpacked bytes per stored byte, checked beyond 16 MiB of output. Images reach 1,
-            tables 10, sparse masks a few 100; a bomb of zeros has 1,000 (gzip) to 1,000,000 (bzip2).
+            tables 10, sparse masks a few 100; a bomb of zeros has 1,000 (gzip) to 1,000,000
+            (bzip2).
 
     Raises:
         ConfigError: a limit is not positive.
@@ -68,7 +70,8 @@ class ArchiveLimits:
         if n_bytes > _HARMLESS_BYTES and n_bytes > self.max_ratio * n_stored_bytes:
             raise _limit_error(
                 archive,
-                f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, more than {self.max_ratio:g} fold",
+                f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, "
+                f"more than {self.max_ratio:g} fold",
                 "max_ratio",
             )
 

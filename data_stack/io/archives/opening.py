@@ -26,7 +26,9 @@ _HEADER_BLOCK_BYTES: Final = 1 << 12
 def open_archive(
     stream: Any, *, limits: ArchiveLimits | None = None, strip_parents: bool = False
 ) -> Archive:
-    """Open a zip, a tar, or a tar compressed by gzip, bzip2, xz or zstd, detected by its first bytes.
+    """Open a zip, a tar, or a tar compressed by gzip, bzip2, xz or zstd.
+
+    The first bytes tell which.
 
     ::
 
@@ -37,8 +39,8 @@ def open_archive(
     Args:
         stream: any seekable binary file-like object. It is not closed.
         limits: bounds on the unpacked size; None for the default ones.
-        strip_parents: read the members of a zip whose names are absolute or climb out by their names
-            without that, as zipfile and unzip unpack them, instead of refusing the archive.
+        strip_parents: read the members of a zip whose names are absolute or climb out by their
+            names without that, as zipfile and unzip unpack them, instead of refusing the archive.
 
     Raises:
         ArchiveError: the stream is damaged, not an archive, or not seekable.

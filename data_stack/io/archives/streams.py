@@ -84,8 +84,8 @@ def with_head(stream: Any) -> tuple[io.BufferedReader, bytes]:
     """Read the first bytes of a stream that cannot go back.
 
     Returns:
-        A stream over all bytes, the first ones included; and the first 512 bytes, fewer of a shorter
-        stream.
+        A stream over all bytes, the first ones included; and the first 512 bytes, fewer of a
+        shorter stream.
     """
     chunks = chunks_of(stream)
     head = b""
@@ -107,7 +107,10 @@ def stream_of(chunks: Iterator[bytes], name: str = "") -> io.BufferedReader:
 
 
 def delay_last_chunk(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield each chunk once the next one is there, so that checks at the end come before the last byte."""
+    """Yield each chunk once the next one is there.
+
+    So checks at the end of the chunks come before the last byte.
+    """
     held = b""
     for chunk in chunks:
         if held:
@@ -146,9 +149,9 @@ class _ChunkStream(io.RawIOBase):
     def _next_chunk(self) -> bytes:
         """Return the next chunk; empty at the end.
 
-        A generator that has raised is exhausted: its next value would look like the end of the file.
-        So the error is kept, and raised again by each further read. It is set before the generator
-        runs, as Ctrl-C may end the generator without an error that could be kept.
+        A generator that has raised is exhausted: its next value would look like the end of the
+        file. So the error is kept, and raised again by each further read. It is set before the
+        generator runs, as Ctrl-C may end the generator without an error that could be kept.
         """
         if self._error is not None:
             raise self._error

@@ -1,7 +1,7 @@
 """Reads tar archives, plain or compressed, in the formats POSIX (pax), GNU tar and V7.
 
-:mod:`tarfile` parses the headers. This module adds the checks that it lacks: it believes a header of
-any size, takes a damaged block for the end, and ignores everything behind that.
+:mod:`tarfile` parses the headers. This module adds the checks that it lacks: it believes a header
+of any size, takes a damaged block for the end, and ignores everything behind that.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
-#: The longest extension header of a member: a long name, or its attributes. Linux keeps at most 64 KiB
-#: of extended attributes.
+#: The longest extension header of a member: a long name, or its attributes. Linux keeps at most 64
+#: KiB of extended attributes.
 _MAX_HEADER_BYTES: Final = 1 << 17
 _MAX_MEMBER_BYTES: Final = 1 << 63
 #: For these, regular expressions of tarfile take quadratic time, in Python before 3.11.10.
@@ -124,7 +124,8 @@ class TarArchive(Archive):
             chunk = read_at(offset, min(CHUNK_BYTES, end - offset))
             if not chunk:
                 raise ArchiveError(
-                    f"{self.name!r} is truncated: it ends inside of {member.name!r}. Fetch it again."
+                    f"{self.name!r} is truncated: it ends inside of {member.name!r}. "
+                    "Fetch it again."
                 )
             offset += len(chunk)
             yield chunk
@@ -154,7 +155,11 @@ class TarArchive(Archive):
         """Yield the headers as tarfile understands them."""
         name = self.name
         try:
-            tar = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]  # it has what tarfile calls
+            tar = tarfile.TarFile(
+                fileobj=headers,  # type: ignore[arg-type]  # it has what tarfile calls
+                encoding="utf-8",
+                errors="surrogateescape",
+            )
             while True:
                 header = tar.next()
                 if header is None:

@@ -54,8 +54,8 @@ _ENTRY_BYTES: Final = 46
 class ZipArchive(Archive):
     """A zip archive.
 
-    Opening it reads and checks its directory; members are read by position. Names that are not marked
-    as UTF-8 are CP437.
+    Opening it reads and checks its directory; members are read by position. Names that are not
+    marked as UTF-8 are CP437.
 
     Args:
         name: the name of the archive in messages.
@@ -135,7 +135,8 @@ class ZipArchive(Archive):
             raise self._damage_error(error) from error
         if size != entry.file_size:
             raise self._damage_error(
-                f"{entry.orig_filename!r} has {size:,} bytes, the directory says {entry.file_size:,}"
+                f"{entry.orig_filename!r} has {size:,} bytes, "
+                f"the directory says {entry.file_size:,}"
             )
 
     # ------------------------------------------------------------------ checks of the directory
@@ -192,7 +193,7 @@ class ZipArchive(Archive):
 
 
 def _unix_type(entry: zipfile.ZipInfo) -> int:
-    """Return the type of a file as Unix has it, such as ``stat.S_IFDIR``; 0 if it is not recorded."""
+    """Return the Unix type of a file, such as ``stat.S_IFDIR``; 0 if it is not recorded."""
     return stat.S_IFMT(entry.external_attr >> 16)
 
 
@@ -233,14 +234,14 @@ class _DirectoryFile(io.BufferedReader):
     def n_recorded(self, n_entries: int) -> int:
         """Return how many entries the record behind the directory counts.
 
-        zipfile has just read the directory, and ignores the count. A damaged length may hide an entry
-        in the comment of the one before. The signature of an entry does not tell, as a comment may
-        hold it: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.14 and
-        4.3.16.
+        zipfile has just read the directory, and ignores the count. A damaged length may hide an
+        entry in the comment of the one before. The signature of an entry does not tell, as a
+        comment may hold it: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections
+        4.3.14 and 4.3.16.
 
         Args:
-            n_entries: how many entries were found. It is returned if the record cannot tell more than
-                its last 16 bits, or is not behind the directory.
+            n_entries: how many entries were found. It is returned if the record cannot tell more
+                than its last 16 bits, or is not behind the directory.
         """
         self.seek(self._end_of_read)
         record = super().read(40)

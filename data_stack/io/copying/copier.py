@@ -118,7 +118,7 @@ def _is_same_store(source: StorageConnector, target: StorageConnector) -> bool:
         return os.path.commonpath([source_path, target_path]) == source_path
     if source is target:
         return True
-    # Our own connectors show their place in their repr, unless it is that of Python: <… at 0x…>.
+    # Our own connectors show their place in their repr, unless it is Python's: <… at 0x…>.
     is_ours = type(source).__module__.startswith("data_stack.")
     shows_place = not repr(source).startswith("<")
     if type(source) is type(target) and is_ours and shows_place:
@@ -343,7 +343,7 @@ class _Copier:
                 self._target.delete_resource(incomplete_marker.identifier)
 
     def _stored_data_equals(self, file: SmallFile) -> bool | None:
-        """Return whether the target has exactly the bytes of a file; None if it has no such file."""
+        """Return whether the target has exactly the bytes of a file; None if it has no file."""
         try:
             if not self._target.has_resource(file.identifier):
                 return None

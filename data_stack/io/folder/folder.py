@@ -28,10 +28,10 @@ _MAX_SMALL_BYTES: Final = 64 << 20
 class Folder:
     """A folder of files: a store and a prefix.
 
-    It holds nothing open, pickles as configuration, and threads may share it. A file is named by its
-    path relative to the folder, with ``/`` between the parts. It is published atomically: readers
-    see the old file, the new one, or none. A dataset of several files is complete once its manifest,
-    the last one, exists. Other file systems are further subclasses.
+    It holds nothing open, pickles as configuration, and threads may share it. A file is named by
+    its path relative to the folder, with ``/`` between the parts. It is published atomically:
+    readers see the old file, the new one, or none. A dataset of several files is complete once its
+    manifest, the last one, exists. Other file systems are further subclasses.
 
     Args:
         store: a storage connector, or the resources of a dataset. It needs ``get_resource`` and
@@ -179,7 +179,9 @@ class Folder:
     # ------------------------------------------------------------------ writing
 
     def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
-        """Write a file: it is published durably when the block ends cleanly, and replaces an older one.
+        """Write a file.
+
+        It is published durably when the block ends cleanly, and replaces an older one.
 
         Raises:
             UnsupportedStorageOperationError: this folder can only be read.
@@ -227,7 +229,8 @@ class Folder:
         method = getattr(self._store, method_name, None)
         if method is None:
             raise UnsupportedStorageOperationError(
-                f"cannot {action} {self.full_name(file)!r}: {type(self._store).__name__} is for reading"
+                f"cannot {action} {self.full_name(file)!r}: "
+                f"{type(self._store).__name__} is for reading"
             )
         return method  # type: ignore[no-any-return]  # any store
 
@@ -252,8 +255,8 @@ def _implements(store: Any, method_name: str) -> bool:
     """Return whether a store has a method of its own, and not only that of the base class.
 
     The method of :class:`StorageConnector` raises UnsupportedStorageOperationError, and a connector
-    of a third party says nowhere what it can do. A format must know before it writes the first file,
-    so it cannot wait for the error. Of a cached store, the store behind the cache decides.
+    of a third party says nowhere what it can do. A format must know before it writes the first
+    file, so it cannot wait for the error. Of a cached store, the store behind the cache decides.
     """
     store_class = type(uncached(store))
     method = getattr(store_class, method_name, None)

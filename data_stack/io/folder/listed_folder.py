@@ -30,8 +30,8 @@ class _Listing:
 class ListedFolder(Folder):
     """A folder of a store that lists its files once, at the first question for a name.
 
-    Its subfolders share the list. The folder is for a few questions in a row: what changes later, it
-    does not see. It pickles as an ordinary folder.
+    Its subfolders share the list. The folder is for a few questions in a row: what changes later,
+    it does not see. It pickles as an ordinary folder.
 
     Args:
         store: as for :class:`Folder`.

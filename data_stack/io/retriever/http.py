@@ -24,7 +24,8 @@ def fetch_http(source: str, transfer: Transfer) -> None:
     """Download an ``https://`` or ``http://`` URL, resuming interrupted transfers.
 
     A transfer is resumed only with a strong ETag that is unchanged; else it starts again. That
-    includes transfers of earlier calls, if a digest verifies the whole. See :mod:`data_stack.io.web`.
+    includes transfers of earlier calls, if a digest verifies the whole. See
+    :mod:`data_stack.io.web`.
 
     Raises:
         SourceError: the server did not send the resource.
@@ -98,7 +99,7 @@ class _Download:
 
     @contextlib.contextmanager
     def _faults_of_parts_as_transient(self) -> Iterator[None]:
-        """Let the transfer begin again if the server sends another part, or a part of another version."""
+        """Let the transfer begin again if the server sends another part or version."""
         try:
             yield
         except ResourceChangedError as error:

@@ -50,7 +50,9 @@ def ask_sources(
     offline: bool | None = None,
     timeout_seconds: float = 10.0,
 ) -> list[PlannedSource]:
-    """Ask the sources of each resource in turn until one sends its first bytes, which are discarded.
+    """Ask the sources of each resource in turn until one sends its first bytes.
+
+    The bytes are discarded.
 
     Args:
         definitions: the resources, of different identifiers.

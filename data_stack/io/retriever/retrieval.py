@@ -54,12 +54,12 @@ def retrieve(
     fetchers: Mapping[str, Fetch] | None = None,
     verify_stored: bool = False,
 ) -> list[RetrievedResource]:
-    """Bring each resource into the store, from the first of its sources that delivers the right bytes.
+    """Bring each resource into the store, from the first source that delivers the right bytes.
 
-    A stored resource with the right digest (or any, if its definition has none) is skipped. Otherwise
-    the sources are tried in order, but those of hosts that failed in this call last. Wrong bytes are
-    fetched once more. A resource is published complete and verified, or not at all; one failure does
-    not stop the others.
+    A stored resource with the right digest (or any, if its definition has none) is skipped.
+    Otherwise the sources are tried in order, but those of hosts that failed in this call last.
+    Wrong bytes are fetched once more. A resource is published complete and verified, or not at all;
+    one failure does not stop the others.
 
     Args:
         definitions: resources to retrieve.
@@ -68,8 +68,8 @@ def retrieve(
             DATA_STACK_OFFLINE says.
         progress: show a bar on stderr; None: on a terminal and in a notebook.
         max_parallel: transfers at a time.
-        timeout_seconds: longest silence of a source; None: as ``DATA_STACK_WEB_TIMEOUT`` says, or 30.
-            Less than ``limits.min_bytes_per_second`` counts as silence.
+        timeout_seconds: longest silence of a source; None: as ``DATA_STACK_WEB_TIMEOUT`` says, or
+            30. Less than ``limits.min_bytes_per_second`` counts as silence.
         limits: sizes and retries.
         fetchers: functions by scheme, ``""`` for paths; None: the built-in and registered ones.
         verify_stored: read stored resources too, and retrieve damaged ones again.
@@ -92,12 +92,14 @@ def retrieve(
         offline = is_offline()
     if max_parallel < 1 or not timeout_seconds > 0:
         raise ConfigError(
-            f"max_parallel and timeout_seconds must be positive, got {max_parallel} and {timeout_seconds}"
+            "max_parallel and timeout_seconds must be positive, "
+            f"got {max_parallel} and {timeout_seconds}"
         )
     distinct = _distinct_definitions(definitions)
     for identifier in distinct:
         if not is_identifier(identifier):
-            # Refuses malformed identifiers before anything is fetched, unless this store has others.
+            # Refuses malformed identifiers before anything is fetched, unless this store has
+            # others.
             storage_connector.has_resource(identifier)
 
     # Other threads transfer, and this one waits for them, so that Ctrl-C can end them.
@@ -260,7 +262,7 @@ class _RetrievalRun:
     # ------------------------------------------------------------------ for the calling thread
 
     def count_bytes(self) -> tuple[int, int]:
-        """Return how many bytes have arrived, and how many there will be as far as that is known."""
+        """Return how many bytes have arrived, and how many are expected as far as is known."""
         n_arrived = 0
         n_expected = 0
         for resource in list(self.results.values()):
@@ -318,7 +320,7 @@ class _RetrievalRun:
     def _try_source(
         self, definition: ResourceDefinition, source: str
     ) -> RetrievedResource | _FailedAttempt:
-        """Bring a resource into the store from one of its sources, if that delivers the right bytes."""
+        """Bring a resource into the store, if the source delivers the right bytes."""
         reasons = list[str]()
         sent_wrong_bytes = False
         try:

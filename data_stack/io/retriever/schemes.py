@@ -40,7 +40,8 @@ def register_scheme(scheme: str, fetch: Fetch) -> None:
     scheme = scheme.lower()
     if not _SCHEME.fullmatch(f"{scheme}:"):
         raise ConfigError(
-            f"{scheme!r} is not a valid scheme: at least two of 'a-z0-9+.-', beginning with a letter"
+            f"{scheme!r} is not a valid scheme: at least two of 'a-z0-9+.-', "
+            "beginning with a letter"
         )
     is_built_in = scheme in _LOCAL_FETCHES or scheme in _WEB_FETCHES
     if is_built_in or _registered_fetches.setdefault(scheme, fetch) is not fetch:

@@ -18,7 +18,10 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class SourceError(DataStackError):
-    """The error of one source, without credentials; becomes an entry of ``RetrievalError.attempts``."""
+    """The error of one source, without credentials.
+
+    It becomes an entry of ``RetrievalError.attempts``.
+    """
 
 
 def _do_nothing() -> None:
@@ -28,8 +31,8 @@ def _do_nothing() -> None:
 class Transfer:
     """Receives the bytes of one source from a fetcher.
 
-    A fetcher runs in its own thread, watched by the thread that called ``retrieve()``. Its bytes are
-    hashed and counted, and published only once all of them arrived and match the definition.
+    A fetcher runs in its own thread, watched by the thread that called ``retrieve()``. Its bytes
+    are hashed and counted, and published only once all of them arrived and match the definition.
 
     Args:
         definition: the resource to retrieve.
@@ -50,10 +53,10 @@ class Transfer:
             the fetcher sets it.
         is_verified: whether the bytes have a digest that the source lists and the definition cannot
             hold; the fetcher sets it.
-        listed_digest: algorithm and hexadecimal digest that the source lists besides the definition;
-            set by :meth:`expect`.
-        interrupt: called by another thread when the transfer is ended, to make a blocking call fail;
-            the fetcher sets it.
+        listed_digest: algorithm and hexadecimal digest that the source lists besides the
+            definition; set by :meth:`expect`.
+        interrupt: called by another thread when the transfer is ended, to make a blocking call
+            fail; the fetcher sets it.
     """
 
     definition: ResourceDefinition
@@ -237,8 +240,8 @@ class Transfer:
         self.size += len(data)
 
 
-#: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises SourceError;
-#: any other exception but StorageError counts as one, with its text.
+#: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises
+#: SourceError; any other exception but StorageError counts as one, with its text.
 Fetch: TypeAlias = Callable[[str, Transfer], None]
 
 

@@ -1,10 +1,10 @@
 """The web client: GET requests with deadlines, checked redirects, bounded answers and retries.
 
-Plain requests never times out a header that is sent one byte at a time, reads the body of a redirect
-whole, sends cookies or passwords of netrc to other hosts, and shows the password of a URL in errors.
-So here each read of a socket waits only for the time that the request has left, and redirects are
-followed explicitly. Proxies come from the environment, and so do the authorities of TLS
-(``REQUESTS_CA_BUNDLE``). Certificates are always verified, unless a session of the user says
+Plain requests never times out a header that is sent one byte at a time, reads the body of a
+redirect whole, sends cookies or passwords of netrc to other hosts, and shows the password of a URL
+in errors. So here each read of a socket waits only for the time that the request has left, and
+redirects are followed explicitly. Proxies come from the environment, and so do the authorities of
+TLS (``REQUESTS_CA_BUNDLE``). Certificates are always verified, unless a session of the user says
 otherwise.
 """
 

@@ -77,11 +77,12 @@ def ask(
 
 
 def use_session(url: str, session: requests.Session) -> None:
-    """Ask the server of a URL through a session of requests, in this process and those forked from it.
+    """Ask the server of a URL through a session of requests.
 
-    The headers, ``auth``, ``cert``, ``verify``, ``proxies`` and cookies of the session are used for
-    the scheme, host and port of the URL alone: none of them is sent to a server to which that one
-    redirects. The adapters of the session are replaced, so that its requests have deadlines too::
+    This holds for this process, and for those that are forked from it. The headers, ``auth``,
+    ``cert``, ``verify``, ``proxies`` and cookies of the session are used for the scheme, host and
+    port of the URL alone: none of them is sent to a server to which that one redirects. The
+    adapters of the session are replaced, so that its requests have deadlines too::
 
         session = requests.Session()
         session.auth = ("reader", password)

@@ -1,9 +1,9 @@
-"""Connections of urllib3 that obey the deadline of a request, and read the framing of answers strictly.
+"""Connections of urllib3 that obey the deadline of a request, and read answers strictly.
 
-Between ``requests`` and a socket stand a pool and a connection of urllib3, which pass on two numbers:
-the timeout of connecting, and that of each read. A server that sends a byte now and then, or a host
-with many addresses that do not answer, keeps both within their timeouts for ever. So each step here
-asks the ``tick`` of its request how long it may wait.
+Between ``requests`` and a socket stand a pool and a connection of urllib3, which pass on two
+numbers: the timeout of connecting, and that of each read. A server that sends a byte now and then,
+or a host with many addresses that do not answer, keeps both within their timeouts for ever. So each
+step here asks the ``tick`` of its request how long it may wait.
 """
 
 from __future__ import annotations

@@ -44,8 +44,9 @@ class Exchange:
     The body may be slow, but not slower than the minimal rate of ``limits`` for longer than that.
     Connections are kept alive, and used again if the body was read to its end.
 
-    An answer is what was asked for, or an error: the body ends where it was announced, a part is the
-    one of ``byte_range`` in the same version of the file, and only what may be encoded is encoded.
+    An answer is what was asked for, or an error: the body ends where it was announced, a part is
+    the one of ``byte_range`` in the same version of the file, and only what may be encoded is
+    encoded.
 
     Args:
         url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port
@@ -152,7 +153,7 @@ class Exchange:
 
     @property
     def content_range(self) -> tuple[int, int, int | None] | None:
-        """First and last byte of a part, and the size of the whole file, as the answer announces them.
+        """First and last byte of the part that the answer announces, and the size of the file.
 
         None if it announces no part. The size is None if the server does not know it.
         """

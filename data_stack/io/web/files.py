@@ -42,7 +42,7 @@ class WebFiles:
         return WebFiles, (self.url,)
 
     def read(self, file: str, start: int, stop: int) -> bytes:
-        """Return the bytes from ``start`` to ``stop`` of a file as it is now; see :meth:`WebFile.read`."""
+        """Return a part of a file as it is now; see :meth:`WebFile.read`."""
         return self.open(file).read(start, stop)
 
     def open(self, file: str) -> WebFile:
@@ -74,8 +74,8 @@ class WebFile:
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from ``start`` to ``stop``; fewer only at the end of the file.
 
-        It ends within :func:`~data_stack.io.web.web_timeout`, retries included, unless bytes come at
-        the minimal rate or faster.
+        It ends within :func:`~data_stack.io.web.web_timeout`, retries included, unless bytes come
+        at the minimal rate or faster.
 
         Raises:
             ResourceNotFoundError: there is no such file.

@@ -32,7 +32,7 @@ def announced_length(headers: Mapping[str, str]) -> int | None:
 
 
 def content_encoding(headers: Mapping[str, str]) -> str | None:
-    """Return the coding in which a body was sent, such as ``gzip``; None if it was sent as it is."""
+    """Return the coding in which a body was sent, such as ``gzip``; None if there is none."""
     coding = headers.get("Content-Encoding", "").strip().lower()
     if coding in ("", "identity"):
         return None
@@ -42,8 +42,8 @@ def content_encoding(headers: Mapping[str, str]) -> str | None:
 def refuse_framing(headers: Mapping[str, str]) -> str | None:
     """Return why it cannot be known where a body begins and ends; None if it can.
 
-    Only ``chunked`` alone is undone. Another coding, such as ``gzip, chunked``, would leave sizes of
-    chunks or packed bytes where the bytes of the file belong:
+    Only ``chunked`` alone is undone. Another coding, such as ``gzip, chunked``, would leave sizes
+    of chunks or packed bytes where the bytes of the file belong:
     https://www.rfc-editor.org/rfc/rfc9112#section-6.3.
     """
     coding = _transfer_coding(headers)

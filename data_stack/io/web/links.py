@@ -39,11 +39,11 @@ def bare_url(parts: SplitResult) -> str:
 
 
 def follow(origin: str, target: Any) -> str:
-    """Return the URL to which a link leads, if it may lead there: to ``https``, or from ``http`` to ``http``.
+    """Return the URL to which a link leads, if it may lead there.
 
-    All links of servers and untrusted documents pass through here: redirects, and the files that
-    catalogues, published descriptions and Croissant documents name. They cannot name local files,
-    packages or other schemes.
+    A link may lead to ``https``, and from ``http`` to ``http``. All links of servers and untrusted
+    documents pass through here: redirects, and the files that catalogues, published descriptions
+    and Croissant documents name. They cannot name local files, packages or other schemes.
 
     Args:
         origin: the URL of the server or document with the link. For a document on this machine, its

@@ -191,7 +191,7 @@ def sent_range(headers: Mapping[str, str]) -> SentRange | None:
 
 
 def size_beyond(headers: Mapping[str, str]) -> int | None:
-    """Return the length of the file that an answer with status 416 announces; None if it does not."""
+    """Return the length of the file that an answer with status 416 announces, or None."""
     match = _UNSATISFIED_RANGE.fullmatch(headers.get("Content-Range", "").strip())
     if match is None:
         return None

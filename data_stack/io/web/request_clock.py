@@ -12,8 +12,8 @@ from data_stack.io.web.errors import WebError
 #: The most that a request may bring before its content: headers, interim answers, redirects, and
 #: refusals before a login.
 _MAX_HEADER_BYTES: Final = 8 << 20
-#: The most that a body may bring besides its content, such as the sizes of chunks. It is more than a
-#: piece, as content is counted when its whole piece has arrived.
+#: The most that a body may bring besides its content, such as the sizes of chunks. It is more than
+#: a piece, as content is counted when its whole piece has arrived.
 _MAX_FRAMING_BYTES: Final = 4 << 20
 #: For each byte of content as many bytes on the wire are allowed as well.
 _MAX_WIRE_BYTES_PER_BYTE: Final = 8

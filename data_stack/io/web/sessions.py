@@ -159,7 +159,8 @@ def send(
 
     Raises:
         WebError: raised by ``tick``.
-        requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError: no answer came.
+        requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError: no answer
+        came.
     """
     user_session = _user_sessions.get(origin)
     session = user_session or _our_session
@@ -177,7 +178,9 @@ def send(
         # Not Session.send(), which would read the body of a redirect.
         answer = session.get_adapter(url).send(request, **settings)
         # Logins send further requests from their hooks, in the same time.
-        return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
+        dispatch: Any = dispatch_hook  # it has no types
+        final_answer: requests.Response = dispatch("response", request.hooks, answer, **settings)
+        return final_answer
 
 
 def _send_no_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -185,7 +188,7 @@ def _send_no_password(request: requests.PreparedRequest) -> requests.PreparedReq
 
 
 def _settings_for(session: requests.Session, url: str) -> dict[str, Any]:
-    """Return the proxies, certificates and authorities for a URL, from a session and the environment."""
+    """Return proxies, certificates and authorities for a URL, also from the environment."""
     # The verify= of the session is passed, so that it comes before the environment's.
     settings: Any = session.merge_environment_settings(url, {}, True, session.verify, None)
     if settings["verify"] is True:
