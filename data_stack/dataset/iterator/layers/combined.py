@@ -1,4 +1,4 @@
-"""Several iterators, one after the other or in turn."""
+"""The samples of several iterators, one iterator after the other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import functools
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import accumulate
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,16 @@ import numpy.typing as npt
 from data_stack.dataset.class_lists import check_class_lists
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to, stack_columns
 from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    DatasetIteratorIF,
+    Sample,
+)
 from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, take
+from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import (
     Batch,
@@ -35,21 +40,19 @@ from data_stack.values.stacking import (
     value_of,
 )
 
-_Positions = npt.NDArray[np.intp]
+_Slots = npt.NDArray[np.intp]
+"""The places of samples in a batch."""
 
-_PartEntry = tuple[Callable[[int], Sample], int, int]
-"""What reads one sample of a part, and the positions at which the part starts and ends."""
-
-_Request = tuple[SampleAccess, IndexArrayOfInts, _Positions]
-"""A source, positions in it, and the places of their samples in the batch."""
-
-#: Entries in the table of parts, for each part: with 16, a search follows for one position in 32.
-_TABLE_ENTRIES_A_PART = 16
+#: Facts of a meta that iterators may state differently.
+_SHARED_FACTS = ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
 
 #: A request to a part takes as long as this number of samples that are read one by one.
 _FEW_SAMPLES = 6
 
-# A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
+#: Entries in the table of parts, for each part: with 16, a search follows for one position in 32.
+_TABLE_ENTRIES_A_PART = 16
+
+#: A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
 _MAX_PARTS = 1 << 20
 
 
@@ -57,28 +60,35 @@ _MAX_PARTS = 1 << 20
 class CombinedDatasetIterator(AccessedDatasetIterator):
     """The samples of the first iterator, then those of the second, and so on.
 
-    Lengths are taken once, here: iterators that grow afterwards are not seen to grow. A combination of combinations
-    reads from its innermost parts directly; ``underlying_iterators`` still names the iterators given.
+    Lengths are taken once, here: iterators that grow afterwards are not seen to grow. A combination
+    of combinations reads from its innermost parts directly; ``underlying_iterators`` still names the
+    iterators given.
 
     Args:
-        iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
+        iterators: any number of iterators, also none, also the same one repeatedly; they are not
+            closed.
 
     Raises:
-        ConfigError: they are not iterators, have different ``class_names``, or have more than ``sys.maxsize`` samples or 2**20
-            parts in all.
+        ConfigError: they are not iterators, have different ``class_names``, or have more than
+            ``sys.maxsize`` samples or 2**20 parts in all.
     """
+
+    #: How many samples each iterator has.
+    _lengths: list[int]
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(
-                f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]"
+                f"iterators are combined from a list of them, not from one: "
+                f"write [{iterators!r:.80}, …]"
             )
         self._stacked_on = list(iterators)
         check_class_lists(self._stacked_on, "combine")
         self._lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
-        if sum(self._lengths) > sys.maxsize:
+        n_samples = sum(self._lengths)
+        if n_samples > sys.maxsize:
             raise ConfigError(
-                f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count"
+                f"{len(self._lengths)} iterators have {n_samples} samples, more than Python can count"
             )
 
     @classmethod
@@ -88,12 +98,45 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         return cls(underlying, **arguments)
 
     def make_access(self) -> SampleAccess:
-        return CombinedAccess(
-            [access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._lengths
-        )
+        given = [access_to(as_iterator(iterator)) for iterator in self._stacked_on]
+        return CombinedAccess(given, self._lengths)
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return share_meta(meta, self._stacked_on)
+
+
+def share_meta(meta: DatasetMeta, iterators: Sequence[Any]) -> DatasetMeta:
+    """Return ``meta`` without the facts that the metas of others contradict.
+
+    Args:
+        meta: of the first of the iterators.
+        iterators: the iterators, with meta or without.
+    """
+    # copies, which have what a client's own meta lacks
+    others = [
+        MetaFactory.copy_dataset_meta(iterator.dataset_meta)
+        for iterator in iterators
+        if hasattr(iterator, "dataset_meta")
+    ]
+    contradicted: dict[str, Any] = {}
+    for name in _SHARED_FACTS:
+        if any(getattr(other, name) != getattr(meta, name) for other in others):
+            contradicted[name] = None
+    return replace(meta, **contradicted)
+
+
+class Request(NamedTuple):
+    """What to read from one source for a batch.
+
+    Attributes:
+        source: the source.
+        positions: of the samples in the source.
+        slots: the places of these samples in the batch.
+    """
+
+    source: SampleAccess
+    positions: IndexArrayOfInts
+    slots: _Slots
 
 
 class CombinedAccess(SampleAccess):
@@ -102,347 +145,383 @@ class CombinedAccess(SampleAccess):
     Args:
         given: what is combined.
         lengths: how many samples of each count: it may have grown since they were counted.
+
+    Attributes:
+        parts: what is read, and how many samples of each count.
     """
 
+    #: Where the samples of the parts are.
+    _concatenation: Concatenation
+
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
-        self.n_samples = sum(lengths)
-        self.releases_gil = bool(given) and all(part.releases_gil for part in given)
-        self.prefers_blocks = any(part.prefers_blocks for part in given)
         self.parts: list[tuple[SampleAccess, int]] = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()
-            is_combined = (
-                positions is None
-                and isinstance(source, CombinedAccess)
-                and source.n_samples == length
-            )
-            self.parts += source.parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
+            is_whole = positions is None and source.n_samples == length
+            if is_whole and isinstance(source, CombinedAccess):
+                self.parts += source.parts
+            else:
+                self.parts.append((part, length))
         if len(self.parts) > _MAX_PARTS:
             raise ConfigError(
-                f"iterators are combined from {_MAX_PARTS:,} parts at most, these are {len(self.parts):,}"
+                f"iterators are combined from {_MAX_PARTS:,} parts at most, "
+                f"these are {len(self.parts):,}"
             )
-        self._starts = list(accumulate([length for _, length in self.parts], initial=0))
-        self._part_table: list[_PartEntry] = []
-        self._part_entries: list[_PartEntry] = []
-        self._table_shift = 0
-        self._sources: _Sources | None = None
+        self._concatenation = Concatenation([length for _, length in self.parts])
+        self.n_samples = self._concatenation.n_samples
+        self.releases_gil = bool(given) and all(part.releases_gil for part in given)
+        self.prefers_blocks = any(part.prefers_blocks for part in given)
 
-    n_at_once = property(
-        lambda self: min((part.n_at_once for part, _ in self.parts), default=sys.maxsize)
-    )
+    @cached_property
+    def _sources(self) -> _Sources:
+        """What is behind the parts; a combination that is only part of another one needs it never."""
+        return _Sources.of([part for part, _ in self.parts])
 
-    # ------------------------------------------------------------------ samples
+    # ------------------------------------------------------------------ one sample
 
     def sample(self, position: int) -> Sample:
-        if not self._part_table:
-            self._fill_part_table()
-        read, start, end = self._part_table[position >> self._table_shift]
-        if position >= end:
-            # empty parts share their start with the next part; bisect_right skips them
-            read, start, _ = self._part_entries[bisect_right(self._starts, position) - 1]
-        return read(position - start)
+        return self._read_sample(position)
 
-    def _fill_part_table(self) -> None:
-        """Make the table that finds the part of most positions without a search.
+    def make_sample_reader(self) -> Callable[[int], Any]:
+        return self._read_sample
 
-        Entry ``i`` is the part of position ``i << shift``, where the following ``2**shift`` positions mostly lie, too. A search
-        among 1,000 parts would take as long as reading the sample.
+    @cached_property
+    def _read_sample(self) -> Callable[[int], Any]:
+        """Reads one sample, whose part it finds by a table.
+
+        A search among 1,000 parts would take as long as reading the sample.
         """
-        self._part_entries = [
+        if self.n_samples == 0:
+            return _refuse_position
+        starts = self._concatenation.starts
+        readers = [
             (part.make_sample_reader(), start, start + length)
-            for (part, length), start in zip(self.parts, self._starts, strict=False)
+            for (part, length), start in zip(self.parts, starts, strict=False)
         ]
+        # Entry i is the part of position i * 2**shift, where the positions that follow mostly lie.
         n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_PARTS)
-        self._table_shift = max(0, (self.n_samples // n_entries).bit_length() - 1)
-        n_positions_an_entry = 1 << self._table_shift
-        first_positions = np.arange(0, self.n_samples, n_positions_an_entry, dtype=np.intp)
-        part_of = np.searchsorted(self._starts, first_positions, side="right") - 1
-        # Last, for threads: one that sees the table sees the rest.
-        self._part_table = [self._part_entries[part] for part in part_of.tolist()]
+        shift = max(0, (self.n_samples // n_entries).bit_length() - 1)
+        first_positions = np.arange(0, self.n_samples, 1 << shift, dtype=np.intp)
+        first_parts = self._concatenation.select(first_positions).parts
+        table = [readers[part] for part in first_parts.tolist()]
 
-    @property
-    def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._find_sources().stack_samples
+        def read_sample(position: int) -> Any:
+            read, start, end = table[position >> shift]
+            if position >= end:
+                part = bisect_right(starts, position) - 1
+                read, start, _ = readers[part]
+            return read(position - start)
+
+        return read_sample
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        for (part, length), first in zip(self.parts, self._concatenation.starts, strict=False):
+            if first < stop and first + length > start:
+                yield from part.iterate(max(0, start - first), min(length, stop - first))
+
+    # ------------------------------------------------------------------ samples
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         if len(positions) == 0:
             return []
-        part_of, places = self._find_places(positions)
-        if self._are_scattered(part_of):
+        selection = self._concatenation.select(positions)
+        if self._are_scattered(selection):
             return super().samples(positions)
         samples: list[Sample] = [None] * len(positions)
-        for source, wanted, slots in self._requests_at(part_of, places):
-            for slot, sample in zip(slots.tolist(), source.samples(wanted), strict=True):
+        for request in self._group_by_source(selection):
+            read = request.source.samples(request.positions)
+            for slot, sample in zip(request.slots.tolist(), read, strict=True):
                 samples[slot] = sample
         return samples
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return self.empty_batch()
-        part_of, places = self._find_places(positions)
-        if self._are_scattered(part_of):
-            arrays = self._find_sources().arrays
-            if arrays:
-                return tuple(_gather(arrays, part_of, places))
+        selection = self._concatenation.select(positions)
+        if self._are_scattered(selection):
+            if self._sources.arrays:
+                return tuple(_gather(self._sources.arrays, selection))
             return stack_samples(super().samples(positions))
-        requests = self._requests_at(part_of, places)
-        slots = [each for _, _, each in requests]
-        return join_batches(
-            [source.batch(wanted) for source, wanted, _ in requests],
-            functools.partial(assemble, slots=slots),
-        )
+        requests = self._group_by_source(selection)
+        batches = [request.source.batch(request.positions) for request in requests]
+        return _join_in_slots(batches, [request.slots for request in requests])
 
     def empty_batch(self) -> Batch:
         if self.n_samples:
             return super().empty_batch()
-        empty = (part.batch(np.empty(0, dtype=np.intp)) for part, _ in self.parts)
-        return next((batch for batch in empty if len(batch)), ())
+        no_positions = np.empty(0, dtype=np.intp)
+        for part, _ in self.parts:
+            batch = part.batch(no_positions)
+            if len(batch):
+                return batch
+        return ()
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
     ) -> list[Column]:
-        if not self.n_samples:
-            batch: Any = self.empty_batch()
-            return [value_of(batch, key) if len(batch) else np.empty(0) for key in keys]
+        if self.n_samples == 0:
+            return self._empty_columns(keys)
         if positions is None:
-            pieces = [
-                [column[:length] for column in part.columns(keys)]
-                for part, length in self.parts
-                if length
-            ]
-            return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
-        # of no positions, those of sample 0 have the dtype and shape
-        wanted = positions if len(positions) else np.zeros(1, dtype=np.intp)
-        part_of, places = self._find_places(wanted)
-        if len(positions) and self._are_scattered(part_of):
-            arrays = self._find_sources().arrays
+            return self._whole_columns(keys)
+        if len(positions) == 0:
+            # those of one sample have the dtype and shape
+            first = self.columns(keys, np.zeros(1, dtype=np.intp))
+            return [column[:0] for column in first]
+        selection = self._concatenation.select(positions)
+        if self._are_scattered(selection):
+            arrays = self._sources.arrays
             if arrays:
                 form = SampleForm.tuples(len(arrays))
-                return _gather([arrays[form.find(key)] for key in keys], part_of, places)
+                return _gather([arrays[form.find(key)] for key in keys], selection)
             return stack_columns(super().samples(positions), keys, self)
-        requests = self._requests_at(part_of, places)
-        pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
-        slots = [each for _, _, each in requests]
-        return [assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
+        requests = self._group_by_source(selection)
+        read = [request.source.columns(keys, request.positions) for request in requests]
+        slots = [request.slots for request in requests]
+        return [assemble(pieces, slots) for pieces in zip(*read, strict=True)]
+
+    def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[Column]:
+        batch: Any = self.empty_batch()
+        if len(batch) == 0:
+            # the columns are unknown
+            return [np.empty(0) for _ in keys]
+        return [value_of(batch, key) for key in keys]
+
+    def _whole_columns(self, keys: Sequence[ColumnKey]) -> list[Column]:
+        columns_of_parts: list[list[Column]] = []
+        for part, length in self.parts:
+            if length:
+                columns_of_parts.append([column[:length] for column in part.columns(keys)])
+        return [join_columns(list(pieces)) for pieces in zip(*columns_of_parts, strict=True)]
 
     def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         requests = self._requests(positions)
-        number_of = np.empty(len(positions), dtype=np.intp)
-        for number, (_, _, slots) in enumerate(requests):
-            number_of[slots] = number
-        values = [
-            each
-            for part, at, slots in requests
-            if (each := part.iterate_column(key, at[np.argsort(slots)])) is not None
-        ]
-        return (
-            (next(values[number]) for number in number_of.tolist())
-            if len(values) == len(requests)
-            else None
-        )
+        values_of_requests: list[Iterator[Any]] = []
+        request_of_slot = np.empty(len(positions), dtype=np.intp)
+        for number, request in enumerate(requests):
+            # in the order of the slots, in which they are asked for
+            in_order = request.positions[np.argsort(request.slots)]
+            values = request.source.iterate_column(key, in_order)
+            if values is None:
+                return None
+            values_of_requests.append(values)
+            request_of_slot[request.slots] = number
+        return (next(values_of_requests[number]) for number in request_of_slot.tolist())
+
+    # ------------------------------------------------------------------ runs
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
     ) -> Batch | None:
-        """Those within a part are runs of it. None of no runs: to know more, all parts would be opened."""
-        bounds = np.asarray(self._starts, dtype=np.intp)
-        part_of = bounds.searchsorted(starts, side="right") - 1
-        crosses = starts + length > bounds.take(part_of + 1)
-        inside = np.flatnonzero(~crosses)
-        by_part = inside[np.argsort(part_of[inside], kind="stable")]
-        pieces: list[Batch] = []
-        slots: list[_Positions] = []
-        for part, first, end in _runs(part_of[by_part]) if len(by_part) else ():
-            slots.append(by_part[first:end])
-            found = self.parts[part][0].runs(starts[slots[-1]] - bounds[part], length, keys)
-            if found is None:
-                return None
-            pieces.append(found)
-        if pieces and bool(crosses.any()):
-            slots.append(np.flatnonzero(crosses))
-            positions = (starts[crosses][:, np.newaxis] + np.arange(length, dtype=np.intp)).reshape(
-                -1
-            )
-            read = self.batch(positions) if keys is None else tuple(self.columns(keys, positions))
-            pieces.append(
-                map_columns(lambda column: column.reshape(-1, length, *column.shape[1:]), read)
-            )
-        if (
-            len(
-                {
-                    tuple((column.dtype, column.shape[1:]) for column in list_columns(piece))
-                    for piece in pieces
-                }
-            )
-            != 1
-        ):
-            return None
-        return join_batches(pieces, functools.partial(assemble, slots=slots))
+        """Read runs: those within a part are runs of it, those across parts are batches.
 
-    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        first = 0
-        for part, length in self.parts:
-            if first < stop and first + length > start:
-                yield from part.iterate(max(0, start - first), min(length, stop - first))
-            first += length
+        None for no runs: to know more, all parts would be opened.
+        """
+        selection = self._concatenation.select(starts)
+        part_ends = np.asarray(self._concatenation.starts, dtype=np.intp).take(selection.parts + 1)
+        crosses_parts = starts + length > part_ends
+        batches: list[Batch] = []
+        slots: list[_Slots] = []
+        inside = np.flatnonzero(~crosses_parts)
+        for part, numbers in _group_by_part(selection.parts[inside]):
+            slots_of_part = inside[numbers]
+            access, _ = self.parts[part]
+            batch = access.runs(selection.positions[slots_of_part], length, keys)
+            if batch is None:
+                return None
+            batches.append(batch)
+            slots.append(slots_of_part)
+        if batches and bool(crosses_parts.any()):
+            batches.append(self._read_as_batch(starts[crosses_parts], length, keys))
+            slots.append(np.flatnonzero(crosses_parts))
+        have_one_form = len({_array_types(batch) for batch in batches}) == 1
+        if not have_one_form:
+            return None
+        return _join_in_slots(batches, slots)
+
+    def _read_as_batch(
+        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None
+    ) -> Batch:
+        """Read runs as one batch, in the shape of runs."""
+        positions = starts[:, np.newaxis] + np.arange(length, dtype=np.intp)
+        if keys is None:
+            batch = self.batch(positions.reshape(-1))
+        else:
+            batch = tuple(self.columns(keys, positions.reshape(-1)))
+
+        def split_into_runs(column: Column) -> Column:
+            return column.reshape(-1, length, *column.shape[1:])
+
+        runs: Batch = map_columns(split_into_runs, batch)
+        return runs
 
     # ------------------------------------------------------------------ what is known of them
 
+    @property
+    def stacks_samples(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._sources.stack_samples
+
+    @property
+    def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
+        return min((part.n_at_once for part, _ in self.parts), default=sys.maxsize)
+
     def blocks(self) -> npt.NDArray[np.int64] | None:
-        found = [part.blocks() for part, _ in self.parts]
-        known = [blocks for blocks in found if blocks is not None]
-        return np.concatenate(known) if known and len(known) == len(found) else None
+        blocks_of_parts: list[npt.NDArray[np.int64]] = []
+        for part, _ in self.parts:
+            blocks = part.blocks()
+            if blocks is None:
+                return None
+            blocks_of_parts.append(blocks)
+        return np.concatenate(blocks_of_parts) if blocks_of_parts else None
 
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        for source, wanted, _ in self._requests(positions):
-            source.prefetch(wanted, keys)
+        for request in self._requests(positions):
+            request.source.prefetch(request.positions, keys)
 
     def locate(self, position: int) -> str | None:
-        part = bisect_right(self._starts, position) - 1
-        return self.parts[part][0].locate(position - self._starts[part])
+        part, position_in_part = self._concatenation.find(position)
+        access, _ = self.parts[part]
+        return access.locate(position_in_part)
 
     # ------------------------------------------------------------------ requests
 
-    def _requests(self, positions: IndexArrayOfInts) -> list[_Request]:
-        """What to read from where, each source once; nothing for no positions."""
+    def _requests(self, positions: IndexArrayOfInts) -> list[Request]:
+        """Return what to read from where, each source once; nothing for no positions."""
         if len(positions) == 0:
             return []
-        part_of, places = self._find_places(positions)
-        return self._requests_at(part_of, places)
+        return self._group_by_source(self._concatenation.select(positions))
 
-    def _requests_at(self, part_of: _Positions, places: _Positions) -> list[_Request]:
-        """What to read from where, each source once.
-
-        Args:
-            part_of: the part of each sample, at least one.
-            places: the position of each sample in its part.
-        """
-        unwrapped = self._find_sources().unwrapped
-        by_part = np.argsort(part_of, kind="stable")
-        requests: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Positions]]] = {}
-        for part, first, end in _runs(part_of[by_part]):
-            source, positions_of_part = unwrapped[part]
-            slots = by_part[first:end]
-            wanted: IndexArrayOfInts = places[slots]
+    def _group_by_source(self, selection: Selection) -> list[Request]:
+        """Return what to read from where, each source once, for at least one sample."""
+        positions_of: dict[SampleAccess, list[IndexArrayOfInts]] = {}
+        slots_of: dict[SampleAccess, list[_Slots]] = {}
+        for part, slots in _group_by_part(selection.parts):
+            source, positions_of_part = self._sources.unwrapped[part]
+            positions: IndexArrayOfInts = selection.positions[slots]
             if positions_of_part is not None:
-                wanted = take(positions_of_part, wanted)
+                positions = take(positions_of_part, positions)
             # several views of one source, such as folds, are read together
-            all_wanted, all_slots = requests.setdefault(source, ([], []))
-            all_wanted.append(wanted)
-            all_slots.append(slots)
+            positions_of.setdefault(source, []).append(positions)
+            slots_of.setdefault(source, []).append(slots)
         return [
-            (source, _joined(wanted), _joined(slots))
-            for source, (wanted, slots) in requests.items()
+            Request(source, _concatenate(positions), _concatenate(slots_of[source]))
+            for source, positions in positions_of.items()
         ]
 
-    def _find_places(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
-        """The part of each position, and the position in it."""
-        starts = self._find_sources().starts
-        part_of = starts.searchsorted(positions, side="right") - 1
-        return part_of, positions - starts.take(part_of)
-
-    def _are_scattered(self, part_of: _Positions) -> bool:
-        """Whether reading samples one by one takes less time than a request to each source.
+    def _are_scattered(self, selection: Selection) -> bool:
+        """Return whether reading samples one by one takes less time than a request to each source.
 
         At 1,000 parts, 256 random samples lie in 226 of them.
         """
-        sources = self._find_sources()
-        if not sources.stack_samples or len(part_of) >= _FEW_SAMPLES * sources.n_sources:
+        n_samples = len(selection.parts)
+        sources = self._sources
+        if not sources.stack_samples or n_samples >= _FEW_SAMPLES * sources.n_sources:
             return False
-        n_samples_of = np.bincount(sources.number_of.take(part_of))
-        n_wanted = np.count_nonzero(n_samples_of)
-        return len(part_of) < _FEW_SAMPLES * int(n_wanted)
-
-    def _find_sources(self) -> _Sources:
-        """What is behind the parts; found at the first request, as a part of others needs none."""
-        if self._sources is None:
-            self._sources = _Sources([part for part, _ in self.parts], self._starts)
-        return self._sources
+        n_samples_of_source = np.bincount(sources.number_of_part.take(selection.parts))
+        n_wanted_sources = int(np.count_nonzero(n_samples_of_source))
+        return n_samples < _FEW_SAMPLES * n_wanted_sources
 
 
+def _refuse_position(position: int) -> Any:
+    raise IndexError(position)
+
+
+@dataclass(frozen=True)
 class _Sources:
     """What is behind the parts of a combination.
 
-    Args:
-        parts: the parts.
-        starts: where each begins, and where all end.
-
     Attributes:
-        starts: the same, as an array.
         unwrapped: the source of each part, and the positions in it.
-        number_of: the number of the source of each part; views of one source share it.
+        number_of_part: the number of the source of each part; views of one source share it.
         n_sources: how many sources there are.
-        stack_samples: whether batches of all are their samples stacked.
-        arrays: for each column the arrays of the parts, if all are arrays of one dtype, which is not object, and one shape;
-            [] otherwise.
+        stack_samples: whether batches of all sources are their samples stacked.
+        arrays: for each column the arrays of the parts, if all parts are arrays of one dtype, which
+            is not object, and one shape; [] otherwise.
     """
 
-    def __init__(self, parts: Sequence[SampleAccess], starts: Sequence[int]) -> None:
-        self.starts = np.asarray(starts, dtype=np.intp)
-        self.unwrapped = [part.unwrap() for part in parts]
-        numbers: dict[SampleAccess, int] = {}
-        self.number_of = np.array(
-            [numbers.setdefault(source, len(numbers)) for source, _ in self.unwrapped],
-            dtype=np.intp,
-        )
-        self.n_sources = len(numbers)
-        self.arrays = _arrays_of(parts)
-        self.stack_samples = bool(self.arrays) or (
-            bool(parts) and all(source.stacks_samples for source in numbers)
+    unwrapped: list[tuple[SampleAccess, Positions | None]]
+    number_of_part: npt.NDArray[np.intp]
+    n_sources: int
+    stack_samples: bool
+    arrays: list[list[Column]]
+
+    @classmethod
+    def of(cls, parts: Sequence[SampleAccess]) -> _Sources:
+        """Find what is behind ``parts``."""
+        unwrapped = [part.unwrap() for part in parts]
+        number_of: dict[SampleAccess, int] = {}
+        numbers = [number_of.setdefault(source, len(number_of)) for source, _ in unwrapped]
+        arrays = _arrays_of(parts)
+        stack_samples = bool(parts) and all(source.stacks_samples for source in number_of)
+        return cls(
+            unwrapped=unwrapped,
+            number_of_part=np.array(numbers, dtype=np.intp),
+            n_sources=len(number_of),
+            stack_samples=bool(arrays) or stack_samples,
+            arrays=arrays,
         )
 
 
 def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[Column]]:
-    """See :attr:`_Sources.arrays`."""
-    sources = [part for part in parts if isinstance(part, SequenceAccess) and part.fixed_columns]
-    if not sources or len(sources) < len(parts):
+    """Return what ``_Sources.arrays`` says."""
+    sources: list[SequenceAccess] = []
+    for part in parts:
+        if not isinstance(part, SequenceAccess) or not part.fixed_columns:
+            return []
+        sources.append(part)
+    n_columns = {len(source.arrays) for source in sources}
+    if len(n_columns) != 1:
         return []
-    if len({len(source.arrays) for source in sources}) > 1:
-        return []
-    columns = [list(column) for column in zip(*[source.arrays for source in sources], strict=True)]
-    for column in columns:
-        kinds = {(array.dtype, array.shape[1:]) for array in column}
-        if len(kinds) > 1 or column[0].dtype.hasobject:
+    columns = [list(arrays) for arrays in zip(*[source.arrays for source in sources], strict=True)]
+    for arrays in columns:
+        array_types = {(array.dtype, array.shape[1:]) for array in arrays}
+        if len(array_types) > 1 or arrays[0].dtype.hasobject:
             return []
     return columns
 
 
-def _gather(
-    columns: Sequence[list[Column]], part_of: _Positions, places: _Positions
-) -> list[Column]:
-    """Columns of samples that are scattered over arrays: for each column, the arrays of the parts."""
-    rows = list(zip(part_of.tolist(), places.tolist(), strict=True))
-    return [
-        np.array([arrays[part][place] for part, place in rows], dtype=arrays[0].dtype)
-        for arrays in columns
-    ]
+# ---------------------------------------------------------------------- arrays
 
 
-def _joined(arrays: list[Any]) -> Any:
-    """Arrays one after the other; concatenating one takes a microsecond for nothing."""
+def _group_by_part(parts: npt.NDArray[np.intp]) -> Iterator[tuple[int, _Slots]]:
+    """Yield each part with the places at which it stands in ``parts``."""
+    if len(parts) == 0:
+        return
+    by_part = np.argsort(parts, kind="stable")
+    sorted_parts = parts[by_part]
+    changes = (np.flatnonzero(sorted_parts[1:] != sorted_parts[:-1]) + 1).tolist()
+    firsts = [0, *changes]
+    ends = [*changes, len(parts)]
+    for part, first, end in zip(sorted_parts.take(firsts).tolist(), firsts, ends, strict=True):
+        yield part, by_part[first:end]
+
+
+def _gather(columns: Sequence[list[Column]], selection: Selection) -> list[Column]:
+    """Copy rows that are scattered over arrays.
+
+    Args:
+        columns: for each column the arrays of the parts.
+        selection: the rows.
+    """
+    rows = list(zip(selection.parts.tolist(), selection.positions.tolist(), strict=True))
+    gathered: list[Column] = []
+    for arrays in columns:
+        values = [arrays[part][position] for part, position in rows]
+        gathered.append(np.array(values, dtype=arrays[0].dtype))
+    return gathered
+
+
+def _join_in_slots(batches: Sequence[Batch], slots: Sequence[_Slots]) -> Batch:
+    """Make one batch of several, whose samples belong into ``slots``."""
+    return join_batches(batches, functools.partial(assemble, slots=slots))
+
+
+def _concatenate(arrays: list[Any]) -> Any:
+    """Return arrays one after the other; concatenating one takes a microsecond for nothing."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def share_meta(meta: DatasetMeta, iterators: Sequence[Any]) -> DatasetMeta:
-    """``meta``, of the first of the iterators, without what those of the others contradict."""
-    # copies, which have what a client's own meta lacks
-    others = [
-        MetaFactory.copy_dataset_meta(each.dataset_meta)
-        for each in iterators
-        if hasattr(each, "dataset_meta")
-    ]
-    names = ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
-    contradicted = [
-        name
-        for name in names
-        if any(getattr(other, name) != getattr(meta, name) for other in others)
-    ]
-    return replace(meta, **dict.fromkeys(contradicted))  # type: ignore[arg-type]  # each of them may be None
-
-
-def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
-    """The runs of equal values in a sorted array that is not empty: (value, first, end)."""
-    firsts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()]
-    return zip(values.take(firsts).tolist(), firsts, [*firsts[1:], len(values)], strict=True)
+def _array_types(batch: Batch) -> tuple[Any, ...]:
+    """Return the dtype and the shape of a value of each column."""
+    return tuple((column.dtype, column.shape[1:]) for column in list_columns(batch))

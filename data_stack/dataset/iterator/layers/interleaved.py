@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, share_meta
+from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
@@ -23,7 +25,7 @@ class ViewOfSeveral(DatasetIteratorView):
     def _from_arguments(
         cls, underlying: list[Any], arguments: Mapping[str, Any]
     ) -> DatasetIteratorIF:
-        make: Any = cls
+        make: Any = cls  # the constructor of a subclass takes a list
         made: DatasetIteratorIF = make(underlying, **arguments)
         return made
 
@@ -40,14 +42,16 @@ class ViewOfSeveral(DatasetIteratorView):
 class InterleavedDatasetIterator(ViewOfSeveral):
     """One sample of each iterator in turn, each iterator's in its own order.
 
-    A round takes the next sample of every iterator, in the order given. With ``stop="longest"`` those that are exhausted are
-    passed over, until all are: every sample comes once. With ``stop="shortest"`` the last round is the last one that all can
-    fill: k iterators have ``k * min(lengths)`` samples, none if one is empty.
+    A round takes the next sample of every iterator, in the order given. With ``stop="longest"``
+    iterators that are exhausted are skipped, until all are: every sample comes once. With
+    ``stop="shortest"`` the last round is the last one that all iterators can fill: k iterators have
+    ``k * min(lengths)`` samples, none if one is empty.
 
-    4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
+    4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the
+    iterators one after the other.
 
     Args:
-        iterators: any number of iterators, also none; they stay the caller's to close. Nothing is read.
+        iterators: any number of iterators, also none; they are not closed. Nothing is read.
         stop: "longest" or "shortest".
 
     Raises:
@@ -64,12 +68,29 @@ class InterleavedDatasetIterator(ViewOfSeveral):
             raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
-        starts = np.cumsum([0, *lengths[:-1]])
+        n_taken = lengths
         if stop == "shortest" and lengths:
-            lengths = [min(lengths)] * len(lengths)
-        rounds = np.concatenate(
-            [np.arange(length) for length in lengths] or [np.empty(0, dtype=np.intp)]
-        )
-        positions = np.repeat(starts, lengths) + rounds if lengths else rounds
-        super().__init__(combined, positions[np.argsort(rounds, kind="stable")])
+            n_taken = [min(lengths)] * len(lengths)
+        selection = take_in_turn(n_taken)
+        super().__init__(combined, Concatenation(lengths).positions_of(selection))
         self._made_with = {"stop": stop}
+
+
+def take_in_turn(lengths: Sequence[int]) -> Selection:
+    """Select the samples of parts in rounds, each with the next sample of every part that has one.
+
+    Args:
+        lengths: how many samples of each part are taken.
+    """
+    # part by part, then sorted by round; a stable sort keeps the order of the parts
+    parts = np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)
+    rounds = _count_each(lengths)
+    in_rounds = np.argsort(rounds, kind="stable")
+    return Selection(parts[in_rounds], rounds[in_rounds])
+
+
+def _count_each(lengths: Sequence[int]) -> npt.NDArray[np.intp]:
+    """Return the numbers from 0 up to each length, one after the other."""
+    if not lengths:
+        return np.empty(0, dtype=np.intp)
+    return np.concatenate([np.arange(length, dtype=np.intp) for length in lengths])

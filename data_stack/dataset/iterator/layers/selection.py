@@ -1,0 +1,61 @@
+"""Which sample of which of several parts stands at a position."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.positions import IndexArrayOfInts
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Samples of several parts: a selection map, as Grain calls it.
+
+    Attributes:
+        parts: the number of the part of each sample, shape ``(n,)``.
+        positions: the position of each sample in its part, shape ``(n,)``.
+    """
+
+    parts: npt.NDArray[np.intp]
+    positions: npt.NDArray[np.integer]
+
+
+class Concatenation:
+    """Several parts, one after the other.
+
+    Args:
+        lengths: how many samples each part has.
+
+    Attributes:
+        lengths: the same.
+        starts: the position at which each part starts, and that at which the last one ends.
+        n_samples: of all parts.
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self.lengths = list(lengths)
+        self.starts = list(accumulate(lengths, initial=0))
+        self.n_samples = self.starts[-1]
+        self._starts = np.asarray(self.starts, dtype=np.intp)
+
+    def find(self, position: int) -> tuple[int, int]:
+        """Return the part of one sample, and the position in it."""
+        # Empty parts share their start with the next part; bisect_right skips them.
+        part = bisect_right(self.starts, position) - 1
+        return part, position - self.starts[part]
+
+    def select(self, positions: IndexArrayOfInts) -> Selection:
+        """Return where the samples at ``positions`` are, shape ``(n,)``."""
+        parts = self._starts.searchsorted(positions, side="right") - 1
+        return Selection(parts, positions - self._starts.take(parts))
+
+    def positions_of(self, selection: Selection) -> npt.NDArray[np.intp]:
+        """Return the positions at which selected samples are, shape ``(n,)``."""
+        positions: npt.NDArray[np.intp] = self._starts.take(selection.parts) + selection.positions
+        return positions
