@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -18,14 +19,15 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
+from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.permutation import permute_array
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import check_draw, check_n_drawn
 from data_stack.exception import ConfigError
 
-_MAX_BLOCK = 1 << 20
+_MAX_BLOCK_SIZE = 1 << 20
 
-# So many positions are computed at once, which bounds the memory that this takes.
+#: Positions that are computed at once, which bounds the memory that this takes.
 _POSITIONS_AT_ONCE = 1 << 20
 
 
@@ -33,27 +35,33 @@ _POSITIONS_AT_ONCE = 1 << 20
 class MixedDatasetIterator(ViewOfSeveral):
     """Samples of several iterators in stated proportions, at every length.
 
-    The samples come in blocks of ``block_size``, which is 1 divided by the smallest proportion, rounded up: 10 for 7 : 2 : 1.
-    At the end of every block, each iterator has come as often as its proportion of all samples so far says, up to one sample
-    (exactly, where that is a whole number), so errors do not add up. Inside a block the order is drawn; there it is off by less
-    than the block.
+    The samples come in blocks of ``block_size``, which is 1 divided by the smallest proportion,
+    rounded up: 10 for 7 : 2 : 1. At the end of every block, each iterator has come as often as its
+    proportion of all samples so far says, up to one sample (exactly, where that is a whole number),
+    so errors do not add up. Inside a block the order is drawn; there it is off by less than the
+    block.
 
-    Each iterator's samples come in a drawn order, each of them once, then in another order, and so on. Seed, epoch and position
-    alone decide which sample is where. 4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are
-    positions in the iterators one after the other.
+    Each iterator's samples come in a drawn order, each of them once, then in another order, and so
+    on. Seed, epoch and position alone decide which sample is where. 4 bytes a sample are kept (8 for
+    more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
 
     Args:
-        iterators: at least one; they stay the caller's to close. Nothing is read.
-        proportions: a number for each iterator, finite and not negative, at least one of them positive; they need not sum to 1.
-            An iterator with the proportion 0 does not come. Floats mean the decimal number that Python shows: 0.1 is a tenth.
+        iterators: at least one; they are not closed. Nothing is read.
+        proportions: a number for each iterator, finite and not negative, at least one of them
+            positive; they need not sum to 1. An iterator with the proportion 0 does not come. Floats
+            mean the decimal number that Python shows: 0.1 is a tenth.
         seed: any integer.
         n_samples: how many; None for all that come before one of the iterators would start again.
         epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
-        ConfigError: there are not iterators, or not as many proportions; a proportion is not allowed, or less than a 2**20-th
-            of their sum; an iterator with a positive proportion is empty; ``n_samples`` is negative.
+        ConfigError: there are not iterators, or not as many proportions; a proportion is not
+            allowed, or less than a 2**20-th of their sum; an iterator with a positive proportion is
+            empty; ``n_samples`` is negative.
     """
+
+    #: See ``block_size``.
+    _block_size: int
 
     def __init__(
         self,
@@ -68,14 +76,16 @@ class MixedDatasetIterator(ViewOfSeveral):
         n_wanted = check_n_drawn("mixed", n_samples)
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
-        numbers, parts = _exact_parts(proportions, len(lengths))
-        for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
-            if part and not length:
+        numbers = _check_proportions(proportions, len(lengths))
+        shares = _find_shares(numbers)
+        for number, (share, length) in enumerate(zip(shares, lengths, strict=True)):
+            if share and not length:
                 raise ConfigError(
-                    f"iterator {place} is empty; leave it out, or set its proportion to 0"
+                    f"iterator {number} is empty; leave it out, or set its proportion to 0"
                 )
-        self._block_size = math.ceil(1 / min(part for part in parts if part))
-        super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, draw.key))
+        mix = Mix.of(shares, draw.key)
+        self._block_size = mix.block_size
+        super().__init__(combined, _find_positions(mix, lengths, n_wanted))
         self._draw = draw
         self._made_with = {
             "proportions": numbers,
@@ -90,122 +100,186 @@ class MixedDatasetIterator(ViewOfSeveral):
         return self._block_size
 
 
-def _exact_parts(given: Any, n_wanted: int) -> tuple[list[int | float], list[Fraction]]:
-    """Proportions as plain numbers, and as exact parts of their sum; a float means the decimal number that Python shows."""
+# ---------------------------------------------------------------------- proportions
+
+
+def _check_proportions(given: Any, n_parts: int) -> list[int | float]:
+    """Return proportions as plain numbers.
+
+    Raises:
+        ConfigError: they are not a number for each part, or one is not allowed.
+    """
     try:
-        numbers = [_number(each) for each in given]
+        numbers = [_as_number(proportion) for proportion in given]
     except (TypeError, ValueError):
         raise ConfigError(
             f"proportions are a list of numbers, one for each iterator, got {given!r:.80}"
         ) from None
-    if (
-        len(numbers) != n_wanted
-        or not all(0 <= number < math.inf for number in numbers)
-        or not any(numbers)
-    ):
+    are_allowed = all(0 <= number < math.inf for number in numbers) and any(numbers)
+    if len(numbers) != n_parts or not are_allowed:
         raise ConfigError(
-            f"proportions must be {n_wanted} finite numbers, none negative and one of them positive, got {numbers}"
+            f"proportions must be {n_parts} finite numbers, none negative and one of them positive, "
+            f"got {numbers}"
         )
-    exact = [Fraction(repr(number)) for number in numbers]
-    total = sum(exact)
-    parts = [number / total for number in exact]
-    if min(part for part in parts if part) < Fraction(1, _MAX_BLOCK):
-        raise ConfigError(
-            f"the smallest proportion is less than a {_MAX_BLOCK:,}th of the sum of all, {numbers}; increase it"
-        )
-    return numbers, parts
+    return numbers
 
 
-def _number(value: Any) -> int | float:
+def _as_number(value: Any) -> int | float:
     try:
         return operator.index(value)
-    except TypeError:  # tensors and arrays of floats have an __index__, but it refuses
-        return float(
-            str(value) if isinstance(value, np.floating) else value
-        )  # the decimal number that numpy shows
+    except TypeError:
+        # tensors and arrays of floats have an __index__, but it refuses
+        pass
+    if isinstance(value, np.floating):
+        return float(str(value))  # the decimal number that numpy shows
+    return float(value)
 
 
-def _mix(
-    lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | None, key: int
-) -> IndexArrayOfInts:
-    """Positions in runs of ``lengths``, one run after the other, each run's in its part of all.
+def _find_shares(proportions: Sequence[int | float]) -> list[Fraction]:
+    """Return proportions as exact shares of their sum; a float means the decimal number shown.
 
-    Args:
-        lengths: of each run; positive where its part is.
-        parts: of each run, of sum 1.
-        block: at least 1 / the smallest positive part.
-        n_wanted: number of positions; None for those before a run would come again.
-        key: what decides the order.
+    Raises:
+        ConfigError: one is too small a share.
     """
-    ends = np.cumsum([0, *lengths])
-    run_keys = hash_array(key, 1 + np.arange(len(lengths)))
-    n_most = n_wanted
-    if n_most is None:  # a block or two more than there can be
-        n_most = (
-            min(
-                math.ceil(length / part)
-                for length, part in zip(lengths, parts, strict=True)
-                if part
-            )
-            + 2 * block
+    exact = [Fraction(repr(proportion)) for proportion in proportions]
+    total = sum(exact)
+    shares = [proportion / total for proportion in exact]
+    smallest = min(share for share in shares if share)
+    if smallest < Fraction(1, _MAX_BLOCK_SIZE):
+        raise ConfigError(
+            f"the smallest proportion is less than a {_MAX_BLOCK_SIZE:,}th of the sum of all, "
+            f"{list(proportions)}; increase it"
         )
-    n_blocks = -(-n_most // block)
-    order = np.empty(n_blocks * block, dtype=np.int32 if ends[-1] <= 2**31 else np.int64)
-    blocks_at_once = max(1, _POSITIONS_AT_ONCE // block)
-    for first in range(0, n_blocks, blocks_at_once):
-        runs, numbers = draw_turns(parts, block, key, first, min(blocks_at_once, n_blocks - first))
-        for run in np.unique(runs).tolist():
-            own = np.flatnonzero(runs == run)
-            passes, nths = np.divmod(numbers[own], lengths[run])
-            places = permute_array(lengths[run], hash_array(int(run_keys[run]), passes), nths)
-            order[first * block + own] = ends[run] + places.astype(np.intp)
-            if n_wanted is None and passes[-1] > 0:
-                n_most = min(n_most, first * block + int(own[np.argmax(passes > 0)]))
-    return order[:n_most]
+    return shares
 
 
-def draw_turns(
-    parts: Sequence[Fraction], block: int, key: int, first: int, n_blocks: int
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """For each step of some blocks which run has its turn, and how many turns that run had before.
+# ---------------------------------------------------------------------- which sample is where
 
-    Of the first t steps, t a multiple of the block, the first k runs together have their part of t, rounded. So in the block
-    from t to t' a run has the difference of four roundings, which is never negative: of at least 1 = part * block they take less
-    than 2, and where part * block is 1, its two bounds move by the same number.
+
+@dataclass(frozen=True)
+class Mix:
+    """Which part has its turn at each step.
+
+    Attributes:
+        shares: of each part, of sum 1.
+        block_size: steps after which each part has had its share of turns; at least 1 divided by the
+            smallest positive share.
+        key: 64 bits that decide the order in each block.
+    """
+
+    shares: Sequence[Fraction]
+    block_size: int
+    key: int
+
+    @classmethod
+    def of(cls, shares: Sequence[Fraction], key: int) -> Mix:
+        """Make a mix of the smallest blocks in which each part has a turn."""
+        smallest = min(share for share in shares if share)
+        return cls(shares, math.ceil(1 / smallest), key)
+
+    def draw_turns(self, first_block: int, n_blocks: int) -> Selection:
+        """Draw which part has its turn at each step of some blocks.
+
+        Returns:
+            The part of each step, and as its position how many turns this part had before.
+        """
+        n_turns = self._count_turns(first_block, n_blocks + 1)
+        n_turns_in_block = n_turns[1:] - n_turns[:-1]
+        shape = (n_blocks, self.block_size)
+        parts_of_blocks = np.tile(np.arange(len(self.shares)), n_blocks)
+        # the parts of each block, in their order, and then in the drawn order
+        sorted_parts = np.repeat(parts_of_blocks, n_turns_in_block.reshape(-1)).reshape(shape)
+        parts = np.take_along_axis(sorted_parts, self._draw_orders(first_block, n_blocks), axis=1)
+        # Sorted by part, the turns of each part are in the order of the steps. So the turns before
+        # a step are those before the block, and those of the part that are sorted before it.
+        by_part = np.argsort(parts, axis=1, kind="stable")
+        first_of_part = np.cumsum(n_turns_in_block, axis=1) - n_turns_in_block
+        n_before_sorted = np.arange(self.block_size) - np.take_along_axis(
+            first_of_part - n_turns[:-1], sorted_parts, axis=1
+        )
+        n_before = np.empty(shape, dtype=np.int64)
+        np.put_along_axis(n_before, by_part, n_before_sorted, axis=1)
+        return Selection(parts.reshape(-1), n_before.reshape(-1))
+
+    def _draw_orders(self, first_block: int, n_blocks: int) -> npt.NDArray[np.intp]:
+        """Return a permutation of the steps of each block, shape ``(n_blocks, block_size)``."""
+        blocks = np.arange(first_block, first_block + n_blocks)
+        keys = hash_array(hash_of(self.key, 0), np.repeat(blocks, self.block_size))
+        steps = np.tile(np.arange(self.block_size), n_blocks)
+        orders = permute_array(self.block_size, keys, steps).astype(np.intp)
+        return orders.reshape(n_blocks, self.block_size)
+
+    def _count_turns(self, first_block: int, n_blocks: int) -> npt.NDArray[np.int64]:
+        """Return how many turns each part had before each block, shape ``(n_blocks, n_parts)``.
+
+        Of the first t steps, t a multiple of the block size, the first k parts together have had
+        their share of t, rounded. So in the block from t to t' a part has the difference of four
+        roundings, which is never negative: of at least 1 = share * block size they take less than 2,
+        and where share * block size is 1, its two bounds move by the same number.
+        """
+        # In units of 2**-64, rounded; 64 bits do not hold those of a sum of 1.
+        sums: list[int] = []
+        for sum_of_shares in accumulate(self.shares, initial=Fraction(0)):
+            sums.append(math.floor(sum_of_shares * 2**64 + Fraction(1, 2)))
+        is_one = np.array([units == 2**64 for units in sums])
+        units_of_sums = np.array([units % 2**64 for units in sums], dtype=np.uint64)
+        blocks = np.arange(first_block, first_block + n_blocks)
+        steps = (blocks * self.block_size).astype(np.uint64)[:, np.newaxis]
+        is_rounded_up = (steps * units_of_sums) >> np.uint64(63)
+        rounded = high_product_array(steps, units_of_sums) + is_rounded_up
+        bounds = np.where(is_one, steps, rounded).astype(np.int64)
+        return np.asarray(bounds[:, 1:] - bounds[:, :-1])
+
+
+def _find_positions(mix: Mix, lengths: Sequence[int], n_wanted: int | None) -> IndexArrayOfInts:
+    """Return the positions of mixed samples in the parts one after the other.
 
     Args:
-        parts: of each run, of sum 1.
-        block: at least 1 / the smallest positive part.
-        key: what decides the order in each block.
-        first: number of the first block.
-        n_blocks: how many.
+        mix: which part has its turn.
+        lengths: how many samples each part has; positive where its share is.
+        n_wanted: number of positions; None for those before a part would start again.
     """
-    # in units of 2**-64, rounded; those of a sum of 1 are not held by 64 bits
-    sums = [
-        math.floor(share * 2**64 + Fraction(1, 2))
-        for share in accumulate(parts, initial=Fraction(0))
+    concatenation = Concatenation(lengths)
+    n_positions = _estimate_length(mix, lengths) if n_wanted is None else n_wanted
+    n_blocks = -(-n_positions // mix.block_size)
+    dtype = np.int32 if concatenation.n_samples <= 2**31 else np.int64
+    positions = np.empty(n_blocks * mix.block_size, dtype=dtype)
+    n_blocks_at_once = max(1, _POSITIONS_AT_ONCE // mix.block_size)
+    for first_block in range(0, n_blocks, n_blocks_at_once):
+        turns = mix.draw_turns(first_block, min(n_blocks_at_once, n_blocks - first_block))
+        start = first_block * mix.block_size
+        if n_wanted is None:
+            n_positions = min(n_positions, start + _find_restart(turns, lengths))
+        selection = _draw_samples(turns, lengths, mix.key)
+        positions[start : start + len(turns.parts)] = concatenation.positions_of(selection)
+    return positions[:n_positions]
+
+
+def _estimate_length(mix: Mix, lengths: Sequence[int]) -> int:
+    """Return a number of steps before which some part starts again: a block or two too many."""
+    n_steps_of_parts = [
+        math.ceil(length / share)
+        for length, share in zip(lengths, mix.shares, strict=True)
+        if share
     ]
-    shares, is_whole = (
-        np.array([each % 2**64 for each in sums], dtype=np.uint64),
-        np.array([each == 2**64 for each in sums]),
-    )
-    times = (np.arange(first, first + n_blocks + 1) * block).astype(np.uint64)[:, np.newaxis]
-    bounds = np.where(
-        is_whole, times, high_product_array(times, shares) + ((times * shares) >> np.uint64(63))
-    ).astype(np.int64)
-    ends = bounds[:, 1:] - bounds[:, :-1]  # how many turns each run had before each block
-    counts = ends[1:] - ends[:-1]
-    in_order = np.repeat(np.tile(np.arange(len(parts)), n_blocks), counts.reshape(-1)).reshape(
-        n_blocks, block
-    )
-    keys = hash_array(hash_of(key, 0), np.repeat(np.arange(first, first + n_blocks), block))
-    drawn = permute_array(block, keys, np.tile(np.arange(block), n_blocks)).astype(np.intp)
-    runs = np.take_along_axis(in_order, drawn.reshape(n_blocks, block), axis=1)
-    # sorted by run, the turns of each are in the order of the steps
-    by_run = np.argsort(runs, axis=1, kind="stable")
-    starts = np.cumsum(counts, axis=1) - counts - ends[:-1]
-    numbers = np.empty((n_blocks, block), dtype=np.int64)
-    np.put_along_axis(
-        numbers, by_run, np.arange(block) - np.take_along_axis(starts, in_order, axis=1), axis=1
-    )
-    return runs.reshape(-1), numbers.reshape(-1)
+    return min(n_steps_of_parts) + 2 * mix.block_size
+
+
+def _find_restart(turns: Selection, lengths: Sequence[int]) -> int:
+    """Return the first of some steps at which a part starts again; their number if none does."""
+    starts_again = turns.positions >= np.asarray(lengths)[turns.parts]
+    if not starts_again.any():
+        return len(turns.parts)
+    return int(starts_again.argmax())
+
+
+def _draw_samples(turns: Selection, lengths: Sequence[int], key: int) -> Selection:
+    """Return which sample of its part stands at each step: in each pass another drawn order."""
+    part_keys = hash_array(key, 1 + np.arange(len(lengths)))
+    positions = np.empty(len(turns.parts), dtype=np.intp)
+    for part in np.unique(turns.parts).tolist():
+        steps = np.flatnonzero(turns.parts == part)
+        passes, numbers = np.divmod(turns.positions[steps], lengths[part])
+        pass_keys = hash_array(int(part_keys[part]), passes)
+        positions[steps] = permute_array(lengths[part], pass_keys, numbers).astype(np.intp)
+    return Selection(turns.parts, positions)

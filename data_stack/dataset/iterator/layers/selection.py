@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,7 @@ import numpy.typing as npt
 from data_stack.dataset.positions import IndexArrayOfInts
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """Samples of several parts: a selection map, as Grain calls it.
 
     Attributes:
