@@ -152,6 +152,7 @@ class Place:
             check_no_split_is_left_out(account, datasets)
             account.warn()
         names = list(datasets) if split is None else [split]
+
         opened = open_splits(datasets, names, target, columns, options)
 
         is_one_dataset = _is_one_dataset(datasets)
