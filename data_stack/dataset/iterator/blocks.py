@@ -105,10 +105,9 @@ def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None
         measured: npt.NDArray[Any] = value.ravel()[::step]
         n_all: int = value.size
         return estimate_bytes(measured, depth) * n_all // measured.size
-    own_bytes = _estimate_own_bytes(value)
+    own_bytes, items = _look_into(value)
     if depth >= _MAX_DEPTH:
         return own_bytes
-    items = _list_items(value)
     if _ATOMS.issuperset(map(type, items)):
         # takes an eighth of the time below for texts
         return own_bytes + sum(map(sys.getsizeof, items))
@@ -116,16 +115,23 @@ def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None
     return own_bytes + sum(bytes_of_items)
 
 
-def _estimate_own_bytes(value: Any) -> int:
-    """Return the memory of a value without the objects that it refers to."""
+def _look_into(value: Any) -> tuple[int, list[Any]]:
+    """Return the memory of a value itself, and the objects that it refers to."""
     n_bytes = _find_n_bytes(value)
     if n_bytes is not None:
-        return n_bytes + _ARRAY_BYTES
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            return n_bytes + _ARRAY_BYTES, value.ravel().tolist()
+        return n_bytes + _ARRAY_BYTES, []
     own_bytes = sys.getsizeof(value, _ARRAY_BYTES)
+    if isinstance(value, Mapping):
+        return own_bytes, [*value, *value.values()]
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return own_bytes, list(value)
     is_image_of_pillow = hasattr(value, "getbands") and hasattr(value, "size")
-    if is_image_of_pillow and not isinstance(value, (Mapping, tuple, list, set, frozenset)):
-        own_bytes += int(math.prod(value.size)) * len(value.getbands())
-    return own_bytes
+    if is_image_of_pillow:
+        return own_bytes + int(math.prod(value.size)) * len(value.getbands()), []
+    field_names = getattr(type(value), "__dataclass_fields__", ())
+    return own_bytes, [getattr(value, name, None) for name in field_names]
 
 
 def _find_n_bytes(value: Any) -> int | None:
@@ -135,21 +141,6 @@ def _find_n_bytes(value: Any) -> int | None:
     except Exception:  # noqa: BLE001  # sparse tensors raise, and any other class may
         return None
     return n_bytes if isinstance(n_bytes, int) else None
-
-
-def _list_items(value: Any) -> list[Any]:
-    """Return the objects that a value refers to."""
-    if _find_n_bytes(value) is not None:
-        if isinstance(value, np.ndarray) and value.dtype == object:
-            items: list[Any] = value.ravel().tolist()
-            return items
-        return []
-    if isinstance(value, Mapping):
-        return [*value, *value.values()]
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return list(value)
-    field_names = getattr(type(value), "__dataclass_fields__", ())
-    return [getattr(value, name, None) for name in field_names]
 
 
 def is_plain_tensor(value: Any) -> bool:
