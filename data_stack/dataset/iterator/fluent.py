@@ -450,7 +450,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         Raises:
             ConfigError: arguments exclude each other, or a ``version`` is needed.
         """
-        from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
+        from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
         from data_stack.formats.stored_cache import StoredCacheDatasetIterator
         from data_stack.repository.default_storage import storage_connector_from_url
 
