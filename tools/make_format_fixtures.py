@@ -22,7 +22,9 @@ from bson import ObjectId
 
 import data_stack
 from data_stack.dataset.encoders import CategoricalEncoder, load_encoder, save_encoder
-from data_stack.factories.manifest import Journal, Manifest, ResourceRecord, Step
+from data_stack.factories.journal import Journal, Step
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.metadata import MANIFEST_KEY
 from data_stack.formats.records import RecordReader, RecordWriter

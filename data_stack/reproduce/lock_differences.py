@@ -25,7 +25,7 @@ from data_stack.exception import (
 )
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.manifest import SAMPLE_DIGESTS
+from data_stack.factories.resource_names import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.redaction import shorten
