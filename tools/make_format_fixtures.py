@@ -31,7 +31,7 @@ from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
 from data_stack.io.storage_connectors.object_store.pointer import Pointer as ObjectPointer
-from data_stack.reproduce.lock import LockFile
+from data_stack.reproduce.lock_file import LockFile
 from data_stack.util.untrusted_text import seal_json
 
 STORED = Path(__file__).parent.parent / "tests" / "stored"

@@ -112,6 +112,8 @@ TARGETS: dict[str, list[str]] = {
         f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")
     ],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
+    "reproduce/lock_differences": ["tests/reproduce/test_lock.py"],
+    "reproduce/lock_file": ["tests/reproduce/test_lock.py"],
     "loader/orders/block_shuffled": _OF_ORDERS,
     "loader/orders/bucketed": _OF_ORDERS,
     "loader/orders/drawn_blocks": _OF_ORDERS,

@@ -26,10 +26,3 @@ class DatasetCard:
     homepage: str | None = None
     citation: str | None = None
     keeps_versions: bool = True
-
-    @property
-    def folder(self) -> str:
-        """The folder of the dataset in a store."""
-        if self.keeps_versions:
-            return f"{self.name}/{self.version}"
-        return self.name

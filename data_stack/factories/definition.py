@@ -78,7 +78,7 @@ class DatasetDefinition:
         self.factory = f"{factory_class.__module__}:{class_name}"
 
         self.card = _check_card(getattr(factory, "card", None), class_name)
-        self.folder = self.card.folder
+        self.folder = _folder_of(self.card)
 
         # The methods.
         if not _overrides(factory, base, "open"):
@@ -287,6 +287,13 @@ def _check_folder_name(name: str, field_name: str, class_name: str) -> None:
             f"{class_name} cannot have the {field_name} {name!r:.80}, which names a folder of the "
             f"store: {error}"
         ) from error
+
+
+def _folder_of(card: DatasetCard) -> str:
+    """Return the folder of a dataset in a store."""
+    if card.keeps_versions:
+        return f"{card.name}/{card.version}"
+    return card.name
 
 
 def _overrides(factory: object, base: type, method_name: str) -> bool:
