@@ -66,7 +66,7 @@ from data_stack.repository.licenses import policy as policy
 from data_stack.repository.repository import DatasetRepository as DatasetRepository
 from data_stack.repository.repository import default_repository as default_repository
 from data_stack.reproduce.difference import diff as diff
-from data_stack.reproduce.difference import find_duplicates as find_duplicates
+from data_stack.reproduce.duplicates import find_duplicates as find_duplicates
 from data_stack.reproduce.lock import lock as lock
 from data_stack.reproduce.planning import plan as plan
 from data_stack.reproduce.recipes import from_recipe as from_recipe

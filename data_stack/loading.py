@@ -12,7 +12,8 @@ from data_stack.repository.default_storage import Storage
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.repository import default_repository
 from data_stack.repository.split_expressions import load_expression
-from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
+from data_stack.reproduce.lock import VARIABLE, load_by_lock
+from data_stack.reproduce.lock_file import LockFile
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import InformedDatasetIteratorIF

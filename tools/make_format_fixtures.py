@@ -22,14 +22,16 @@ from bson import ObjectId
 
 import data_stack
 from data_stack.dataset.encoders import CategoricalEncoder, load_encoder, save_encoder
-from data_stack.factories.manifest import Journal, Manifest, ResourceRecord, Step
+from data_stack.factories.journal import Journal, Step
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.metadata import MANIFEST_KEY
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
 from data_stack.io.storage_connectors.object_store.pointer import Pointer as ObjectPointer
-from data_stack.reproduce.lock import LockFile
+from data_stack.reproduce.lock_file import LockFile
 from data_stack.util.untrusted_text import seal_json
 
 STORED = Path(__file__).parent.parent / "tests" / "stored"

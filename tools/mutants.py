@@ -91,6 +91,7 @@ _HELPERS = "tests/support", "tests/faults/kit", "tests/fuzz/kit"
 #: Module and its test files, what protects stored data first.
 TARGETS: dict[str, list[str]] = {
     "io/integrity": [f"{_IO}/test_integrity.py", f"{_IO}/test_resources.py", _FILE[0]],
+    "factories/journal": _FACTORIES,
     "factories/manifest": _FACTORIES,
     "factories/preparation": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
@@ -111,6 +112,8 @@ TARGETS: dict[str, list[str]] = {
         f"{_LOADER}_{part}.py" for part in ("plan", "iteration", "orders", "state", "distributed")
     ],
     "reproduce/lock": ["tests/reproduce/test_lock.py"],
+    "reproduce/lock_differences": ["tests/reproduce/test_lock.py"],
+    "reproduce/lock_file": ["tests/reproduce/test_lock.py"],
     "loader/orders/block_shuffled": _OF_ORDERS,
     "loader/orders/bucketed": _OF_ORDERS,
     "loader/orders/drawn_blocks": _OF_ORDERS,

@@ -15,7 +15,7 @@ from data_stack.browse.query import Condition, Search, compare, histograms, pars
 from data_stack.browse.table import Table
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-from data_stack.reproduce.difference import find_duplicates
+from data_stack.reproduce.duplicates import find_duplicates
 from data_stack.show.looks import label_text, overlays_of, shorten
 from data_stack.show.markup import printable, readable
 

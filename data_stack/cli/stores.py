@@ -308,7 +308,7 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
 
     Prepares each dataset if necessary, and reads all its samples once. NAME may be name@version.
     """
-    from data_stack.reproduce.lock import LockFile
+    from data_stack.reproduce.lock_file import LockFile
 
     locked = LockFile.read(path) if os.path.exists(path) else LockFile()
     for name in names:
@@ -329,7 +329,7 @@ def check(settings: Settings, path: str) -> int:
 
     Retrieves nothing. Exits with 1 if something differs.
     """
-    from data_stack.reproduce.lock import LockFile
+    from data_stack.reproduce.lock_file import LockFile
 
     return _answer(
         settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True))
@@ -343,7 +343,7 @@ def restore(settings: Settings, path: str) -> int:
 
     Exits with 1 if something differs, and lists it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
-    from data_stack.reproduce.lock import LockFile
+    from data_stack.reproduce.lock_file import LockFile
 
     return _answer(settings, LockFile.read(path).restore(settings.connector()))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from data_stack.exception import ConfigError, install_command
 from data_stack.factories.code_digest import find_changed_module, module_digests
-from data_stack.factories.manifest import Journal, Step
+from data_stack.factories.journal import Journal, Step
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar

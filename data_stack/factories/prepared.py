@@ -17,14 +17,9 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.manifest import (
-    STAGED,
-    WHOLE,
-    Journal,
-    ResourceNames,
-    ResourceRecord,
-    Step,
-)
+from data_stack.factories.journal import WHOLE, Journal, Step
+from data_stack.factories.resource_names import STAGED, ResourceNames
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.progress import shows_progress, with_bar
@@ -213,7 +208,7 @@ class PreparedResources(Resources):
                     self._staged[name] = stored_as
         except BaseException:
             with self._lock:
-                self._names.give_back(name)
+                self._names.release(name)
             raise
 
     def steps(self, names: Iterable[str]) -> Iterator[str]:

@@ -17,14 +17,10 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.manifest import (
-    JOURNAL,
-    MANIFEST,
-    STAGED,
-    Journal,
-    Manifest,
-    ResourceRecord,
-)
+from data_stack.factories.journal import Journal
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_names import JOURNAL, MANIFEST, STAGED
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.integrity import Fault
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of

@@ -11,7 +11,7 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.manifest import MANIFEST
+from data_stack.factories.resource_names import MANIFEST
 from data_stack.io.folder import Folder
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import BLOCK_BYTES

@@ -1,155 +1,25 @@
-"""How the datasets of a lock file differ from what is installed and stored here."""
+"""How a dataset differs from its entry in a lock file."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib.metadata
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from data_stack.codecs.plain_data import canonical_json, json_digest
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.recipes.code_description import describe_code
-from data_stack.dataset.recipes.recipe_values import content_if_known
-from data_stack.exception import (
-    DatasetFileCorruptError,
-    StorageError,
-    UnsupportedStorageOperationError,
-)
-from data_stack.factories.code_digest import code_digest
-from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.manifest import SAMPLE_DIGESTS
-from data_stack.factories.stored import StoredDataset
-from data_stack.io.progress import with_bar
-from data_stack.io.redaction import shorten
+from data_stack.codecs.plain_data import canonical_json
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.repository.missing_datasets import advise_install
-from data_stack.util.logger import logger
-from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json
-from data_stack.values.digests import row_digests
+from data_stack.reproduce.lock_entry import libraries_of, prepared_of, sources_of
+from data_stack.reproduce.sample_digests import SampleDigests
 
 #: What to do about damaged prepared files.
-ADVICE = "Prepare it again (`data-stack lock restore`, or `data-stack prepare NAME --again`), or copy it from an intact store"
+ADVICE = (
+    "Prepare it again (`data-stack lock restore`, or `data-stack prepare NAME --again`), "
+    "or copy it from an intact store"
+)
+
+#: What to do about a dataset that is not prepared.
 UNPREPARED = "it is not prepared here; `data-stack lock restore` prepares it"
-
-_ROWS_AT_ONCE = 1024
-
-
-class SampleDigests:
-    """The digests of a dataset's samples, which its store remembers.
-
-    A digest is remembered for the stored bytes, the code of the dataset, the libraries that its package requires, the split and
-    the options. If one of these changes, or the code cannot be compared, the samples are read again. Datasets without
-    manifest, or without store, are always read.
-
-    Args:
-        name: of the dataset, for progress bars.
-        factory: of the dataset.
-        distribution: that provides it; None for one of the program itself.
-    """
-
-    def __init__(self, name: str, factory: Any, distribution: str | None) -> None:
-        self._name, self._stored, self._content = name, None, list[Any]()
-        stored: StoredDataset | None = (
-            factory._find_stored() if isinstance(factory, DatasetFactory) else None
-        )
-        manifest = None if stored is None else factory.manifest()
-        records = (
-            []
-            if manifest is None
-            else sorted([each.identifier, each.size, each.sha256] for each in manifest.prepared)
-        )
-        code = code_digest(factory) if records and all(sha256 for *_, sha256 in records) else None
-        if code is not None:
-            self._stored = stored
-            # The code of ``open`` with the variables that it uses: several classes of one file may have the same name.
-            opened_by = getattr(
-                factory.open, "__func__", factory.open
-            )  # not with the store of a factory
-            opener = describe_code(opened_by, content_if_known, follows=False).digest
-            self._content = [records, code, opener, libraries_of(distribution or "lazy-data-stack")]
-
-    def of(
-        self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]
-    ) -> dict[str, Any]:
-        """``length`` and ``samples``, the digest, of a split: the remembered one, or else that of all samples.
-
-        Args:
-            config: the options.
-            split: its name.
-            load: opens the split, if its samples must be read.
-        """
-        key = json_digest([self._content, dict(config), split])
-        if (known := self._notes().get(key)) is not None:
-            return known
-        iterator, title = load(), f"{self._name}/{split}" if split else self._name
-        digest, samples, title = (
-            hashlib.sha256(),
-            access_to(iterator),
-            f"{title}: reading all samples once, for the lock",
-        )
-        for start in with_bar(
-            range(0, len(iterator), _ROWS_AT_ONCE), None, desc=title, unit="batch"
-        ):
-            digest.update(
-                row_digests(
-                    samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(iterator))))
-                ).tobytes()
-            )
-        found = {"length": len(iterator), "samples": digest.hexdigest()}
-        if self._stored is not None:
-            latest = [*self._notes().items(), (key, found)][-200:]
-            try:
-                self._stored.write(
-                    SAMPLE_DIGESTS,
-                    seal_json({"splits": [{"key": key, **each} for key, each in latest]}),
-                )
-            except (StorageError, UnsupportedStorageOperationError) as error:
-                logger.info("the store cannot keep digests of samples of %r: %s", self._name, error)
-        return found
-
-    def _notes(self) -> dict[str, dict[str, Any]]:
-        """All remembered digests, the latest last."""
-        notes: dict[str, dict[str, Any]] = {}
-        with suppress(DatasetFileCorruptError, StorageError):
-            data = (
-                self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
-            )
-            for each in (
-                JsonObject.unseal(data, "notes on samples").objects("splits")
-                if data is not None
-                else ()
-            ):
-                notes[each.hexadecimal("key", 64)] = {
-                    "length": each.size("length"),
-                    "samples": each.hexadecimal("samples", 64),
-                }
-        return notes
-
-
-def libraries_of(distribution: str | None) -> list[str] | None:
-    """data_stack and the distributions that a plugin requires, with their versions; None for a dataset without plugin."""
-    if distribution is None:
-        return None
-    names = {"lazy-data-stack"}
-    with suppress(importlib.metadata.PackageNotFoundError):
-        required = importlib.metadata.requires(distribution) or ()
-        names |= {
-            re.split(r"[^\w.-]", each, maxsplit=1)[0].lower()
-            for each in required
-            if "extra ==" not in each
-        }
-    found = []
-    for name in sorted(names):
-        with suppress(importlib.metadata.PackageNotFoundError):  # of another platform
-            found.append(f"{name} {importlib.metadata.version(name)}")
-    return found
 
 
 class Difference(NamedTuple):
@@ -157,7 +27,8 @@ class Difference(NamedTuple):
 
     Attributes:
         name: of the dataset or stack.
-        what: ``"plugin"``, ``"version"``, ``"source"``, ``"preparation"``, ``"samples"`` or ``"stack"``.
+        what: ``"plugin"``, ``"version"``, ``"source"``, ``"preparation"``, ``"samples"`` or
+            ``"stack"``.
         message: what differs, and what to do.
         is_harmless: the samples are equal all the same.
     """
@@ -171,21 +42,51 @@ class Difference(NamedTuple):
         return f"{self.name}: {self.message}"
 
 
-def differing_sources(name: str, locked: Any, factory: Any) -> Iterator[Difference]:
-    """The sources of a lock file that the factory does not declare, or with another digest."""
-    declared = {each["identifier"]: each for each in sources_of(factory)}
-    for source in locked:
-        now = declared.get(source.get("identifier"))
-        if now is None or any(
-            now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source
-        ):
-            problem = (
-                "is no longer declared"
-                if now is None
-                else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
-            )
-            message = f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
+class LockedSplits(NamedTuple):
+    """The splits of one configuration that are compared with a lock file.
+
+    Attributes:
+        config: the options.
+        digests: by the name of each locked split its ``length`` and ``samples``.
+        names: the splits to compare.
+    """
+
+    config: Mapping[str, Any]
+    digests: Mapping[str, Any]
+    names: list[str]
+
+
+# ---------------------------------------------------------------------------------------- sources
+
+
+def differing_sources(
+    name: str, locked_sources: Iterable[Mapping[str, Any]], factory: Any
+) -> Iterator[Difference]:
+    """Yield the sources of a lock file that the factory does not declare with the same digest."""
+    declared_sources = {source["identifier"]: source for source in sources_of(factory)}
+    for locked_source in locked_sources:
+        identifier = locked_source.get("identifier")
+        problem = _problem_of_source(locked_source, declared_sources.get(identifier))
+        if problem is not None:
+            message = f"source {identifier!r:.120} {problem}, in the plugin that is installed here"
             yield Difference(name, "source", message)
+
+
+def _problem_of_source(
+    locked_source: Mapping[str, Any], declared_source: Mapping[str, Any] | None
+) -> str | None:
+    """Return how a declared source differs from a locked one; None if it does not."""
+    if declared_source is None:
+        return "is no longer declared"
+    for algorithm in ("sha256", "md5_sum"):
+        is_locked = algorithm in locked_source
+        if is_locked and declared_source.get(algorithm) != locked_source[algorithm]:
+            digest = declared_source.get("sha256") or declared_source.get("md5_sum")
+            return f"has another digest, {digest}"
+    return None
+
+
+# ---------------------------------------------------------------------------------------- samples
 
 
 def differing_samples(
@@ -202,100 +103,131 @@ def differing_samples(
         name: of the dataset.
         entry: of the lock file.
         dataset: resolved, and ready.
-        compares_equal_bytes: whether to compare them where the prepared bytes are those of the lock.
-        only: compare only these options and this split (None: all splits), if the lock file has them.
+        compares_equal_bytes: whether to compare the samples where the prepared bytes are those of
+            the lock.
+        only: compare only these options and this split (None: all splits), if the lock file has
+            them.
+
+    Yields:
+        At most one difference.
     """
-    distribution = dataset.distribution
-    same_bytes = prepared_of(dataset.factory) == entry.get("prepared")
-    if same_bytes and entry.get("prepared") and not compares_equal_bytes:
+    locked_resources = entry.get("prepared")
+    has_equal_bytes = prepared_of(dataset.factory) == locked_resources
+    if has_equal_bytes and locked_resources and not compares_equal_bytes:
         return
-    digests, known = SampleDigests(name, dataset.factory, distribution), dataset.splits or ("",)
-    differing = []
     try:
-        for config, locked, splits in _wanted(entry["configurations"], known, only):
-            options = (
-                f" ({', '.join(f'{key}={value!r:.40}' for key, value in config.items())})"
-                if config
-                else ""
-            )
-            for split in splits:
-                load = functools.partial(dataset.load, split or None, **config)
-                if locked.get(split) != (
-                    digests.of(config, split, load) if split in known else None
-                ):
-                    differing.append(f"{split!r}{options}")
+        splits = _differing_splits(name, entry, dataset, only)
     except DatasetFileCorruptError as error:
-        yield Difference(name, "preparation", f"its samples cannot be read: {error} {ADVICE}")
+        message = f"its samples cannot be read: {error} {ADVICE}"
+        yield Difference(name, "preparation", message)
         return
-    if same_bytes and not differing:
+    if has_equal_bytes and not splits:
         return
-    then, now = set(entry.get("libraries") or ()), set(libraries_of(distribution) or ())
-    here, there = (", ".join(sorted(each)) for each in (now - then, then - now))
-    libraries = f"; libraries here: {here}, then: {there}" if now and there else ""
-    if differing:
-        although = (
-            ", although the prepared bytes are equal"
-            if same_bytes and entry.get("prepared")
-            else ""
-        )
-        made_by = f"{dataset.package or 'this program'} made them here, {entry.get('plugin', 'another program')}"
+
+    libraries = _describe_libraries(
+        entry.get("libraries") or (), libraries_of(dataset.distribution) or ()
+    )
+    if splits:
+        although = ""
+        if has_equal_bytes and locked_resources:
+            although = ", although the prepared bytes are equal"
+        maker_here = dataset.package or "this program"
+        maker_then = entry.get("plugin", "another program")
         message = (
-            f"the samples of {', '.join(differing)} differ from those in the lock{although} ({made_by} then{libraries}). "
-            f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock with `data-stack lock add`"
+            f"the samples of {', '.join(splits)} differ from those in the lock{although} "
+            f"({maker_here} made them here, {maker_then} then{libraries}). "
+            f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock "
+            f"with `data-stack lock add`"
         )
         yield Difference(name, "samples", message)
     else:
-        message = f"the prepared bytes differ from those in the lock, but all samples are equal{libraries}"
+        message = (
+            f"the prepared bytes differ from those in the lock, but all samples are equal"
+            f"{libraries}"
+        )
         yield Difference(name, "preparation", message, is_harmless=True)
 
 
-def _wanted(
+def splits_to_compare(
     configurations: Iterable[Mapping[str, Any]],
     splits: Iterable[str],
     only: tuple[Any, str | None] | None,
-) -> list[tuple[Mapping[str, Any], Mapping[str, Any], list[str]]]:
-    """Options, locked digests by split, and the splits to compare."""
-    every = [
-        (each["config"], each["splits"], sorted({*each["splits"], *splits}))
-        for each in configurations
-    ]
+) -> list[LockedSplits]:
+    """Return the splits to compare, by configuration.
+
+    Args:
+        configurations: of a lock file, each with ``config`` and ``splits``.
+        splits: that the dataset has here.
+        only: the options and the split (None: all splits) that a program loads; None for all. If
+            the lock file does not have these options, all configurations are compared.
+    """
+    every_configuration = []
+    for configuration in configurations:
+        digests = configuration["splits"]
+        names = sorted({*digests, *splits})
+        every_configuration.append(LockedSplits(configuration["config"], digests, names))
     if only is None:
-        return every
-    chosen = [each for each in every if canonical_json(each[0]) == canonical_json(only[0])]
-    if chosen and only[1] is not None and "" not in chosen[0][1]:
-        return [(chosen[0][0], chosen[0][1], [only[1]])]
-    return chosen or every
+        return every_configuration
+
+    config, split = only
+    for locked in every_configuration:
+        if canonical_json(locked.config) != canonical_json(config):
+            continue
+        # A dataset without splits is locked under an empty name.
+        has_splits = "" not in locked.digests
+        if split is not None and has_splits:
+            return [locked._replace(names=[split])]
+        return [locked]
+    return every_configuration
+
+
+def _differing_splits(
+    name: str, entry: Mapping[str, Any], dataset: Any, only: tuple[Any, str | None] | None
+) -> list[str]:
+    """Return the splits whose samples differ, as text with their options.
+
+    Raises:
+        DatasetFileCorruptError: samples cannot be read.
+    """
+    digests = SampleDigests(name, dataset.factory, dataset.distribution)
+    known_splits = dataset.splits or ("",)
+    differing_splits = []
+    for locked in splits_to_compare(entry["configurations"], known_splits, only):
+        for split in locked.names:
+            digests_here = None
+            if split in known_splits:
+                load = functools.partial(dataset.load, split or None, **locked.config)
+                digests_here = digests.of(locked.config, split, load)
+            if locked.digests.get(split) != digests_here:
+                differing_splits.append(f"{split!r}{_describe_options(locked.config)}")
+    return differing_splits
+
+
+def _describe_options(config: Mapping[str, Any]) -> str:
+    if not config:
+        return ""
+    options = ", ".join(f"{key}={value!r:.40}" for key, value in config.items())
+    return f" ({options})"
+
+
+def _describe_libraries(locked: Iterable[str], installed: Iterable[str]) -> str:
+    """Return which libraries differ, to be appended to a message; empty if none do."""
+    only_here = sorted(set(installed) - set(locked))
+    only_then = sorted(set(locked) - set(installed))
+    if not only_here or not only_then:
+        return ""
+    return f"; libraries here: {', '.join(only_here)}, then: {', '.join(only_then)}"
+
+
+# ----------------------------------------------------------------------------------------- advice
 
 
 def advise_code(entry: Mapping[str, Any]) -> str:
-    """How to get the code that the lock file names."""
+    """Return how to get the code that the lock file names."""
     distribution, _, version = str(entry.get("plugin", "")).partition(" ")
     if not distribution:
         return "Register the dataset with its earlier code"
-    advice = "if it is installed, its code or a library has changed: restore these, and give changed code another version"
-    return f"To get it: {advise_install(f'{distribution} {version}')}; {advice}"
-
-
-def sources_of(factory: Any) -> list[dict[str, Any]]:
-    """The declared sources of a dataset, as a lock file lists them."""
-    found = []
-    for source in sorted(
-        factory.sources if isinstance(factory, DatasetFactory) else (),
-        key=lambda each: each.identifier,
-    ):
-        fields = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
-        known = {key: value for key, value in fields.items() if value is not None}
-        found.append({**known, "sources": [shorten(os.fsdecode(each)) for each in source.sources]})
-    return found
-
-
-def prepared_of(factory: Any) -> list[dict[str, Any]]:
-    """The prepared resources of a dataset, as a lock file lists them; empty if it is not ready or has no manifest."""
-    manifest = factory.manifest() if isinstance(factory, DatasetFactory) else None
-    records = (
-        [] if manifest is None else sorted(manifest.prepared, key=lambda each: each.identifier)
+    return (
+        f"To get it: {advise_install(f'{distribution} {version}')}; if it is installed, its code "
+        f"or a library has changed: restore these, and give changed code another version"
     )
-    return [
-        {"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""}
-        for each in records
-    ]

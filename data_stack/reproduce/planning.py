@@ -21,7 +21,7 @@ from data_stack.repository.default_storage import Storage, as_storage_connector,
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.places import Place
 from data_stack.repository.repository import default_repository
-from data_stack.reproduce.difference import DuplicatesReport, find_duplicates
+from data_stack.reproduce.duplicates import DuplicatesReport, find_duplicates
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
 from data_stack.show.reporting import (
     DatasetIteratorReport,

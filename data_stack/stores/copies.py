@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from data_stack.exception import DatasetNotFoundError, PreparationError
 from data_stack.factories.catalogue import stored_name
-from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
+from data_stack.factories.journal import Journal, fingerprint
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_names import JOURNAL, MANIFEST
 from data_stack.io.account import is_hidden
 from data_stack.io.copying import (
     CopyGroup,

@@ -11,7 +11,9 @@ from data_stack.exception import (
     ResourceNotFoundError,
 )
 from data_stack.factories.catalogue import stored_name
-from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest, ResourceRecord
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_names import JOURNAL, MANIFEST
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.account import account_of
 from data_stack.io.identifiers import check_identifier, is_identifier
 from data_stack.io.storage_connectors.connector import StorageConnector

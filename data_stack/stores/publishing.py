@@ -11,7 +11,8 @@ from typing import Any, Final
 from data_stack.exception import ChecksumMismatchError, ConfigError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.manifest import Manifest, ResourceRecord
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES

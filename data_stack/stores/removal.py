@@ -15,7 +15,8 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.catalogue import stored_name
-from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal
+from data_stack.factories.journal import Journal
+from data_stack.factories.resource_names import JOURNAL, MANIFEST
 from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector

@@ -12,7 +12,7 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.factories.manifest import MANIFEST
+from data_stack.factories.resource_names import MANIFEST
 from data_stack.io.integrity import Fault
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.progress import byte_bar

@@ -18,7 +18,7 @@ import pytest
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, RetrievalError, UnknownSplitError
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.manifest import ResourceRecord
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
@@ -26,7 +26,7 @@ from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.repository.licenses import spdx_problem
 from data_stack.repository.named_dataset import NamedDataset
-from data_stack.reproduce.difference import find_duplicates
+from data_stack.reproduce.duplicates import find_duplicates
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same, call_in_process
 
 Splits: TypeAlias = dict[str, DatasetIteratorIF]

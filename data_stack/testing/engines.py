@@ -31,7 +31,7 @@ from data_stack.factories.declarative import (
     Resources,
 )
 from data_stack.factories.engine import PreparationEngine
-from data_stack.factories.manifest import JOURNAL
+from data_stack.factories.resource_names import JOURNAL
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector

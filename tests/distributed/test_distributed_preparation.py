@@ -21,7 +21,7 @@ from data_stack.exception import PreparationError, TaskError
 from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.engine import PreparationEngine
-from data_stack.factories.manifest import ResourceRecord
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.processes import fork_server

@@ -15,7 +15,9 @@ from written_dataset import Written
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
-from data_stack.factories.manifest import Journal, Manifest, ResourceRecord, SourceRecord, Step
+from data_stack.factories.journal import Journal, Step
+from data_stack.factories.manifest import Manifest, SourceRecord
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.util.untrusted_text import seal_json

@@ -29,7 +29,8 @@ from data_stack.factories.declarative import (
     PreparedResources,
     Resources,
 )
-from data_stack.factories.manifest import STAGED, Journal
+from data_stack.factories.journal import Journal
+from data_stack.factories.resource_names import STAGED
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.owners import this_machine

@@ -22,7 +22,7 @@ from data_stack.exception import (
 )
 from data_stack.plugins import PluginManager
 from data_stack.repository.catalogues import search_catalogues
-from data_stack.reproduce.lock import LockFile
+from data_stack.reproduce.lock_file import LockFile
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
 

@@ -199,7 +199,7 @@ def test_a_lock_file_knows_the_splits_of_an_expression(
     ] == [360, 1]
     with pytest.raises(UnknownSplitError, match=r"'tset'.*the splits are: train, test"):
         data_stack.load("digits", split="tset[:5]", storage=str(store))
-    assert data_stack.reproduce.lock.LockFile.read(lock).restore(str(store)) == []
+    assert data_stack.reproduce.lock_file.LockFile.read(lock).restore(str(store)) == []
 
 
 def test_parts_by_counts_of_all_samples() -> None:

@@ -20,7 +20,8 @@ from data_stack.io.storage_connectors import (
     InMemoryStorageConnector,
     StorageConnector,
 )
-from data_stack.reproduce.lock import SAMPLES_VARIABLE, VARIABLE, LockFile
+from data_stack.reproduce.lock import VARIABLE
+from data_stack.reproduce.lock_file import SAMPLES_VARIABLE, LockFile
 
 READ: list[int] = []
 

@@ -14,7 +14,7 @@ import data_stack
 from data_stack import from_recipe
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.formats import convert
-from data_stack.reproduce.lock import LockFile
+from data_stack.reproduce.lock_file import LockFile
 
 
 def write_images(folder: Path) -> None:

@@ -19,7 +19,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
-from data_stack.factories.manifest import Journal
+from data_stack.factories.journal import Journal
 from data_stack.io.storage_connectors import (
     CachedStorageConnector,
     FileStorageConnector,

@@ -18,7 +18,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
-from data_stack.reproduce.difference import find_duplicates
+from data_stack.reproduce.duplicates import find_duplicates
 
 
 def of(samples: Any, targets: Any = None) -> DatasetIteratorIF:
