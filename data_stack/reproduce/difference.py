@@ -22,9 +22,9 @@ from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
 from data_stack.show.column_statistics import fields_of
-from data_stack.show.looks import default_keys
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.show.page import IteratorPage
+from data_stack.show.sample_parts import default_keys
 from data_stack.values.digests import DIGEST_BYTES, Digests, row_digests, sample_digest
 from data_stack.values.stacking import keys_of
 

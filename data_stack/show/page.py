@@ -18,12 +18,17 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.show import looks
+from data_stack.show import sample_parts
 from data_stack.show.column_statistics import ColumnReport, columns_of, target_distribution
+from data_stack.show.display_value import (
+    DisplayValue,
+    shorten,
+    span_of,
+    thin_out_values,
+    to_display_value,
+)
 from data_stack.show.explanation import Explanation, explain, samples_text
-from data_stack.show.looks import Look
 from data_stack.show.markup import (
-    Beside,
     Block,
     Document,
     Fold,
@@ -31,6 +36,7 @@ from data_stack.show.markup import (
     Heading,
     Paragraph,
     Rich,
+    SideBySide,
     Table,
     as_text,
 )
@@ -43,7 +49,7 @@ _N_BYTES = 130_000
 
 
 def _picture(
-    look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]
+    look: DisplayValue, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]
 ) -> Rich:
     """A picture of about ``n_bytes`` at most, shrunk to fit; those that share a span share black and white."""
     from data_stack.show.pictures import draw, file_of  # needs Pillow
@@ -70,7 +76,7 @@ def _picture(
     shown = f'<img {size}{style} alt="{text}" src="data:image/{media};base64,{base64.b64encode(data).decode("ascii")}"/>'
     if not is_series and look.kind != "array":
         return Rich(text, shown)
-    finite = looks.sampled(look.data)[np.isfinite(looks.sampled(look.data))]
+    finite = thin_out_values(look.data)[np.isfinite(thin_out_values(look.data))]
     return Rich(
         text,
         shown
@@ -78,7 +84,7 @@ def _picture(
     )
 
 
-def _player(look: Look, n_bytes: int) -> Rich:
+def _player(look: DisplayValue, n_bytes: int) -> Rich:
     """A player of one channel of 8 bits; long sound has a lower sampling rate, or only its beginning."""
     samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
     samples = np.nan_to_num(samples) / (
@@ -110,7 +116,7 @@ def _soft(text: str) -> str:
 
 def _reason(error: Exception) -> str:
     with contextlib.suppress(Exception):  # foreign code
-        return f"{type(error).__name__}: {looks.shorten(str(error))}"
+        return f"{type(error).__name__}: {shorten(str(error))}"
     return type(error).__name__
 
 
@@ -147,7 +153,7 @@ class IteratorPage(Document):
     def document(self, level: int = 1) -> list[Block]:
         """All parts; ``level`` is that of the title."""
         sides = [side for side in (self.columns(), self.targets()) if side]
-        beside: list[Block] = [Beside(sides)] if sides else []
+        beside: list[Block] = [SideBySide(sides)] if sides else []
         return [Heading(level, self.title), *self.facts(), *self.samples(), *beside, *self.stack()]
 
     def __str__(self) -> str:
@@ -186,7 +192,7 @@ class IteratorPage(Document):
 
     @cached_property
     def _target_key(self) -> Any:
-        return looks.default_keys(self._meta, self._whole[0])[1] if self._whole else None
+        return sample_parts.default_keys(self._meta, self._whole[0])[1] if self._whole else None
 
     _meta = property(lambda self: getattr(self.iterator, "dataset_meta", None))
 
@@ -208,7 +214,7 @@ class IteratorPage(Document):
         with contextlib.suppress(Exception):  # foreign code
             layers = self._explanation.layers
             origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
-            known = list(map(looks.shorten, origins or filter(None, [layers[0].dataset])))
+            known = list(map(shorten, origins or filter(None, [layers[0].dataset])))
         return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
 
     @_part
@@ -217,7 +223,7 @@ class IteratorPage(Document):
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else samples_text(n_samples)
         licenses = [
-            f"license {looks.shorten(each)}" if each else "license unknown"
+            f"license {shorten(each)}" if each else "license unknown"
             for each in self._explanation.licenses
         ]
         kind = type(self.iterator).__name__
@@ -231,11 +237,14 @@ class IteratorPage(Document):
             return []
         shown = self._columns[:12]
         keys: list[Any] = [each.key for each in shown]
-        hints: dict[Any, str] = {**looks.hints_of(self.iterator)}
-        views: list[dict[Any, Look]] = [
+        hints: dict[Any, str] = {**sample_parts.hints_of(self.iterator)}
+        views: list[dict[Any, DisplayValue]] = [
             {}
             if reason
-            else {key: looks.look_at(looks.part_of(sample, key), hints.get(key)) for key in keys}
+            else {
+                key: to_display_value(sample_parts.part_of(sample, key), hints.get(key))
+                for key in keys
+            }
             for _, sample, reason in self._rows
         ]
         whole = list(filter(None, views))
@@ -246,13 +255,15 @@ class IteratorPage(Document):
             ]
         n_bytes = self.n_bytes // max(1, len(self._rows) * len(pictured))
         spans = {
-            key: looks.span_of([row[key].data for row in whole if row[key].kind == "image"])
+            key: span_of([row[key].data for row in whole if row[key].kind == "image"])
             for key in pictured
         }
 
-        def cell(sample: Any, look: Look, key: Any) -> str:
+        def cell(sample: Any, look: DisplayValue, key: Any) -> str:
             over = (
-                looks.overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
+                sample_parts.overlays_of(sample, hints)
+                if look.kind == "image" and key in pictured
+                else {}
             )
             try:
                 if look.is_picture:
@@ -261,7 +272,7 @@ class IteratorPage(Document):
                         if look.kind == "audio"
                         else _picture(look, n_bytes, spans.get(key), over)
                     )
-                return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
+                return "missing" if look.kind == "missing" else shorten(look.data, 240)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
 
@@ -288,15 +299,18 @@ class IteratorPage(Document):
         }
         return [Table(["", *names], table, frozenset(numbers))]
 
-    def _captions(self, position: int, sample: Any, row: dict[Any, Look], key: Any) -> list[str]:
+    def _captions(
+        self, position: int, sample: Any, row: dict[Any, DisplayValue], key: Any
+    ) -> list[str]:
         captions = [f"#{position:,}"]
         if (
             self._target_key in row
             and self._target_key != key
             and not row[self._target_key].is_picture
         ):
-            text = looks.label_text(
-                looks.part_of(sample, self._target_key), getattr(self._meta, "class_names", None)
+            text = sample_parts.label_text(
+                sample_parts.part_of(sample, self._target_key),
+                getattr(self._meta, "class_names", None),
             )
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
         others = [
@@ -310,8 +324,7 @@ class IteratorPage(Document):
             if each.role != "tag" and row[each.key].kind in ("text", "number")
         ]
         return captions + [
-            f"{each.name or each.key} {looks.shorten(row[each.key].data, 40)}"
-            for each in others[:3]
+            f"{each.name or each.key} {shorten(row[each.key].data, 40)}" for each in others[:3]
         ]
 
     @_part
@@ -340,7 +353,7 @@ class IteratorPage(Document):
             "target",
         )
         return [
-            Heading(2, f"Classes of {looks.shorten(name)}"),
+            Heading(2, f"Classes of {shorten(name)}"),
             table._replace(max_rows=_MAX_CLASSES),
         ]
 
@@ -356,7 +369,7 @@ class IteratorPage(Document):
         more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
         return [
             Fold(
-                f"Stack: {' ← '.join(map(looks.shorten, names[:4]))}{more}",
+                f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}",
                 self._explanation.document(),
             )
         ]
@@ -365,8 +378,8 @@ class IteratorPage(Document):
 def _count_targets(
     iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
 ) -> tuple[dict[Any, int], str]:
-    values = [looks.part_of(sample, key) for sample in samples]
-    kinds = {looks.look_at(value).kind for value in values}
+    values = [sample_parts.part_of(sample, key) for sample in samples]
+    kinds = {to_display_value(value).kind for value in values}
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}, ""
     n_bytes = max(

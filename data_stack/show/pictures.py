@@ -17,8 +17,14 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show import looks
-from data_stack.show.looks import Look, kind_of_value, shorten
+from data_stack.show import sample_parts
+from data_stack.show.display_value import (
+    DisplayValue,
+    kind_of_value,
+    shorten,
+    span_of,
+    to_display_value,
+)
 from data_stack.show.markup import readable
 
 try:
@@ -71,7 +77,7 @@ def as_png(
     Args:
         value: see :func:`kind_of_value`.
         max_pixels: maximum size of the picture; its longer edge is at most four times the square root of it.
-        span: the values drawn as black and white; None: as :func:`~data_stack.show.looks.span_of` returns.
+        span: the values drawn as black and white; None: as :func:`~data_stack.show.display_value.span_of` returns.
         hint: the kind of the column in the meta, see :func:`kind_of_value`.
         boxes: drawn over the picture: shape ``(n, 4)``, x and y of two corners, in pixels.
         mask: drawn over the picture: classes or bools, of any shape ``(h, w)``; 0 is transparent.
@@ -79,9 +85,9 @@ def as_png(
     Raises:
         ConfigError: the value is not an image, mask, sound or array of numbers.
     """
-    look = looks.look_at(value, hint)
+    look = to_display_value(value, hint)
     if look.kind == "array" and look.data.ndim == 1:
-        look = Look("array", look.data[np.newaxis])
+        look = DisplayValue("array", look.data[np.newaxis])
     if not look.is_picture:
         raise ConfigError(
             f"cannot draw {shorten(value)}: expected an image, sound or numbers, got {look.kind}"
@@ -97,7 +103,7 @@ def file_of(image: Image.Image, kind: str = "png") -> bytes:
 
 
 def draw(
-    look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, mask: Any = None
+    look: DisplayValue, max_pixels: int, span: _Span = None, *, boxes: Any = None, mask: Any = None
 ) -> Image.Image:
     """Draw a value as :func:`as_png` does, in grey or colours, with or without transparency."""
     if look.kind in ("series", "audio"):
@@ -109,7 +115,7 @@ def draw(
     if look.kind == "mask":
         return _colours_of(small, 255)
     if look.kind == "array":
-        low, high = looks.span_of([array], from_zero=False)
+        low, high = span_of([array], from_zero=False)
         where = np.clip((small.astype(np.float64) - low) / (high - low), 0, 1)
         heat = [np.interp(where, np.linspace(0, 1, len(_HEAT)), channel) for channel in _HEAT.T]
         return Image.fromarray(
@@ -119,7 +125,7 @@ def draw(
         )
     grey, span = (
         np.ascontiguousarray(_thin_out(array, 16 * max_pixels)),
-        span or looks.span_of([array]),
+        span or span_of([array]),
     )
     if grey.dtype != np.uint8 or span != (0.0, 255.0):
         with np.errstate(all="ignore"):
@@ -138,11 +144,11 @@ def draw(
     image = image.convert("RGB").resize(
         (image.width * times, image.height * times), Image.Resampling.NEAREST
     )
-    if mask is not None and (of_mask := looks.look_at(mask, "mask")).kind == "mask":
+    if mask is not None and (of_mask := to_display_value(mask, "mask")).kind == "mask":
         over = _colours_of(_thin_out(of_mask.data, image.width * image.height), 128)
         over = over.resize(image.size, Image.Resampling.NEAREST)
         image.paste(over, (0, 0), over)
-    if boxes is not None and (of_boxes := looks.look_at(boxes, "boxes")).kind == "boxes":
+    if boxes is not None and (of_boxes := to_display_value(boxes, "boxes")).kind == "boxes":
         scale = np.array([image.width / array.shape[1], image.height / array.shape[0]] * 2)
         drawing, thick = ImageDraw.Draw(image), max(1, max(image.size) // 80)
         for number, box in enumerate(of_boxes.data[np.isfinite(of_boxes.data).all(axis=1)][:200]):
@@ -174,7 +180,7 @@ def _draw_lines(lines: _Array, max_pixels: int) -> Image.Image:
     """Numbers in time, shape ``(n, lines)``, with gaps where not finite; of many, the least and the largest neighbours."""
     width = min(480, math.isqrt(3 * max_pixels))
     height = width // 3
-    low, high = looks.span_of([lines], from_zero=False)
+    low, high = span_of([lines], from_zero=False)
     pixels = np.zeros((height, width, 4), np.uint8)
     with np.errstate(all="ignore"):
         values = np.where(np.isfinite(lines), lines, np.nan)[:, : len(_LINE_COLOURS)].astype(
@@ -243,11 +249,11 @@ def contact_sheet(
     }.items():
         if value is not None:
             check_integer(name, value, at_least=0 if name == "seed" else 1)
-    title = looks.title_of(iterator) if title is None else title
+    title = sample_parts.title_of(iterator) if title is None else title
     meta, n_total = getattr(iterator, "dataset_meta", None), len(iterator)
     if n_total == 0:
         return _sheet(title, "no samples", 320, 0)[0]
-    sample_key, target_key = looks.default_keys(meta, iterator[0])
+    sample_key, target_key = sample_parts.default_keys(meta, iterator[0])
     classes, target_keys = {target_key: getattr(meta, "class_names", None)}, [target_key]
     if columns is not None:
         given = [columns] if isinstance(columns, (int, str)) else list(columns)
@@ -259,17 +265,18 @@ def contact_sheet(
     most = (
         n_total if n_samples is None and per_class is not None else min(n_samples or 100, n_total)
     )
-    chosen, n_classes = looks.choose(
+    chosen, n_classes = sample_parts.choose(
         iterator, target_keys[0] if target_keys else None, most, seed, per_class
     )
     samples = [iterator[position] for position in chosen]
     labels = [
         " · ".join(
-            looks.label_text(looks.part_of(each, key), classes.get(key)) for key in target_keys
+            sample_parts.label_text(sample_parts.part_of(each, key), classes.get(key))
+            for key in target_keys
         )
         for each in samples
     ]
-    tiles = _tiles(samples, sample_key, looks.hints_of(iterator))
+    tiles = _tiles(samples, sample_key, sample_parts.hints_of(iterator))
     if n_columns is None:
         n_columns = (
             per_class if per_class and n_classes else n_classes if 4 <= n_classes <= 12 else 10
@@ -304,13 +311,14 @@ def _draw(
 def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[Image.Image]:
     """A picture or text for each sample."""
     views = [
-        looks.look_at(looks.part_of(sample, key), hints.get(key, "image")) for sample in samples
+        to_display_value(sample_parts.part_of(sample, key), hints.get(key, "image"))
+        for sample in samples
     ]
-    span = looks.span_of([look.data for look in views if look.kind == "image"])
+    span = span_of([look.data for look in views if look.kind == "image"])
     tiles = []
     for sample, look in zip(samples, views, strict=True):
         if look.is_picture:
-            over = looks.overlays_of(sample, hints) if look.kind == "image" else {}
+            over = sample_parts.overlays_of(sample, hints) if look.kind == "image" else {}
             image = draw(
                 look, 1 << 18, span, **over
             )  # of a picture before Pillow fits it into its cell
@@ -326,7 +334,7 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
             )
         else:
             tiles.append(Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER))
-            text = textwrap.fill(shorten(looks.part_of(sample, key), 100), 20)
+            text = textwrap.fill(shorten(sample_parts.part_of(sample, key), 100), 20)
             ImageDraw.Draw(tiles[-1]).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
     return tiles
 
