@@ -340,8 +340,9 @@ def _corners_of_boxes(array: _Array, *, is_xywh: bool) -> _Array:
 def _with_lines_as_columns(array: _Array) -> _Array:
     """Return an array as shape ``(n, lines)``, where n is the longer dimension."""
     lines: _Array = array.reshape(len(array), -1)
-    if lines.shape[0] < lines.shape[1]:
-        return lines.T
+    n_rows, n_columns = lines.shape
+    if n_rows < n_columns:
+        lines = lines.T
     return lines
 
 

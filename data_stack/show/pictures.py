@@ -92,10 +92,10 @@ def as_png(
         raise ConfigError(
             f"cannot draw {shorten(value)}: expected an image, sound or numbers, got {look.kind}"
         )
-    return file_of(draw(look, max_pixels, span, boxes=boxes, mask=mask))
+    return encode_image(draw(look, max_pixels, span, boxes=boxes, mask=mask))
 
 
-def file_of(image: Image.Image, kind: str = "png") -> bytes:
+def encode_image(image: Image.Image, kind: str = "png") -> bytes:
     """An image as a file."""
     file = io.BytesIO()
     image.save(file, kind, quality=90)  # of JPEG
