@@ -149,7 +149,7 @@ def _draw_file(
     max_bytes: int,
 ) -> _PictureFile:
     """Draw a picture as PNG, or as JPEG if that is too large and the picture is in colors."""
-    from data_stack.show.pictures import draw, encode_image  # needs Pillow
+    from data_stack.show.drawing import draw, encode_image  # needs Pillow
 
     image = draw(shown, max_pixels, span, **overlays)
     content = encode_image(image)
