@@ -74,7 +74,12 @@ HEAVY = {
     "jax": {"data_stack.loader.jax"},
     "matplotlib": {"data_stack.show.plots"},
     "pandas": {"data_stack.exchange.tables.pandas"},
-    "PIL": {"data_stack.show.pictures", "data_stack.codecs.images"},
+    "PIL": {
+        "data_stack.codecs.images",
+        "data_stack.show.drawing",
+        "data_stack.show.pictures",
+        "data_stack.show.sample_sheet",
+    },
     "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
     "pyarrow": {

@@ -16,8 +16,9 @@ from data_stack.browse.table import Table
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.reproduce.duplicates import find_duplicates
-from data_stack.show.looks import label_text, overlays_of, shorten
+from data_stack.show.display_value import shorten
 from data_stack.show.markup import printable, readable
+from data_stack.show.sample_parts import label_text, overlays_of
 
 _MAX_SAMPLES: Final = 200
 _MAX_COLUMNS: Final = 500

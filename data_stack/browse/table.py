@@ -16,8 +16,9 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import Column, DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.show.column_statistics import columns_of, plain_value
-from data_stack.show.looks import Kind, hints_of, look_at, part_of
+from data_stack.show.display_value import Kind, to_display_value
 from data_stack.show.markup import readable
+from data_stack.show.sample_parts import hints_of, part_of
 from data_stack.util.byte_cache import ByteCache
 from data_stack.values.missing import is_missing, is_null, present_values
 from data_stack.values.stacked_values import stack_values
@@ -121,7 +122,7 @@ class Table:
             )
             looks = [
                 look
-                for look in (look_at(value, hint) for value in values)
+                for look in (to_display_value(value, hint) for value in values)
                 if look.kind != "missing"
             ]
             is_class = report.role == "target" or (meta is None and report.key == "label")

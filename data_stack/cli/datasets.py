@@ -261,7 +261,7 @@ def _show_here(
 ) -> None:
     """Print samples as lines of text, equally many of each class."""
     from data_stack.cli.sample_tables import show_samples
-    from data_stack.show.looks import choose, default_keys
+    from data_stack.show.sample_parts import choose, default_keys
 
     positions: list[int] = []
     if len(iterator):

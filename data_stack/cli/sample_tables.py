@@ -7,7 +7,8 @@ from typing import Any
 
 from data_stack.cli.common import Settings, answer, table
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.show.looks import Key, default_keys, label_text, part_of, shorten
+from data_stack.show.display_value import shorten
+from data_stack.show.sample_parts import Key, default_keys, label_text, part_of
 
 #: Characters of a cell, so that several columns fit into a line.
 _MAX_CHARACTERS = 60

@@ -81,13 +81,13 @@ class Fold(NamedTuple):
     blocks: Sequence[Block]
 
 
-class Beside(NamedTuple):
+class SideBySide(NamedTuple):
     """Documents side by side if the page is wide enough; in text one below the other."""
 
     documents: Sequence[Sequence[Block]]
 
 
-Block = Union[Heading, Paragraph, Facts, Table, Gallery, Fold, Beside]
+Block = Union[Heading, Paragraph, Facts, Table, Gallery, Fold, SideBySide]
 
 
 class Rich(str):
@@ -255,7 +255,7 @@ def _html_of(block: Block) -> str:
     if isinstance(block, Fold):
         parts = "\n".join(map(_html_of, block.blocks))
         return f"<details><summary>{_html(block.title)}</summary>\n{parts}\n</details>"
-    if isinstance(block, Beside):
+    if isinstance(block, SideBySide):
         documents = ("\n".join(map(_html_of, document)) for document in block.documents)
         return f'<div class="beside">{"".join(f"<div>{each}</div>" for each in documents)}</div>'
     header = _html_row("th", block.header, block.right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from data_stack.show.markup import Beside, Block, Document, Facts, Heading, Paragraph, as_text
+from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, SideBySide, as_text
 
 # The page of an iterator is imported by the methods that show it: loading a dataset makes Splits,
 # and the import takes as long as a fifth of the rest of the first load.
@@ -72,7 +72,7 @@ class Splits(dict[str, _Iterator], Document):
             sides.append(side)
 
         first_page = next(iter(pages.values()))
-        blocks: list[Block] = [Heading(level, _without_split(first_page.title)), Beside(sides)]
+        blocks: list[Block] = [Heading(level, _without_split(first_page.title)), SideBySide(sides)]
         if are_shared:
             blocks += first_columns
         n_more = len(self) - len(shown)

@@ -24,6 +24,7 @@ from data_stack.repository.split_expressions import (
     parse_expression,
     position_of,
 )
+from data_stack.reproduce.lock_file import LockFile
 
 LENGTHS = {"train": 37, "test": 12, "dev-clean.100": 5, "a+b": 3, "train[:5]": 2}
 
@@ -199,7 +200,7 @@ def test_a_lock_file_knows_the_splits_of_an_expression(
     ] == [360, 1]
     with pytest.raises(UnknownSplitError, match=r"'tset'.*the splits are: train, test"):
         data_stack.load("digits", split="tset[:5]", storage=str(store))
-    assert data_stack.reproduce.lock_file.LockFile.read(lock).restore(str(store)) == []
+    assert LockFile.read(lock).restore(str(store)) == []
 
 
 def test_parts_by_counts_of_all_samples() -> None:

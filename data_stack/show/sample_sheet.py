@@ -1,0 +1,273 @@
+"""Draws samples side by side on a sheet, with their labels."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.meta import column_key
+from data_stack.dataset.positions import check_integer
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.show.display_value import DisplayValue, shorten, span_of, to_display_value
+from data_stack.show.drawing import Span, draw, enlarge
+from data_stack.show.markup import readable
+from data_stack.show.sample_parts import (
+    choose,
+    default_keys,
+    hints_of,
+    label_text,
+    overlays_of,
+    part_of,
+    title_of,
+)
+
+try:
+    from PIL import Image, ImageDraw, ImageFont
+except ImportError as error:
+    raise MissingDependencyError("drawing pictures", "Pillow", "images") from error
+
+_PAPER_COLOR = "#ffffff"
+_TEXT_COLOR = "#1b1f24"
+_SUBTITLE_COLOR = "#6a737d"
+
+#: Distances on the sheet, in pixels.
+_MARGIN = 28
+_GAP = 10
+_LABEL_HEIGHT = 22
+_HEADER_HEIGHT = 66
+_WIDTH_OF_EMPTY_SHEET = 320
+
+#: Sizes of letters, in pixels.
+_TITLE_SIZE = 24
+_TEXT_SIZE = 15
+
+#: The longer edge of a picture on the sheet, in pixels.
+_MIN_PICTURE_EDGE = 80
+_MAX_PICTURE_EDGE = 160
+
+#: How many pixels a picture has at most before Pillow fits it into its place.
+_MAX_DRAWN_PIXELS = 1 << 18
+
+#: Samples without pictures are texts of lines of this length.
+_MAX_TEXT_CHARACTERS = 100
+_LINE_CHARACTERS = 20
+
+_DEFAULT_N_SAMPLES = 100
+_DEFAULT_N_COLUMNS = 10
+
+#: With so many classes, a row of the sheet has one sample of each.
+_CLASSES_OF_A_ROW = range(4, 13)
+
+#: The first installed font is used. It has more scripts than Pillow's own.
+_FONTS = ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "arial.ttf")
+
+
+def contact_sheet(
+    iterator: DatasetIteratorIF,
+    n_samples: int | None = None,
+    *,
+    seed: int | None = None,
+    columns: Sequence[int | str] | int | str | None = None,
+    per_class: int | None = None,
+    n_columns: int | None = None,
+    title: str | None = None,
+) -> Image.Image:
+    """Draw samples with their labels side by side; ``.save("sheet.png")`` writes the picture.
+
+    The choice is deterministic: equally many samples of each class, the first ones, or random ones
+    with ``seed``; for targets that are not classes, samples evenly over the dataset. Pictures have
+    the shape ``(height, width)``, ``(height, width, c)`` or ``(c, height, width)`` with 1, 3 or 4
+    channels of any number type; small ones are enlarged. All share one range of values. Boxes and
+    masks that the meta names are drawn over them. Series and sound are lines, other samples text.
+
+    Args:
+        iterator: tuples or dicts; reads the drawn samples and up to 10,000 targets.
+        n_samples: how many to draw at most; None: 100.
+        seed: draws random samples; any int not below 0.
+        columns: positions, names or keys of the picture, then of the labels; None: by the meta, or
+            the first part of a tuple and the second one, or the first picture of a dict and its
+            first single value.
+        per_class: how many of each class to draw at most; without ``n_samples`` of all classes.
+        n_columns: pictures in a row; None: one for each class of a few, or a row for each class
+            with ``per_class``, otherwise 10.
+        title: the first line; None: the dataset's name and tag.
+
+    Raises:
+        ConfigError: ``n_samples``, ``n_columns`` or ``per_class`` is below 1, or ``seed`` below 0;
+            ``columns`` is empty; ``per_class`` without classes.
+    """
+    _check_number("n_samples", n_samples, at_least=1)
+    _check_number("n_columns", n_columns, at_least=1)
+    _check_number("per_class", per_class, at_least=1)
+    _check_number("seed", seed, at_least=0)
+    if title is None:
+        title = title_of(iterator)
+    n_total = len(iterator)
+    if n_total == 0:
+        return _make_sheet(title, "no samples", _WIDTH_OF_EMPTY_SHEET, 0)
+
+    sample_key, label_keys, names_by_key = _choose_columns(iterator, columns)
+    first_label_key = label_keys[0] if label_keys else None
+    max_samples = _max_samples(n_total, n_samples, per_class)
+    positions, n_classes = choose(iterator, first_label_key, max_samples, seed, per_class)
+
+    samples = [iterator[position] for position in positions]
+    pictures = _draw_pictures(samples, sample_key, hints_of(iterator))
+    labels = [_label_of(sample, label_keys, names_by_key) for sample in samples]
+    if n_columns is None:
+        n_columns = _default_n_columns(n_classes, per_class)
+    subtitle = f"{len(samples):,} of {n_total:,} samples"
+    return _lay_out(pictures, labels, n_columns, title, subtitle)
+
+
+# ------------------------------------------------------------------ choosing
+
+
+def _check_number(name: str, value: int | None, *, at_least: int) -> None:
+    if value is not None:
+        check_integer(name, value, at_least=at_least)
+
+
+def _choose_columns(
+    iterator: DatasetIteratorIF, columns: Sequence[int | str] | int | str | None
+) -> tuple[Any, list[Any], dict[Any, Sequence[Any] | None]]:
+    """Return the key of the pictures, the keys of the labels, and names of classes by key."""
+    meta = getattr(iterator, "dataset_meta", None)
+    sample_key, target_key = default_keys(meta, iterator[0])
+    names_by_key = {target_key: getattr(meta, "class_names", None)}
+    if columns is None:
+        return sample_key, [target_key], names_by_key
+
+    if isinstance(columns, (int, str)):
+        columns = [columns]
+    keys = [column_key(iterator, column) for column in columns]
+    if not keys:
+        raise ConfigError(
+            "columns is empty; name the column of the picture, then those of the labels"
+        )
+    return keys[0], keys[1:], names_by_key
+
+
+def _max_samples(n_total: int, n_samples: int | None, per_class: int | None) -> int:
+    if n_samples is not None:
+        return min(n_samples, n_total)
+    if per_class is not None:
+        return n_total
+    return min(_DEFAULT_N_SAMPLES, n_total)
+
+
+def _default_n_columns(n_classes: int, per_class: int | None) -> int:
+    """Return the number of pictures in a row: a row a class, or a class a column, or ten."""
+    if per_class and n_classes:
+        return per_class
+    if n_classes in _CLASSES_OF_A_ROW:
+        return n_classes
+    return _DEFAULT_N_COLUMNS
+
+
+def _label_of(
+    sample: Any, label_keys: Sequence[Any], names_by_key: Mapping[Any, Sequence[Any] | None]
+) -> str:
+    labels = [label_text(part_of(sample, key), names_by_key.get(key)) for key in label_keys]
+    return " · ".join(labels)
+
+
+# ------------------------------------------------------------------ drawing
+
+
+def _draw_pictures(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[Image.Image]:
+    """Return a picture for each sample: of its value, or of its text."""
+    hint = hints.get(key, "image")
+    values = [to_display_value(part_of(sample, key), hint) for sample in samples]
+    span = span_of([value.data for value in values if value.kind == "image"])
+    pictures = []
+    for sample, value in zip(samples, values, strict=True):
+        if value.is_picture:
+            overlays = overlays_of(sample, hints) if value.kind == "image" else {}
+            pictures.append(_draw_picture(value, span, overlays))
+        else:
+            pictures.append(_draw_text(part_of(sample, key)))
+    return pictures
+
+
+def _draw_picture(value: DisplayValue, span: Span, overlays: Mapping[str, Any]) -> Image.Image:
+    """Draw a value in a size that fits the sheet."""
+    image = draw(value, _MAX_DRAWN_PIXELS, span, **overlays)
+    if image.mode == "RGBA":
+        image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER_COLOR), image)
+    image = image.convert("RGB")
+    image.thumbnail((_MAX_PICTURE_EDGE, _MAX_PICTURE_EDGE))
+    return enlarge(image, _MIN_PICTURE_EDGE)
+
+
+def _draw_text(value: Any) -> Image.Image:
+    image = Image.new("RGB", (_MAX_PICTURE_EDGE, _MIN_PICTURE_EDGE), _PAPER_COLOR)
+    text = textwrap.fill(shorten(value, _MAX_TEXT_CHARACTERS), _LINE_CHARACTERS)
+    ImageDraw.Draw(image).multiline_text((0, 0), text, _TEXT_COLOR, _font(_TEXT_SIZE))
+    return image
+
+
+def _lay_out(
+    pictures: Sequence[Image.Image],
+    labels: Sequence[str],
+    n_columns: int,
+    title: str,
+    subtitle: str,
+) -> Image.Image:
+    """Return a sheet with the pictures in rows, each above its label."""
+    n_columns = min(n_columns, len(pictures))
+    n_rows = math.ceil(len(pictures) / n_columns)
+    cell_width = max(picture.width for picture in pictures) + _GAP
+    cell_height = max(picture.height for picture in pictures) + _LABEL_HEIGHT + _GAP
+    sheet = _make_sheet(title, subtitle, n_columns * cell_width, n_rows * cell_height)
+
+    drawing = ImageDraw.Draw(sheet)
+    for index, (picture, label) in enumerate(zip(pictures, labels, strict=True)):
+        row, column = divmod(index, n_columns)
+        left = _MARGIN + column * cell_width
+        top = _MARGIN + _HEADER_HEIGHT + row * cell_height
+        sheet.paste(picture, (left, top))
+        label_top = top + cell_height - _LABEL_HEIGHT - _GAP + 2
+        fitting_label = _shorten_to_width(label, cell_width)
+        drawing.text((left, label_top), fitting_label, _TEXT_COLOR, _font(_TEXT_SIZE))
+    return sheet
+
+
+def _make_sheet(title: str, subtitle: str, width: int, height: int) -> Image.Image:
+    """Return a white sheet with a header, and ``width`` × ``height`` pixels below it."""
+    title = readable(title)
+    width = max(width, _text_width(title, _TITLE_SIZE), _text_width(subtitle, _TEXT_SIZE))
+    size = (width + 2 * _MARGIN, height + _HEADER_HEIGHT + 2 * _MARGIN)
+    sheet = Image.new("RGB", size, _PAPER_COLOR)
+    drawing = ImageDraw.Draw(sheet)
+    drawing.text((_MARGIN, _MARGIN - 6), title, _TEXT_COLOR, _font(_TITLE_SIZE))
+    drawing.text((_MARGIN, _MARGIN + 28), subtitle, _SUBTITLE_COLOR, _font(_TEXT_SIZE))
+    return sheet
+
+
+def _shorten_to_width(label: str, width: int) -> str:
+    """Return a label with so many letters that it fits; empty if none does."""
+    while label and _text_width(label, _TEXT_SIZE) > width:
+        if len(label) <= 2:
+            return ""
+        label = f"{label[:-2]}…"
+    return label
+
+
+def _text_width(text: str, size: int) -> int:
+    """Return the width of a text in pixels, rounded up."""
+    return int(_font(size).getlength(text)) + 1
+
+
+@functools.cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Return an installed font with many scripts, or Pillow's default font."""
+    for name in _FONTS:
+        with contextlib.suppress(OSError):
+            return ImageFont.truetype(name, size)
+    return ImageFont.load_default(size)
