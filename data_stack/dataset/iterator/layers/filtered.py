@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Union
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -28,28 +28,30 @@ _Columns = Union[ColumnKey, Sequence[ColumnKey], None]
 class FilteredDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` for which ``predicate`` is true, in their order.
 
-    They are found when this is made: every sample is read once, from first to last, in blocks of a few MiB; with ``column`` only
-    those columns are read. Then 4 bytes are kept for each sample found (8 in an iterator of more than 2**31). A pickle carries
-    the positions, so another process does not read again; a predicate that cannot be pickled, such as a lambda, stays behind.
+    They are found when this is made: every sample is read once, from first to last, in blocks of a
+    few MiB; with ``column`` only those columns are read. Then 4 bytes are kept for each sample found
+    (8 in an iterator of more than 2**31). A pickle carries the positions, so another process does
+    not read again; a predicate that cannot be pickled, such as a lambda, is left behind.
 
     Args:
-        dataset_iterator: the iterator looked through; it stays the caller's to close.
+        dataset_iterator: the iterator looked through; it is not closed.
         predicate: returns whether a sample stays: a bool, or anything that ``bool()`` takes.
 
-            * With one ``column``, it is given that column's value. Numbers arrive as Python's, so that
-              ``lambda label: label in {1, 2}`` works; numpy times as ``datetime64``; values with a shape as arrays (not to be
-              written to); everything else as it is in the sample.
+            * With one ``column``, it is given that column's value. Numbers arrive as Python's, so
+              that ``lambda label: label in {1, 2}`` works; numpy times as ``datetime64``; values
+              with a shape as arrays (not to be written to); everything else as it is in the sample.
             * With a list of columns, it is given their values, one argument each.
-            * ``batched``, it takes many samples at once: the batch as ``read_batch`` returns it; with ``column`` that column, or
-              those columns one argument each. It returns a bool for each sample: an array, tensor or list, shape ``(n,)``. It is
-              called once for each block, so one sample's answer must not depend on the others.
+            * ``batched``, it takes many samples at once: the batch as ``read_batch`` returns it; with
+              ``column`` that column, or those columns one argument each. It returns a bool for each
+              sample: an array, tensor or list, shape ``(n,)``. It is called once for each block, so
+              one sample's answer must not depend on the others.
         column: what to read; None for whole samples.
         batched: whether the predicate takes many samples at once.
 
     Raises:
-        ConfigError: a column does not exist, or a batched predicate did not return one bool per sample. Errors of the predicate
-            are not changed, except for StopIteration, which becomes an EarlyEndError; from Python 3.11 on they have a note of the
-            position.
+        ConfigError: a column does not exist, or a batched predicate did not return one bool per
+            sample. Errors of the predicate are not changed, except for StopIteration, which becomes
+            an EarlyEndError; from Python 3.11 on they have a note of the position.
     """
 
     def __init__(
@@ -60,86 +62,136 @@ class FilteredDatasetIterator(DatasetIteratorView):
         column: _Columns = None,
         batched: bool = False,
     ) -> None:
-        if not callable(predicate):
-            raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
-        receives = (
-            ["a batch" if batched else "a sample"]
-            if column is None
-            else [f"column {key!r}" for key in keys_of(column)]
-        )
-        check_takes(
-            predicate,
-            receives,
-            'Name the columns that it looks at: filter(predicate, column=["height", "width"])',
-        )
-        found = list(_find(access_to(as_iterator(dataset_iterator)), predicate, column, batched))
-        super().__init__(
-            dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp)
-        )
+        keys = None if column is None else keys_of(column)
+        if keys is not None and not keys:
+            raise ConfigError(
+                "a filter reads at least one column; for whole samples leave `column` out"
+            )
+        _check_predicate(predicate, keys, is_batched=batched)
+        source = access_to(as_iterator(dataset_iterator))
+        positions = _find_positions(source, _Filter(predicate, keys, batched))
+        super().__init__(dataset_iterator, positions)
         self._made_with = {"predicate": predicate, "column": column, "batched": batched}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         predicate = self._made_with["predicate"]
-        if "<" in getattr(predicate, "__qualname__", ""):  # <lambda>, <locals>
+        # "<lambda>" and "f.<locals>.g" cannot be pickled
+        if "<" in getattr(predicate, "__qualname__", ""):
             name = f"{predicate.__module__}.{predicate.__qualname__}"
             stand_in = f"{name}, which stayed in another process; define it at the top of a module"
             state["_made_with"] = {**self._made_with, "predicate": stand_in}
         return state
 
 
-def _find(
-    source: SampleAccess, predicate: _Predicate, column: _Columns, batched: bool
-) -> Iterator[IndexArrayOfInts]:
-    """The positions of the samples that stay, block by block."""
-    keys = [] if column is None else keys_of(column)
-    if column is not None and not keys:
-        raise ConfigError(
-            "a filter reads at least one column; for whole samples leave `column` out"
-        )
+class _Filter(NamedTuple):
+    """What to ask of samples.
 
-    def read(positions: npt.NDArray[np.intp]) -> tuple[Any, int]:
-        if column is None:
-            return (source.batch(positions) if batched else source.samples(positions)), len(
-                positions
-            )
-        return source.columns(keys, positions), len(positions)
+    Attributes:
+        predicate: returns whether a sample stays.
+        keys: the columns that it is given, one argument each; None for whole samples.
+        is_batched: whether it takes many samples at once.
+    """
 
-    for start, (block, length) in in_blocks(source.n_samples, read):
-        stays: Any = []
-        try:
-            if batched:
-                stays = _mask(predicate, [block] if column is None else block, start, length)
-            elif len(keys) == 1:
-                for value in list_values(block[0]):
-                    stays.append(bool(predicate(value)))
-            else:
-                arguments = (
-                    zip(block) if column is None else zip(*map(list_values, block), strict=True)
-                )
-                for values in arguments:
-                    stays.append(bool(predicate(*values)))
-        except Exception as problem:
-            error: Exception = problem
-            if isinstance(problem, StopIteration):
-                error = stopped_by(predicate)
-            elif isinstance(problem, TypeError) and column is None and not batched:
-                error = explain_tuple_index(problem, block[0])
-            if hasattr(error, "add_note"):  # from Python 3.11 on
-                error.add_note(f"while the predicate looked at position {start + len(stays)}")
-            if error is problem:
-                raise
-            raise error from problem
-        yield narrow(start + np.flatnonzero(stays), source.n_samples)
+    predicate: _Predicate
+    keys: list[ColumnKey] | None
+    is_batched: bool
 
 
-def _mask(
-    predicate: _Predicate, arguments: Sequence[Any], start: int, length: int
-) -> npt.NDArray[np.bool_]:
-    mask = as_array(predicate(*arguments))
-    if mask.dtype != bool or mask.shape != (length,):
-        returned = f"it returned shape {mask.shape} and dtype {mask.dtype}"
-        raise ConfigError(
-            f"a batched predicate of the samples {start} to {start + length - 1} returns as many bools; {returned}"
-        )
-    return mask
+def _check_predicate(predicate: Any, keys: list[ColumnKey] | None, *, is_batched: bool) -> None:
+    if not callable(predicate):
+        raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
+    if keys is not None:
+        arguments = [f"column {key!r}" for key in keys]
+    else:
+        arguments = ["a batch" if is_batched else "a sample"]
+    check_takes(
+        predicate,
+        arguments,
+        'Name the columns that it looks at: filter(predicate, column=["height", "width"])',
+    )
+
+
+def _find_positions(source: SampleAccess, sample_filter: _Filter) -> IndexArrayOfInts:
+    """Return the positions of the samples that stay."""
+
+    def read(positions: IndexArrayOfInts) -> tuple[list[Any], int]:
+        return _read_arguments(source, sample_filter, positions), len(positions)
+
+    positions_of_blocks: list[IndexArrayOfInts] = []
+    for start, (arguments, n_samples) in in_blocks(source.n_samples, read):
+        stays = _find_staying(sample_filter, arguments, start, n_samples)
+        positions_of_blocks.append(narrow(start + np.flatnonzero(stays), source.n_samples))
+    if not positions_of_blocks:
+        return np.empty(0, dtype=np.intp)
+    return np.concatenate(positions_of_blocks)
+
+
+def _read_arguments(
+    source: SampleAccess, sample_filter: _Filter, positions: IndexArrayOfInts
+) -> list[Any]:
+    """Return what the predicate is given of a block of samples: many values for each argument."""
+    if sample_filter.keys is not None:
+        columns: list[Any] = source.columns(sample_filter.keys, positions)
+        if sample_filter.is_batched:
+            return columns
+        return [list_values(column) for column in columns]
+    if sample_filter.is_batched:
+        return [source.batch(positions)]
+    return [source.samples(positions)]
+
+
+def _find_staying(
+    sample_filter: _Filter, arguments: list[Any], start: int, n_samples: int
+) -> npt.NDArray[np.bool_] | list[bool]:
+    """Return for each sample of a block whether it stays.
+
+    Args:
+        sample_filter: what to ask.
+        arguments: what the predicate is given, see :func:`_read_arguments`.
+        start: the position of the first sample of the block.
+        n_samples: of the block.
+    """
+    predicate = sample_filter.predicate
+    stays: list[bool] = []
+    try:
+        if sample_filter.is_batched:
+            mask = as_array(predicate(*arguments))
+            _check_mask(mask, start, n_samples)
+            return mask
+        if len(arguments) == 1:
+            for value in arguments[0]:
+                stays.append(bool(predicate(value)))
+        else:
+            for values in zip(*arguments, strict=True):
+                stays.append(bool(predicate(*values)))
+    except Exception as problem:
+        error = _explain(problem, sample_filter, arguments)
+        if hasattr(error, "add_note"):
+            # from Python 3.11 on
+            error.add_note(f"while the predicate looked at position {start + len(stays)}")
+        if error is problem:
+            raise
+        raise error from problem
+    return stays
+
+
+def _explain(problem: Exception, sample_filter: _Filter, arguments: list[Any]) -> Exception:
+    """Return the error to raise for what a predicate raised."""
+    if isinstance(problem, StopIteration):
+        # it would end a loop of the caller
+        return stopped_by(sample_filter.predicate)
+    gets_samples = sample_filter.keys is None and not sample_filter.is_batched
+    if isinstance(problem, TypeError) and gets_samples:
+        first_sample = arguments[0][0]
+        return explain_tuple_index(problem, first_sample)
+    return problem
+
+
+def _check_mask(mask: npt.NDArray[Any], start: int, n_samples: int) -> None:
+    if mask.dtype == bool and mask.shape == (n_samples,):
+        return
+    raise ConfigError(
+        f"a batched predicate of the samples {start} to {start + n_samples - 1} returns as many "
+        f"bools; it returned shape {mask.shape} and dtype {mask.dtype}"
+    )

@@ -28,28 +28,30 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
     """Sample ``i`` is the tuple of the ``i``-th elements of all sequences.
 
     Args:
-        dataset_sequences: one sequence for each column, all of one length: lists, tuples, numpy arrays, torch tensors,
-            h5py datasets, pandas Series (by position, not by label), or anything with ``len`` and ``[int]``.
-            They are not copied.
+        dataset_sequences: one sequence for each column, all of one length: lists, tuples, numpy
+            arrays, torch tensors, h5py datasets, pandas Series (by position, not by label), or
+            anything with ``len`` and ``[int]``. They are not copied.
 
     Raises:
         ConfigError: no list of sequences, or of different lengths.
     """
 
+    #: For each column what ``[i]`` is the i-th value of.
+    _columns: tuple[Any, ...]
+
     def __init__(self, dataset_sequences: Sequence[Any]) -> None:
-        is_list = not isinstance(dataset_sequences, (str, Mapping)) and hasattr(
-            dataset_sequences, "__iter__"
-        )
-        sequences = list(dataset_sequences) if is_list else []  # zip() and its like end once read
-        columns = tuple(map(_by_position, sequences))
+        sequences = _list_sequences(dataset_sequences)
+        columns = tuple([_index_by_position(sequence) for sequence in sequences])
         if not columns or not all(hasattr(column, "__len__") for column in columns):
             raise ConfigError(
-                f"a SequenceDatasetIterator takes columns such as [samples, targets], not {dataset_sequences!r:.80}"
+                f"a SequenceDatasetIterator takes columns such as [samples, targets], "
+                f"not {dataset_sequences!r:.80}"
             )
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
             raise ConfigError(
-                f"the sequences of a SequenceDatasetIterator must be of one length; theirs are {lengths}"
+                f"the sequences of a SequenceDatasetIterator must be of one length; "
+                f"theirs are {lengths}"
             )
         self._columns = columns
         self._made_with = {"dataset_sequences": sequences}
@@ -62,12 +64,42 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
         return SequenceAccess(self._columns)
 
 
+def _list_sequences(sequences: Any) -> list[Any]:
+    """Return sequences as a list, as ``zip()`` and its like can be read once only.
+
+    The list is empty for anything else than an iterable of sequences.
+    """
+    is_one_value = isinstance(sequences, (str, Mapping)) or not hasattr(sequences, "__iter__")
+    return [] if is_one_value else list(sequences)
+
+
+def _index_by_position(sequence: Any) -> Any:
+    """Return ``sequence`` such that ``[i]`` is its i-th element.
+
+    A pandas Series would look up its labels instead.
+    """
+    if not hasattr(sequence, "iloc"):
+        return sequence
+    if sequence.ndim != 1:
+        raise ConfigError(
+            "a table is not a sequence of values; pass its columns, "
+            "or table.to_numpy() for its rows"
+        )
+    return sequence.array
+
+
 class SequenceAccess(SampleAccess):
     """Access to columns that are sequences; arrays and tensors are indexed once for a batch.
 
     Args:
         columns: of one length, at least one.
+
+    Attributes:
+        arrays: the columns.
     """
+
+    #: Tuples with a value of each column.
+    _form: SampleForm
 
     def __init__(self, columns: tuple[Any, ...]) -> None:
         self.arrays = columns
@@ -89,7 +121,10 @@ class SequenceAccess(SampleAccess):
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         rows = positions.tolist()
-        return list(zip(*[[column[row] for row in rows] for column in self.arrays], strict=True))
+        columns: list[list[Any]] = []
+        for column in self.arrays:
+            columns.append([column[row] for row in rows])
+        return list(zip(*columns, strict=True))
 
     def batch(self, positions: IndexArrayOfInts) -> tuple[Column, ...]:
         return tuple([_read(column, positions) for column in self.arrays])
@@ -122,55 +157,64 @@ class SequenceAccess(SampleAccess):
         return arrays
 
 
-def _by_position(sequence: Any) -> Any:
-    """``sequence`` such that ``[i]`` is its i-th element: a pandas Series looks its labels up instead."""
-    if not hasattr(sequence, "iloc"):
-        return sequence
-    if sequence.ndim != 1:
-        raise ConfigError(
-            "a table is not a sequence of values; pass its columns, or table.to_numpy() for its rows"
-        )
-    return sequence.array
+# ---------------------------------------------------------------------- one column
 
 
 def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
+    """Read values of a column, at ``positions`` or all of them."""
     if type(column) is np.ndarray:
         return column if positions is None else column.take(positions, axis=0)
-    if isinstance(column, np.ndarray) or hasattr(column, "detach"):
-        try:
-            array = as_array(column)
-        except TypeError:  # a tensor of a dtype that numpy lacks
-            return _stack(column, positions)
+    if isinstance(column, np.ndarray) or _is_tensor(column):
+        array = _as_array(column)
+        if array is None:
+            return _stack_one_by_one(column, positions)
         return array if positions is None else array.take(positions, axis=0)
     if positions is None:
         positions = np.arange(len(column), dtype=np.intp)
     is_run = len(positions) > 0 and bool((np.diff(positions) == 1).all())
-    if is_run and hasattr(column, "dtype") and hasattr(column, "shape"):
-        values = column[int(positions[0]) : int(positions[-1]) + 1]  # h5py and its like: one read
-        return (
-            values
-            if isinstance(values, np.ndarray) and values.dtype != object
-            else stack_values(list(values))
-        )
-    return _stack(column, positions)
+    reads_slices = hasattr(column, "dtype") and hasattr(column, "shape")
+    if is_run and reads_slices:
+        # h5py and its like: one read
+        values = column[int(positions[0]) : int(positions[-1]) + 1]
+        is_stacked = isinstance(values, np.ndarray) and values.dtype != object
+        return values if is_stacked else stack_values(list(values))
+    return _stack_one_by_one(column, positions)
 
 
 def _read_runs(column: Any, starts: IndexArrayOfInts, length: int) -> Column | None:
-    if type(column) not in (np.ndarray, np.memmap) and not hasattr(column, "detach"):
+    """Read runs of consecutive values; None where ``[i]`` must be asked for each value."""
+    if type(column) not in (np.ndarray, np.memmap) and not _is_tensor(column):
         return None
-    try:
-        array = as_array(column)
-    except TypeError:  # a tensor of a dtype that numpy lacks
+    array = _as_array(column)
+    if array is None or array.dtype.hasobject:
         return None
-    return None if array.dtype.hasobject else take_runs(array, starts, length)
+    return take_runs(array, starts, length)
 
 
-def _stack(column: Any, positions: IndexArrayOfInts | None) -> Column:
-    """Values read one by one; for no positions with the dtype and shape of the first."""
-    rows = range(len(column)) if positions is None else positions.tolist()
-    wanted = rows or range(min(1, len(column)))
+def _is_tensor(column: Any) -> bool:
+    return hasattr(column, "detach")
+
+
+def _as_array(column: Any) -> Column | None:
+    """Return an array or tensor as an array; None for a tensor of a dtype that numpy lacks."""
     try:
-        values = [column[row] for row in wanted]
-    except StopIteration as error:  # of a class of the program
+        return as_array(column)
+    except TypeError:
+        return None
+
+
+def _stack_one_by_one(column: Any, positions: IndexArrayOfInts | None) -> Column:
+    """Stack values that are read one by one.
+
+    Without positions to read, the column has the dtype and shape of the first value.
+    """
+    rows: Sequence[int] = range(len(column)) if positions is None else positions.tolist()
+    rows_to_read = rows
+    if len(rows) == 0:
+        rows_to_read = range(min(1, len(column)))
+    try:
+        values = [column[row] for row in rows_to_read]
+    except StopIteration as error:
+        # of a class of the program
         raise stopped_by(type(column).__getitem__) from error
     return stack_values(values)[: len(rows)]

@@ -21,23 +21,29 @@ _Uneven = Literal["keep", "pad", "drop"]
 class ShardedDatasetIterator(DatasetIteratorView):
     """The samples of rank ``rank`` of ``world``: all ranks together have every sample.
 
-    Of n samples, rank r has the positions ``r, r + world, r + 2 * world, …``, or with ``contiguous`` a run of neighbours. No
-    array is kept, but of positions that are padded. Where ``world`` does not divide n, ``uneven`` says what becomes of the rest:
+    Of n samples, rank r has the positions ``r, r + world, r + 2 * world, …``, or with ``contiguous``
+    a run of neighbours. No array of positions is kept, except for positions that are padded. Where
+    ``world`` does not divide n, ``uneven`` says what becomes of the remaining samples:
 
-    - ``"keep"``: every sample is in exactly one part, and parts differ by one sample at most, the first ones being larger.
-    - ``"pad"``: all parts have ``ceil(n / world)`` samples. The missing ones are taken from the start of the iterator, again
-      and again if there are fewer samples than ranks. The parts of an empty iterator are empty.
-    - ``"drop"``: all parts have ``n // world`` samples, and the last ``n % world`` samples are in none.
+    - ``"keep"``: every sample is in exactly one part, and parts differ by one sample at most, the
+      first ones being larger.
+    - ``"pad"``: all parts have ``ceil(n / world)`` samples. The missing ones are taken from the start
+      of the iterator, again and again if there are fewer samples than ranks. The parts of an empty
+      iterator are empty.
+    - ``"drop"``: all parts have ``n // world`` samples, and the last ``n % world`` samples are in
+      none.
 
     Args:
-        dataset_iterator: the samples; it stays the caller's to close. Nothing is read.
+        dataset_iterator: the samples; it is not closed. Nothing is read.
         rank: from 0 to ``world - 1``.
         world: number of ranks.
         contiguous: runs of neighbours instead of every ``world``-th sample.
-        uneven: "keep", "pad" or "drop". Ranks that train in step need equally many samples: "pad" or "drop".
+        uneven: "keep", "pad" or "drop". Ranks that train in step need equally many samples: "pad" or
+            "drop".
 
     Raises:
-        ConfigError: ``world`` is not positive, ``rank`` outside of it, or ``uneven`` none of the three.
+        ConfigError: ``world`` is not positive, ``rank`` outside of it, or ``uneven`` none of the
+            three.
     """
 
     def __init__(
@@ -52,38 +58,58 @@ class ShardedDatasetIterator(DatasetIteratorView):
         n_ranks = check_integer(
             "the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize
         )
-        own = check_integer(
+        checked_rank = check_integer(
             f"the rank in a world of {n_ranks}", rank, at_least=0, at_most=n_ranks - 1
         )
         if uneven not in ("keep", "pad", "drop"):
             raise ConfigError(f"uneven must be 'keep', 'pad' or 'drop', got {uneven!r}")
-        super().__init__(
-            dataset_iterator,
-            _part_of(len(as_iterator(dataset_iterator)), own, n_ranks, contiguous, uneven),
-        )
+        n_samples = len(as_iterator(dataset_iterator))
+        if uneven == "pad":
+            positions = _pad_part(n_samples, checked_rank, n_ranks, is_run=contiguous)
+        elif uneven == "drop":
+            n_in_parts = n_samples - n_samples % n_ranks
+            positions = _take_part(n_in_parts, checked_rank, n_ranks, is_run=contiguous)
+        else:
+            positions = _take_part(n_samples, checked_rank, n_ranks, is_run=contiguous)
+        super().__init__(dataset_iterator, positions)
         self._made_with = {
-            "rank": own,
+            "rank": checked_rank,
             "world": n_ranks,
             "contiguous": bool(contiguous),
             "uneven": uneven,
         }
 
 
-def _part_of(n_samples: int, rank: int, world: int, contiguous: bool, uneven: _Uneven) -> Positions:
-    per_rank, n_left = divmod(n_samples, world)
-    if uneven == "drop":
-        n_samples, n_left = n_samples - n_left, 0
-    if (uneven == "keep" or n_left == 0) and contiguous:
-        start = rank * per_rank + min(rank, n_left)
-        return range(start, start + per_rank + (rank < n_left))
-    if uneven == "keep" or n_left == 0:
+def _take_part(n_samples: int, rank: int, world: int, *, is_run: bool) -> range:
+    """Return the positions of a part, where every sample is in exactly one part."""
+    if not is_run:
         return range(rank, n_samples, world)
-    start, step = (rank * (per_rank + 1), 1) if contiguous else (rank, world)
-    last = start + per_rank * step
+    min_length, n_longer_parts = divmod(n_samples, world)
+    start = rank * min_length + min(rank, n_longer_parts)
+    length = min_length
+    if rank < n_longer_parts:
+        length += 1
+    return range(start, start + length)
+
+
+def _pad_part(n_samples: int, rank: int, world: int, *, is_run: bool) -> Positions:
+    """Return the positions of a part, where all parts have ``ceil(n_samples / world)`` samples.
+
+    Positions after the last sample start again at the first one.
+    """
+    if n_samples % world == 0:
+        return _take_part(n_samples, rank, world, is_run=is_run)
+    length = n_samples // world + 1
+    if is_run:
+        start = rank * length
+        step = 1
+    else:
+        start = rank
+        step = world
+    last = start + (length - 1) * step
     if last < n_samples:
         return range(start, last + 1, step)
-    # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
-    positions = (
-        np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)
-    ) % np.uint64(n_samples)
+    # unsigned: a position below n_samples + world may be 2**63 and more
+    offsets = np.arange(length, dtype=np.uint64) * np.uint64(step)
+    positions = (np.uint64(start) + offsets) % np.uint64(n_samples)
     return narrow(positions, n_samples)
