@@ -670,11 +670,11 @@ __all__ = sorted(
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``LicenseDeniedError`` by the name that it had before version 0.3, and warn."""
+    """Return ``LicenseDeniedError`` by the name that it had before version 0.2, and warn."""
     if name == "LicenceDeniedError":
         # Not warn_deprecated: this module imports no other of ours. removed_in="1.0"
         warnings.warn(
-            "LicenceDeniedError is deprecated since data_stack 0.3 and will be removed in 1.0: "
+            "LicenceDeniedError is deprecated since data_stack 0.2 and will be removed in 1.0: "
             "use LicenseDeniedError",
             DeprecationWarning,
             stacklevel=2,

@@ -82,7 +82,7 @@ def prepare(
     connector = settings.connector()
     if dry_run:
         found = plan(name, connector)
-        # "licence" is the name that the field "license" had before version 0.3.
+        # "licence" is the name that the field "license" had before version 0.2.
         more_fields = {"works": found.works, "licence": found.license}
         answer(settings, asdict(found) | more_fields, str(found))
         return 0 if found.works else 1

@@ -34,7 +34,7 @@ def ask_json(
     warn_deprecated(
         "data_stack.io.web_api.ask_json()",
         instead="data_stack.io.web.ask_json(url, shape, server=…, subject=…)",
-        since="0.3",
+        since="0.2",
         removed_in="1.0",
     )
     server, _, subject = asked.partition(" for ")

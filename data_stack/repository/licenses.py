@@ -13,7 +13,7 @@ from data_stack.util.program_lines import warn_deprecated
 
 #: The variable of the environment with a policy for all processes: patterns separated by commas.
 VARIABLE = "DATA_STACK_LICENSE_POLICY"
-#: The name of the variable before version 0.3, which is still obeyed.
+#: The name of the variable before version 0.2, which is still obeyed.
 _DEPRECATED_VARIABLE = "DATA_STACK_LICENCE_POLICY"
 #: The word of the variable that stands for ``allow_unknown=True``.
 _ALLOW_UNKNOWN = "allow-unknown"
@@ -187,7 +187,7 @@ def _read_environment() -> list[LicensePolicy]:
     """Return the policies of the environment: none, one, or one of each name of the variable."""
     policies = []
     if os.environ.get(_DEPRECATED_VARIABLE):
-        warn_deprecated(_DEPRECATED_VARIABLE, instead=VARIABLE, since="0.3", removed_in="1.0")
+        warn_deprecated(_DEPRECATED_VARIABLE, instead=VARIABLE, since="0.2", removed_in="1.0")
         policies.append(_parse_policy(os.environ[_DEPRECATED_VARIABLE]))
     if os.environ.get(VARIABLE):
         policies.append(_parse_policy(os.environ[VARIABLE]))

@@ -65,8 +65,8 @@ class Plan(Document):
 
     @property
     def licence(self) -> str | None:
-        """Return :attr:`license`, by the name that it had before version 0.3."""
-        warn_deprecated("plan.licence", instead="plan.license", since="0.3", removed_in="1.0")
+        """Return :attr:`license`, by the name that it had before version 0.2."""
+        warn_deprecated("plan.licence", instead="plan.license", since="0.2", removed_in="1.0")
         return self.license
 
     @property

@@ -18,7 +18,7 @@ class Stretches(Intervals):
         warn_deprecated(
             "data_stack.util.stretches.Stretches",
             instead="data_stack.util.intervals.Intervals",
-            since="0.3",
+            since="0.2",
             removed_in="1.0",
         )
         super().__init__(lengths)

@@ -183,7 +183,7 @@ class SampleAccess(ABC):
         warn_deprecated(
             "SampleAccess.each()",
             instead="SampleAccess.iterate_column()",
-            since="0.3",
+            since="0.2",
             removed_in="1.0",
         )
         return self.iterate_column(key, positions)

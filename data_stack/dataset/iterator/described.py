@@ -87,8 +87,8 @@ class DescribedIterator:
         return licenses(self)
 
     def licences(self: Any) -> Any:
-        """Return :meth:`licenses`, by the name that it had before version 0.3."""
-        warn_deprecated("it.licences()", instead="it.licenses()", since="0.3", removed_in="1.0")
+        """Return :meth:`licenses`, by the name that it had before version 0.2."""
+        warn_deprecated("it.licences()", instead="it.licenses()", since="0.2", removed_in="1.0")
         return self.licenses()
 
     def citation(self: Any, *, with_data_stack: bool = False) -> str:

@@ -16,7 +16,7 @@ def column_of_rows(rows: npt.NDArray[Any]) -> Column:
     warn_deprecated(
         "data_stack.formats.conversion.formats.column_of_rows",
         instead="data_stack.formats.column_types.column_of_rows",
-        since="0.3",
+        since="0.2",
         removed_in="1.0",
     )
     return column_types.column_of_rows(rows)

@@ -1,4 +1,4 @@
-"""The path of FsspecStorageConnector before version 0.3."""
+"""The path of FsspecStorageConnector before version 0.2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def __getattr__(name: str) -> Any:
     warn_deprecated(
         f"{__name__}.{name}",
         instead=f"data_stack.{name}",
-        since="0.3",
+        since="0.2",
         removed_in="1.0",
     )
     from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
