@@ -11,9 +11,18 @@ import click
 
 from data_stack.cli import common
 from data_stack.cli.common import Settings, answer, cli, table
+from data_stack.exception import ConfigError
 from data_stack.show.markup import Facts
 
 _FORMAT = "FORMAT"
+
+#: The options of ``data-stack convert`` by the arguments of ``convert()``.
+_OPTIONS_OF_ARGUMENTS = {
+    "columns": "--columns",
+    "source_format": "--from",
+    "target_format": "--to",
+    "shardlen": "--shardlen",
+}
 
 
 class ConvertCommand(common.Command):
@@ -84,7 +93,10 @@ def convert_dataset(
     from data_stack.formats.conversion import convert
 
     found, options_of_file = _source(settings, source, options, how["source_format"])
-    report = convert(found, target, options=options_of_file, **how)
+    try:
+        report = convert(found, target, options=options_of_file, **how)
+    except ConfigError as error:
+        raise ConfigError(_in_words_of_shell(str(error))) from error
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
@@ -92,6 +104,13 @@ def convert_dataset(
         + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items())
     )
     answer(settings, asdict(report), text)
+
+
+def _in_words_of_shell(message: str) -> str:
+    """Return a message with the options of the command in place of the arguments of ``convert()``."""
+    for argument, option in _OPTIONS_OF_ARGUMENTS.items():
+        message = message.replace(f"{argument}=", option)
+    return message
 
 
 def _split_of_folder(

@@ -272,12 +272,12 @@ class WritableFormat(Format):
                 if not (self.holds_decimals and is_declared):
                     raise ConfigError(
                         f"column {name!r} holds Decimals; Parquet stores those of tables; "
-                        "leave it out: --columns …"
+                        "leave it out of columns="
                     )
             if column.is_sequence and not self.holds_sequences:
                 raise ConfigError(
                     f"column {name!r} holds sequences, which only records store; "
-                    "leave it out: --columns …"
+                    "leave it out of columns="
                 )
 
     @abstractmethod

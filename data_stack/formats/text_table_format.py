@@ -137,7 +137,7 @@ class TextTableFormat(WritableFormat):
             if plain_type(column.type) not in self.types:
                 raise ConfigError(
                     f"column {name!r} is of type {column.type!r}, which {self.name} cannot hold; "
-                    "leave it out: --columns …"
+                    "leave it out of columns="
                 )
 
 

@@ -51,7 +51,7 @@ class CSVFormat(TextTableFormat):
             if column.shape:
                 raise ConfigError(
                     f"column {name!r} holds arrays of shape {column.shape}, which CSV cannot hold; "
-                    "leave it out: --columns …"
+                    "leave it out of columns="
                 )
 
     @contextlib.contextmanager

@@ -104,8 +104,7 @@ class ImagesFormat(WritableFormat):
         super().check(source, location, shardlen)
         if "image" not in source.schema:
             raise ConfigError(
-                f"there is no column 'image' in {', '.join(source.schema)}; "
-                "rename one: --columns image=…"
+                f"there is no column 'image' in {', '.join(source.schema)}; rename one by columns="
             )
         image_types = {"array", "npy", *types_by_extension("image").values()}
         for name, column in source.schema.items():
@@ -117,7 +116,7 @@ class ImagesFormat(WritableFormat):
             if name != "image" and type_name not in _METADATA_TYPES:
                 raise ConfigError(
                     f"column {name!r} is of type {column.type!r}, which JSON cannot hold; "
-                    "leave it out: --columns …"
+                    "leave it out of columns="
                 )
 
     @contextlib.contextmanager

@@ -43,7 +43,7 @@ class JsonLinesFormat(TextTableFormat):
             if column.shape is not None and len(column.shape) > 1:
                 raise ConfigError(
                     f"column {name!r} holds arrays of shape {column.shape}, which readers of JSON "
-                    "take for lists; leave it out: --columns …"
+                    "take for lists; leave it out of columns="
                 )
 
     @contextlib.contextmanager

@@ -41,7 +41,7 @@ class NpyFormat(OneFileFormat):
         if len(source.schema) != 1:
             raise ConfigError(
                 f"a .npy file holds one column, and {source.name} has "
-                f"{', '.join(source.schema)}; choose one: --columns …"
+                f"{', '.join(source.schema)}; choose one by columns="
             )
 
     def save(self, file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:

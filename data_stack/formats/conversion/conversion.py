@@ -245,7 +245,9 @@ def _format_of_source(location: Location, name: str | None) -> Format:
         )
     if name is not None:
         return format_named(name)
-    return detect_format(location, f"say which it is: --from {' or '.join(all_formats())}")
+    return detect_format(
+        location, f"say which it is by source_format=: {' or '.join(all_formats())}"
+    )
 
 
 def _open_location(
@@ -295,7 +297,7 @@ def _name_of_target_format(location: Location) -> str:
     suggestion = did_you_mean(suffix, known_suffixes()).strip() if suffix else ""
     if known is None and not suggestion and not _is_suffix_of_files(suffix):
         return _DEFAULT_FORMAT
-    advice = f"{suggestion} choose one: --to {' or '.join(writable_formats())}".strip()
+    advice = f"{suggestion} choose one by target_format=: {' or '.join(writable_formats())}".strip()
     raise unknown_suffix_error(location, advice)
 
 

@@ -53,7 +53,7 @@ class CSVWriter:
             except ValueError as error:
                 raise ConfigError(
                     f"CSV cannot hold column {name!r}: {error} in sample {position}; "
-                    "map it, or leave it out: --columns …"
+                    "map it, or leave it out of columns="
                 ) from error
         return fields
 

@@ -51,7 +51,7 @@ class JsonLinesWriter:
             except (TypeError, ValueError) as error:
                 raise ConfigError(
                     f"JSON cannot hold column {name!r}, sample {position}: {error!s:.200}; "
-                    "map it, or leave it out: --columns …"
+                    "map it, or leave it out of columns="
                 ) from error
             texts.append(text)
         return texts
