@@ -32,15 +32,11 @@ from data_stack.dataset.iterator.layers.combined import (
 from data_stack.dataset.iterator.layers.deduplicated import (
     DeduplicatedDatasetIterator as DeduplicatedDatasetIterator,
 )
+from data_stack.dataset.iterator.layers.dicts import DictsDatasetIterator as DictsDatasetIterator
 from data_stack.dataset.iterator.layers.encoded import (
     EncodedDatasetIterator as EncodedDatasetIterator,
 )
-from data_stack.dataset.iterator.layers.fields import DictsDatasetIterator as DictsDatasetIterator
 from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator as FieldsDatasetIterator
-from data_stack.dataset.iterator.layers.fields import (
-    RenamedDatasetIterator as RenamedDatasetIterator,
-)
-from data_stack.dataset.iterator.layers.fields import TuplesDatasetIterator as TuplesDatasetIterator
 from data_stack.dataset.iterator.layers.filtered import (
     FilteredDatasetIterator as FilteredDatasetIterator,
 )
@@ -59,6 +55,9 @@ from data_stack.dataset.iterator.layers.ordered import (
     SortedDatasetIterator as SortedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator as PackedDatasetIterator
+from data_stack.dataset.iterator.layers.renamed import (
+    RenamedDatasetIterator as RenamedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.repeated import (
     RepeatedDatasetIterator as RepeatedDatasetIterator,
 )
@@ -74,6 +73,7 @@ from data_stack.dataset.iterator.layers.sharded import (
 from data_stack.dataset.iterator.layers.shuffled import (
     ShuffledDatasetIterator as ShuffledDatasetIterator,
 )
+from data_stack.dataset.iterator.layers.tuples import TuplesDatasetIterator as TuplesDatasetIterator
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView as DatasetIteratorView
 from data_stack.dataset.iterator.layers.view import RearrangedAccess as RearrangedAccess
 from data_stack.dataset.iterator.layers.windowed import (

@@ -43,7 +43,7 @@ class DescribedIterator:
         @Attribute
         def column_names(self):
             """The names or keys of the columns; positions of tuples without names, nothing of bare values. May read sample 0."""
-            from data_stack.dataset.iterator.layers.fields import list_column_names
+            from data_stack.dataset.iterator.layers.columns_layer import list_column_names
 
             return list_column_names(self)
 

@@ -337,19 +337,19 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
 
     def rename(self, names: Mapping[str, str]) -> _Stack:
         """Dict samples with new names for some of their keys: ``{"old": "new"}``."""
-        from data_stack.dataset.iterator.layers.fields import RenamedDatasetIterator
+        from data_stack.dataset.iterator.layers.renamed import RenamedDatasetIterator
 
         return self._stack_layer(RenamedDatasetIterator, names=names)
 
     def as_dict(self, *names: str) -> _Stack:
         """Tuple samples as dicts: one name for each position; without any, the names that the columns have."""
-        from data_stack.dataset.iterator.layers.fields import DictsDatasetIterator
+        from data_stack.dataset.iterator.layers.dicts import DictsDatasetIterator
 
         return self._stack_layer(DictsDatasetIterator, names=list(names))
 
     def as_tuple(self, *columns: ColumnKey) -> _Stack:
         """Samples as tuples of these columns; of dict samples without any, of all keys in their order."""
-        from data_stack.dataset.iterator.layers.fields import TuplesDatasetIterator
+        from data_stack.dataset.iterator.layers.tuples import TuplesDatasetIterator
 
         return self._stack_layer(TuplesDatasetIterator, columns=list(columns))
 

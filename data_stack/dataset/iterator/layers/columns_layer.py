@@ -1,0 +1,214 @@
+"""The base of layers that choose, name or reorder columns."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
+from data_stack.dataset.iterator.layers.column_layout import (
+    ColumnLayout,
+    ColumnLayoutAccess,
+    LayoutMaker,
+    find_form,
+)
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key, column_names
+from data_stack.exception import ConfigError
+from data_stack.values.stacking import SampleForm
+
+
+class ColumnsLayer(LayerDatasetIterator):
+    """Other columns of the same samples, in a layout that a subclass decides.
+
+    The columns below are known by names, a schema or sample 0. They are looked up when a column is
+    named by a string, or for a meta.
+
+    Args:
+        dataset_iterator: what lies below; it is not closed.
+        make_layout: decides what to make of the columns below.
+        checked_columns: columns that must exist below, if there are strings among them.
+        made_with: the other arguments of the layer, for recipes.
+    """
+
+    #: Decides what to make of the columns below.
+    _make_layout: LayoutMaker
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        make_layout: LayoutMaker,
+        checked_columns: Iterable[ColumnKey] = (),
+        **made_with: Any,
+    ) -> None:
+        super().__init__(dataset_iterator, **made_with)
+        self._make_layout = make_layout
+        if any(isinstance(column, str) for column in checked_columns):
+            # a column that does not exist is an error now
+            self._find_layout()
+
+    def make_access(self) -> SampleAccess:
+        return ColumnLayoutAccess(self._below(), self._make_layout)
+
+    def _find_layout(self) -> ColumnLayout | None:
+        """Return the layout of the columns below; None for an empty iterator."""
+        below = self._below()
+        if below.n_samples == 0:
+            return None
+        names = column_names(self._dataset_iterator)
+        form = SampleForm.tuples(len(names)) if names else find_form(below)
+        return self._make_layout(form)
+
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        layout = self._find_layout()
+        if layout is None:
+            return replace(meta, column_names=None)
+        return derive_meta(meta, layout, column_names(self._dataset_iterator))
+
+
+def derive_meta(meta: DatasetMeta, layout: ColumnLayout, names_below: Sequence[str]) -> DatasetMeta:
+    """Return the meta of the columns of a layout.
+
+    Args:
+        meta: of the columns below.
+        layout: where the columns come from.
+        names_below: the names of the columns of tuples below; empty if they have none.
+    """
+    derived = meta
+    key_of: dict[ColumnKey, ColumnKey] = dict(zip(layout.keys_below, layout.form.keys, strict=True))
+    positions = IteratorMeta(
+        _follow_role("sample", meta.sample_pos, layout, key_of),
+        _follow_role("target", meta.target_pos, layout, key_of),
+        _follow_role("tag", meta.tag_pos, layout, key_of),
+    )
+    if _is_left_out(meta.sample_pos, layout):
+        derived = replace(derived, feature_names=None)
+    if _is_left_out(meta.target_pos, layout):
+        derived = replace(derived, target_kind=None, class_names=None)
+    if layout.form_below.kind != "tuple":
+        names_below = layout.form_below.keys
+    names: list[Any] = []
+    if names_below:
+        for key in layout.keys_below:
+            names.append(names_below[layout.form_below.keys.index(key)])
+    kinds = _follow_kinds(derived.column_kinds or (), layout, names)
+    names_here = None
+    are_names = bool(names) and all(isinstance(name, str) for name in names)
+    if are_names and layout.form.kind == "tuple":
+        names_here = tuple(names)
+    return replace(
+        derived,
+        iterator_meta=positions,
+        column_names=names_here,
+        column_kinds=kinds or None,
+    )
+
+
+def _is_left_out(position: ColumnKey, layout: ColumnLayout) -> bool:
+    key = layout.form_below.normal(position)
+    return key in layout.form_below.keys and key not in layout.keys_below
+
+
+def _follow_role(
+    role: str, position: ColumnKey, layout: ColumnLayout, key_of: Mapping[ColumnKey, ColumnKey]
+) -> ColumnKey:
+    """Return where the sample, the target or the tag is.
+
+    Args:
+        role: ``"sample"``, ``"target"`` or ``"tag"``.
+        position: where it is below.
+        layout: where the columns come from.
+        key_of: the columns of the layer by those below.
+    """
+    key = layout.form_below.normal(position)
+    if key in key_of:
+        return key_of[key]
+    if _is_left_out(position, layout) and not isinstance(position, str):
+        # its position would name another column here; the word of the role names none
+        return role
+    return position
+
+
+def _follow_kinds(
+    kinds_below: Iterable[tuple[Any, Any]], layout: ColumnLayout, names: list[Any]
+) -> tuple[tuple[Any, Any], ...]:
+    """Return the kinds of columns under the names that these have in the layer.
+
+    Args:
+        kinds_below: names of columns and their kinds.
+        layout: where the columns come from.
+        names: of the columns of the layer, as they are below; empty if they have none.
+    """
+    keys_of_kinds: Sequence[Any] = names or layout.keys_below
+    keys_here: Sequence[Any] = layout.form.keys
+    if names and layout.form.kind == "tuple":
+        keys_here = names
+    key_of = dict(zip(keys_of_kinds, keys_here, strict=True))
+    return tuple([(key_of[key], kind) for key, kind in kinds_below if key in key_of])
+
+
+# ---------------------------------------------------------------------- what users pass
+
+
+def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
+    """Return the names of an iterator's columns, as ``iterator.column_names`` does."""
+    names = column_names(iterator)
+    if names:
+        return list(names)
+    return list(find_form(access_to(iterator)).keys)
+
+
+def choose_columns(
+    columns: tuple[ColumnKey, ...], form: SampleForm, *, as_tuples: bool
+) -> ColumnLayout:
+    """Return the layout of some columns, in their order; of all for no ``columns``."""
+    keys = form.find_all(columns) if columns else form.keys
+    if form.kind == "dict" and not as_tuples:
+        return ColumnLayout(form, keys, SampleForm("dict", keys))
+    return ColumnLayout(form, keys, SampleForm.tuples(len(keys)))
+
+
+def check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
+    """Return columns with positions for the names that a meta has.
+
+    Raises:
+        ConfigError: ``columns`` are no list of positions and keys, or name a column twice.
+    """
+    if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
+        raise ConfigError(
+            f"columns must be a list of positions or keys, got {columns!r}; "
+            f"one column is [{columns!r}]"
+        )
+    keys: list[ColumnKey] = []
+    for column in columns:
+        if not isinstance(column, str) and not hasattr(column, "__index__"):
+            raise ConfigError(
+                f"each column is named by its position or key, one argument each, "
+                f"not by {join_names(columns)}"
+            )
+        key = column if isinstance(column, str) else operator.index(column)
+        keys.append(column_key(iterator, key))
+    if len(set(keys)) < len(keys):
+        raise ConfigError(f"a column is selected twice, among {join_names(columns)}")
+    return tuple(keys)
+
+
+def check_names(names: Sequence[Any]) -> None:
+    """Check new names of columns.
+
+    Raises:
+        ConfigError: they are not distinct strings.
+    """
+    are_strings = all(isinstance(name, str) for name in names)
+    if not are_strings or len(set(names)) < len(names):
+        raise ConfigError(
+            f"the names of columns are strings, no two the same, got {join_names(names)}"
+        )
+
+
+def join_names(names: Iterable[Any]) -> str:
+    """Return the names of columns as messages list them."""
+    return ", ".join(repr(name) for name in names)
