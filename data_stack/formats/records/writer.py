@@ -13,7 +13,6 @@ from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.bag import pack_references
 from data_stack.formats.records.column_writer import ColumnWriter
-from data_stack.formats.records.columns import samples_of
 from data_stack.formats.records.layout import (
     MAX_RECORDS,
     REFS,
@@ -24,6 +23,7 @@ from data_stack.formats.records.layout import (
     parse_spec,
     shard_names,
 )
+from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
@@ -171,7 +171,7 @@ class RecordWriter(DatasetWriter):
         self._check_open()
         n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
-            for sample in samples_of(
+            for sample in iterate_samples(
                 list(self._columns), [columns[name] for name in self._columns]
             ):
                 self.append(sample)
