@@ -17,14 +17,10 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Column
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -175,30 +171,3 @@ def names_of(names: Any) -> list[str]:
             f"columns must be a list of different names, at least one, got {names!r:.80}"
         )
     return listed
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some records of a column, end to end.
-
-    Attributes:
-        data: their bytes, which do not change any more.
-        sizes: of each record in bytes, shape ``(n_records,)``.
-        layout: of all of them, where they have one.
-    """
-
-    data: bytes | memoryview
-    sizes: npt.NDArray[np.uint64]
-    layout: FixedLayout | None = None
-
-    @classmethod
-    def of(cls, records: Sequence[bytes], codec: Codec | None = None) -> Part:
-        """Records of a codec end to end; None for those that never have a layout."""
-        layout = codec.layout_of(records[0]) if codec is not None and records else None
-        if layout is not None:
-            size, header = layout.record_bytes, layout.header
-            if not all(len(record) == size and record.startswith(header) for record in records):
-                layout = None
-        return cls(
-            b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout
-        )

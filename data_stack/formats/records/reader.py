@@ -25,17 +25,14 @@ from data_stack.exception import (
     StorageError,
 )
 from data_stack.formats.records.bag import Places, SampleReferences, as_places
-from data_stack.formats.records.columns import (
-    RaggedColumn,
-    ValueColumn,
-    samples_of,
-    sequences_of,
-    stack_sequences,
-)
+from data_stack.formats.records.decoded_column import DecodedColumn
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.partial_reads import Mask, RecordsIterator
 from data_stack.formats.records.record_files import RecordFiles
+from data_stack.formats.records.samples import iterate_samples
+from data_stack.formats.records.sequences import list_sequences, stack_sequences
+from data_stack.formats.records.value_column import ValueColumn
 from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.local_files import most_open_files
@@ -240,7 +237,7 @@ class RecordReader(RecordsIterator):
     def _sample(self, position: int) -> Sample:
         if self._references is not None or self._n_counted > 1:
             return next(
-                samples_of(
+                iterate_samples(
                     self._keys, self._read(self._keys, range(position, position + 1), stacked=False)
                 )
             )
@@ -267,7 +264,7 @@ class RecordReader(RecordsIterator):
         for name, (firsts, counts) in self._entries(np.asarray(places, np.int64), names).items():
             column = self._column(name)
             if name in self._sequences:
-                read = stack_sequences if stacked else sequences_of
+                read = stack_sequences if stacked else list_sequences
                 found.append(read(column, firsts, counts))
             else:
                 found.append(column.read(firsts) if stacked else column.values(firsts))
@@ -410,7 +407,7 @@ class RecordAccess(RemoteAccess):
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self.await_prefetched(positions)
         return list(
-            samples_of(
+            iterate_samples(
                 self.source._keys, self.source._read(self.source._keys, positions, stacked=False)
             )
         )
@@ -444,8 +441,8 @@ class RecordAccess(RemoteAccess):
             reader._column(str(key)) if is_alone and reader._codecs[str(key)].releases_gil else None
         )
         return (
-            column.each(np.asarray(positions, np.int64))
-            if isinstance(column, RaggedColumn)
+            column.iterate_values(np.asarray(positions, np.int64))
+            if isinstance(column, DecodedColumn)
             else None
         )
 
@@ -477,7 +474,7 @@ class RecordAccess(RemoteAccess):
                 for position in places:
                     yield reader[position]
             else:
-                yield from samples_of(keys, values)
+                yield from iterate_samples(keys, values)
 
     def locate(self, position: int) -> str:
         return f"record {position} of {self.source._folder.name}"

@@ -18,10 +18,12 @@ from data_stack.exception import (
     ResourceNotFoundError,
 )
 from data_stack.formats.records.bag import Bag, Ends, SampleReferences, ends_of_bag, ends_of_index
-from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn
+from data_stack.formats.records.decoded_column import DecodedColumn
+from data_stack.formats.records.fixed_column import open_fixed_column
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
+from data_stack.formats.records.value_column import ValueColumn
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, differing_blocks
@@ -197,7 +199,7 @@ class RecordFiles:
         column = self.schema[name]
         record_bytes = None if self.manifest is None else self.manifest.record_bytes[name]
         if not record_bytes:  # a file may hold any number of empty records
-            return RaggedColumn(self.bag(name, n_records), codec, column)
+            return DecodedColumn(self.bag(name, n_records), codec, column)
         if self.has_references:
             stored = self.bag(name)
             file, n_bytes, n_records = stored.file, stored.n_bytes, len(stored)
@@ -228,8 +230,8 @@ class RecordFiles:
             if (
                 has_rows and layout.dtype.kind in "biufcSVmM"
             ):  # what is in strings is for their codec to look at
-                return FixedColumn(bag, layout, column.dtype)
-        return RaggedColumn(bag, codec, column)
+                return open_fixed_column(bag, layout, column.dtype)
+        return DecodedColumn(bag, codec, column)
 
     def is_remote(self, names: Iterable[str]) -> bool:
         """Whether the records of columns are read by range; of the first shard only, as that may take a request."""

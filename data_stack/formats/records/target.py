@@ -20,13 +20,13 @@ from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.layout import (
     REFS,
     SPEC,
-    Part,
     bag_name,
     idx_name,
     parse_spec,
     spec_json,
 )
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
+from data_stack.formats.records.record_batch import RecordBatch
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest
 from data_stack.io.storage_connectors.unfinished import TEMPORARY
@@ -210,7 +210,7 @@ class Target(ABC):
     def abandon(self) -> None:  # noqa: B027  # otherwise nothing is published
         """Leave the dataset so that another writer can resume it, if it grows."""
 
-    def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
+    def put(self, parts: Mapping[str, RecordBatch], n_samples: int) -> None:
         """Write samples: records of each column, and of :data:`REFS` where there are sequences.
 
         Raises:
@@ -237,7 +237,7 @@ class Target(ABC):
             file.write(data)
 
     def _write_manifest(self, files: dict[str, FileRecord]) -> RecordsManifest:
-        known = {name: self.writers[name].result() for name in self._columns}
+        known = {name: self.writers[name].written.describe() for name in self._columns}
         digest = Digest()
         digest.update(spec_json(self._columns))
         files[SPEC] = FileRecord(digest.size, digest.sha256, digest.blocks)
@@ -340,11 +340,13 @@ class GrowingTarget(Target):
                 promised.get(bag_name(name), 0) if is_covered else int.from_bytes(last, "little")
             )
             if manifest is not None and is_covered:
-                writer.follow(manifest.columns[name], manifest.record_bytes[name], self.count)
+                writer.written.resume_after(
+                    manifest.columns[name], manifest.record_bytes[name], self.count
+                )
             else:
-                writer.follow(None, None, self.count)
+                writer.written.resume_undescribed(self.count)
 
-    def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
+    def put(self, parts: Mapping[str, RecordBatch], n_samples: int) -> None:
         if not self._is_marked:
             if self.count:
                 self.checkpoint()
@@ -413,7 +415,7 @@ class WholeTarget(Target):
             if self._has_sequences:
                 # A bag whose first record is empty is only readable with a leading zero.
                 writer.bag.put(
-                    bytes(_ENTRY_BYTES * writer.begins_empty) + writer.idx.file.getvalue()
+                    bytes(_ENTRY_BYTES * writer.written.begins_empty) + writer.idx.file.getvalue()
                 )
             else:
                 records[idx_name(name)] = writer.idx.record()

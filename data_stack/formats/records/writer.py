@@ -13,17 +13,17 @@ from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.bag import pack_references
 from data_stack.formats.records.column_writer import ColumnWriter
-from data_stack.formats.records.columns import samples_of
 from data_stack.formats.records.layout import (
     MAX_RECORDS,
     REFS,
     SPEC,
-    Part,
     bag_name,
     check_columns,
     parse_spec,
     shard_names,
 )
+from data_stack.formats.records.record_batch import RecordBatch
+from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
@@ -171,7 +171,7 @@ class RecordWriter(DatasetWriter):
         self._check_open()
         n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
-            for sample in samples_of(
+            for sample in iterate_samples(
                 list(self._columns), [columns[name] for name in self._columns]
             ):
                 self.append(sample)
@@ -242,13 +242,13 @@ class RecordWriter(DatasetWriter):
                 if name in self._sequences
                 else records
             )
-            parts[name] = Part.of(flat, writer.codec)
+            parts[name] = RecordBatch.join(flat, writer.codec)
         if self._sequences:
             parts[REFS] = self._references(rows)
         self._rows, self._row_bytes = [], 0
         self._put(parts, len(rows))
 
-    def _put(self, parts: Mapping[str, Part], n_samples: int) -> None:
+    def _put(self, parts: Mapping[str, RecordBatch], n_samples: int) -> None:
         if self._target.count + n_samples > MAX_RECORDS:
             raise ConfigError(
                 f"a record dataset has at most {MAX_RECORDS} samples; write shards (ShardedRecordWriter)"
@@ -265,9 +265,9 @@ class RecordWriter(DatasetWriter):
         self._target.checkpoint()
         self._checkpointed_at = time.monotonic()
 
-    def _references(self, rows: list[list[Any]]) -> Part:
+    def _references(self, rows: list[list[Any]]) -> RecordBatch:
         """Which records the samples have."""
-        firsts = {name: self._writers[name].n_records for name in self._sequences}
+        firsts = {name: self._writers[name].written.n_records for name in self._sequences}
         packed = []
         for number, row in enumerate(rows, self._target.count):
             entries: list[int | tuple[int, int]] = []
@@ -278,7 +278,7 @@ class RecordWriter(DatasetWriter):
                 else:
                     entries.append(number)
             packed.append(pack_references(entries))
-        return Part.of(packed)
+        return RecordBatch.join(packed)
 
     def _check_open(self) -> None:
         if self._state:

@@ -1,0 +1,190 @@
+"""Columns whose records all have one layout: their values are rows of a strided view."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.codec import FixedLayout
+from data_stack.formats.records.bag import Bag, Places
+from data_stack.formats.records.row_format import RowFormat
+from data_stack.formats.records.value_column import ValueColumn
+from data_stack.formats.stored_rows import StoredRowsReader
+from data_stack.io.positional import PositionalFile
+from data_stack.values.stacking import take_runs
+
+_Integers = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+
+def open_fixed_column(bag: Bag, layout: FixedLayout, dtype: np.dtype[Any] | None) -> FixedColumn:
+    """Open a column of records of one layout.
+
+    Args:
+        bag: the records.
+        layout: the layout of each of them.
+        dtype: the dtype of the values that are returned; None for the dtype of the layout.
+    """
+    row_format = RowFormat.from_layout(layout, dtype)
+    if bag.file.ranges is None:
+        return BufferedFixedColumn(bag, row_format)
+    return RangedFixedColumn(bag, row_format, bag.file.ranges)
+
+
+class FixedColumn(ValueColumn):
+    """Records of one layout.
+
+    Args:
+        bag: the records.
+        row_format: how their bytes become values.
+    """
+
+    def __init__(self, bag: Bag, row_format: RowFormat) -> None:
+        super().__init__(bag)
+        self._row_format = row_format
+
+    @property
+    def is_fixed(self) -> bool:
+        return True
+
+    @property
+    def row_bytes(self) -> int:
+        return self._row_format.value_bytes
+
+    def value(self, index: int) -> Any:
+        return self.values(range(index, index + 1))[0]
+
+    def values(self, places: Places) -> list[Any]:
+        return self._row_format.list_values(self.read(places))
+
+    def read(self, places: Places) -> _Array:
+        return self._row_format.stack_values(self._copy_items(places))
+
+    def runs(self, starts: _Integers, length: int) -> _Array:
+        values = self._row_format.stack_values(self._copy_items_of_runs(starts, length))
+        return values.reshape(len(starts), length, *values.shape[1:])
+
+    @abstractmethod
+    def _copy_items(self, places: Places) -> _Array:
+        """Read the items of records, shape ``(len(places),)``."""
+
+    @abstractmethod
+    def _copy_items_of_runs(self, starts: _Integers, length: int) -> _Array:
+        """Read the items of ``length`` records from each start, shape ``(n_starts * length,)``."""
+
+
+class BufferedFixedColumn(FixedColumn):
+    """Records of one layout in a file that is mapped or in memory."""
+
+    #: Views of the file, whose blocks are checked before their first use.
+    _items: _Array
+    _values: _Array
+
+    #: Whether the items lie side by side, aligned.
+    _is_contiguous: bool
+
+    #: Whether numpy makes the Python number of a record directly.
+    _has_python_items: bool
+
+    def __init__(self, bag: Bag, row_format: RowFormat) -> None:
+        super().__init__(bag, row_format)
+        self._file = bag.file
+        self._checks = bag.file.checks
+        self._record_bytes = row_format.record_bytes
+        self._items = row_format.view_items(len(bag), bag.file.buffer)
+        self._values = row_format.view_values(len(bag), bag.file.buffer)
+        self._is_contiguous = self._items.flags.c_contiguous and self._items.flags.aligned
+        self._has_python_items = row_format.is_python_number and _is_number_as_stored(
+            row_format.stored_dtype, row_format.value_dtype
+        )
+        # Kept here, as reading a value by itself takes less time than asking for them.
+        self._is_array = not row_format.is_number
+        self._needs_cast = row_format.needs_cast
+        self._value_dtype = row_format.value_dtype
+
+    def value(self, index: int) -> Any:
+        if not self._checks.is_done:
+            self._check(range(index, index + 1))
+        if self._has_python_items:
+            return self._values.item(index)
+        if not self._is_array:
+            return super().value(index)
+        value = self._values[index]
+        if self._needs_cast:
+            return value.astype(self._value_dtype)
+        return value.copy()
+
+    def _copy_items(self, places: Places) -> _Array:
+        if not self._checks.is_done:
+            self._check(places)
+        if isinstance(places, range):
+            copied: _Array = self._items[places.start : places.stop].copy()
+            return copied
+        if self._is_contiguous:
+            return self._items.take(places)
+        # take() would first copy the whole array, as its items do not lie side by side.
+        return self._items[places]
+
+    def _copy_items_of_runs(self, starts: _Integers, length: int) -> _Array:
+        if not self._checks.is_done:
+            begins = starts * self._record_bytes
+            ends = (starts + length) * self._record_bytes
+            self._file.check(begins.tolist(), ends.tolist())
+        items: _Array = take_runs(self._items, starts, length)
+        return items.reshape(-1)
+
+    def _check(self, places: Places) -> None:
+        """Check the blocks of records that were not checked before.
+
+        Raises:
+            DatasetFileCorruptError: a block is damaged.
+        """
+        n_bytes = self._record_bytes
+        if isinstance(places, range):
+            self._file.check((places.start * n_bytes,), (places.stop * n_bytes,))
+        else:
+            begins = places * n_bytes
+            self._file.check(begins.tolist(), (begins + n_bytes).tolist())
+
+
+class RangedFixedColumn(FixedColumn):
+    """Records of one layout in a file that is read by range, as from a store.
+
+    Args:
+        bag: the records.
+        row_format: how their bytes become values.
+        file: reads ranges of the file, and checks them.
+    """
+
+    def __init__(self, bag: Bag, row_format: RowFormat, file: PositionalFile) -> None:
+        super().__init__(bag, row_format)
+        shape = (len(bag), row_format.record_bytes)
+        self._records = StoredRowsReader(file, 0, shape, np.dtype(np.uint8))
+
+    def _copy_items(self, places: Places) -> _Array:
+        indices = places
+        if isinstance(indices, range):
+            indices = np.arange(indices.start, indices.stop)
+        if len(indices) == 0:
+            return self._row_format.view_items(0, b"")
+        records = self._records.read(indices)
+        return self._copy_items_in(records, len(indices))
+
+    def _copy_items_of_runs(self, starts: _Integers, length: int) -> _Array:
+        if len(starts) == 0:
+            return self._row_format.view_items(0, b"")
+        records = self._records.runs(starts, length)
+        return self._copy_items_in(records, len(starts) * length)
+
+    def _copy_items_in(self, records: _Array, n_records: int) -> _Array:
+        items = self._row_format.view_items(n_records, records)
+        copied: _Array = items.copy()
+        return copied
+
+
+def _is_number_as_stored(stored_dtype: np.dtype[Any], value_dtype: np.dtype[Any]) -> bool:
+    """Whether the Python number of a stored number is that of its value, too."""
+    return stored_dtype.kind in "iuf" and value_dtype.kind in "iuf"

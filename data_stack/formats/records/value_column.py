@@ -1,0 +1,74 @@
+"""The interface of a column whose values are read by the number of their record."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.formats.records.bag import Bag, Places
+
+
+class ValueColumn(ABC):
+    """One value for each record of a column. Every value that is returned is a copy.
+
+    Callers have checked that the numbers of records lie in ``[0, len(column))``.
+
+    Args:
+        bag: the records of the column.
+    """
+
+    def __init__(self, bag: Bag) -> None:
+        self.bag = bag
+
+    def __len__(self) -> int:
+        return len(self.bag)
+
+    @property
+    @abstractmethod
+    def is_fixed(self) -> bool:
+        """Whether all values have one dtype and one shape."""
+
+    @property
+    @abstractmethod
+    def row_bytes(self) -> int:
+        """The approximate size of a value in bytes."""
+
+    @abstractmethod
+    def value(self, index: int) -> Any:
+        """Read the value of one record.
+
+        Raises:
+            DatasetFileCorruptError: the record is damaged.
+        """
+
+    @abstractmethod
+    def values(self, places: Places) -> list[Any]:
+        """Read values in one request, and return each by itself.
+
+        Small arrays of one request may share one piece of memory.
+
+        Raises:
+            DatasetFileCorruptError: a record is damaged.
+        """
+
+    @abstractmethod
+    def read(self, places: Places) -> npt.NDArray[Any]:
+        """Read values in one request, and return them stacked, shape ``(len(places), ...)``.
+
+        Raises:
+            DatasetFileCorruptError: a record is damaged.
+        """
+
+    @abstractmethod
+    def runs(self, starts: npt.NDArray[np.int64], length: int) -> npt.NDArray[Any] | None:
+        """Read ``length`` consecutive values from each start, shape ``(n_starts, length, ...)``.
+
+        Returns:
+            The values; None where values may differ in their dtype or shape.
+
+        Raises:
+            DatasetFileCorruptError: a record is damaged.
+        """
