@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import Column, DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.show.column_statistics import columns_of, plain_value
+from data_stack.show.column_report import columns_of
 from data_stack.show.display_value import Kind, to_display_value
 from data_stack.show.markup import readable
 from data_stack.show.sample_parts import hints_of, part_of
+from data_stack.show.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
 from data_stack.values.missing import is_missing, is_null, present_values
 from data_stack.values.stacked_values import stack_values

@@ -21,7 +21,7 @@ from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
 from data_stack.reproduce.duplicates import list_digests
 from data_stack.reproduce.pairing import DatasetDigests, Pair, pair_by_content, pair_by_key
-from data_stack.show.column_statistics import fields_of
+from data_stack.show.column_report import fields_of
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.show.page import IteratorPage
 from data_stack.show.sample_parts import default_keys

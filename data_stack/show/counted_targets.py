@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.show.column_statistics import target_distribution
 from data_stack.show.display_value import to_display_value
 from data_stack.show.sample_parts import part_of
+from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacked_values import stack_values
 
 #: With more classes, integer targets are described by their range.

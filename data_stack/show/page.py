@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any
 
-from data_stack.show.column_statistics import ColumnReport, columns_of
+from data_stack.show.column_report import ColumnReport, columns_of
 from data_stack.show.counted_targets import (
     MAX_CLASSES,
     UNKNOWN_TARGETS,

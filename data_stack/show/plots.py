@@ -14,9 +14,9 @@ import numpy as np
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key, column_names
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show.column_statistics import class_name, target_distribution
 from data_stack.show.display_value import shorten
 from data_stack.show.sample_parts import default_keys, part_of, title_of
+from data_stack.show.target_distribution import class_name, target_distribution
 from data_stack.values.missing import present_values
 
 try:

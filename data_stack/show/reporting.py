@@ -21,13 +21,8 @@ from data_stack.dataset.iterator.stack import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.io.account import PlaceAccount
-from data_stack.show import column_statistics
-from data_stack.show.column_statistics import (
-    ColumnReport,
-    class_name,
-    plain_value,
-    target_distribution,
-)
+from data_stack.show.column_report import ColumnReport, columns_of
+from data_stack.show.column_statistics import with_statistics
 from data_stack.show.markup import (
     Block,
     Document,
@@ -37,6 +32,13 @@ from data_stack.show.markup import (
     bar,
     number_text,
     readable,
+)
+from data_stack.show.target_distribution import (
+    MAX_VALUES_OF_A_TARGET,
+    class_name,
+    n_values_of,
+    plain_value,
+    target_distribution,
 )
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import as_array, one_hot_positions
@@ -329,9 +331,7 @@ class DatasetIteratorReportGenerator:
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(as_iterator(iterator))
         if statistics:
-            report.columns = column_statistics.with_statistics(
-                as_iterator(iterator), report.columns
-            )
+            report.columns = with_statistics(as_iterator(iterator), report.columns)
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
@@ -411,10 +411,7 @@ class _Reporter:
         try:
             if (source, target_pos) not in self._columns:
                 target = value_of(iterator[0], target_pos)
-                is_small = (
-                    column_statistics.n_values_of(target)
-                    <= column_statistics.MAX_VALUES_OF_A_TARGET
-                )
+                is_small = n_values_of(target) <= MAX_VALUES_OF_A_TARGET
                 if not is_small and one_hot_positions(as_array(target)[None]) is None:
                     return {}
                 if positions is not None:
@@ -435,11 +432,7 @@ def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
     positions = sorted(
         set(np.linspace(0, n_samples - 1, min(n_samples, 8)).round().astype(int).tolist())
     )  # to find the columns
-    return (
-        column_statistics.columns_of(iterator, [iterator[position] for position in positions])
-        if positions
-        else ()
-    )
+    return columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
 
 
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_names
 from data_stack.exception import ConfigError
-from data_stack.show.column_statistics import n_values_of, plain_value
 from data_stack.show.display_value import shorten, to_display_value
+from data_stack.show.target_distribution import n_values_of, plain_value
 from data_stack.values.stacked_values import exact_array, one_hot_positions
 
 Key = int | str | None

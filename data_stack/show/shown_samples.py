@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.show.column_statistics import ColumnReport
+from data_stack.show.column_report import ColumnReport
 from data_stack.show.display_value import DisplayValue, shorten, span_of, to_display_value
 from data_stack.show.embedded_media import embed_picture, embed_player
 from data_stack.show.markup import Block, Gallery, Rich, Table
