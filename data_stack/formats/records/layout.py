@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from data_stack.codecs.codec import Column
@@ -27,6 +27,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.folder import Folder
+from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
 SPEC = "spec.json"
@@ -153,21 +154,31 @@ def _wrong_name(name: object) -> str | None:
     return None
 
 
-def names_of(names: Any) -> list[str]:
-    """Names of columns as a list, without duplicates.
+def list_column_names(names: Any) -> list[str]:
+    """Return names of columns as a list.
 
     Raises:
-        ConfigError: they are something else.
+        ConfigError: they are something else, none, or one of them comes twice.
     """
-    listed = (
-        [] if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
-    )
-    if (
-        not listed
-        or not all(isinstance(name, str) for name in listed)
-        or len(set(listed)) != len(listed)
-    ):
+    listed = []
+    if not isinstance(names, (str, bytes)) and hasattr(names, "__iter__"):
+        listed = list(names)
+    are_texts = all(isinstance(name, str) for name in listed)
+    if not listed or not are_texts or len(set(listed)) != len(listed):
         raise ConfigError(
             f"columns must be a list of different names, at least one, got {names!r:.80}"
         )
     return listed
+
+
+def check_column_exists(name: object, known: Collection[str]) -> None:
+    """Check that a column is one of those that are read.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if name not in known:
+        raise ConfigError(
+            f"unknown column {name!r:.80}{did_you_mean(name, known)}; "
+            f"the columns are {', '.join(known)}"
+        )

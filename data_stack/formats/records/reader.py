@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import sys
-import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess
-from data_stack.dataset.iterator.access import DeclaredColumn
-from data_stack.dataset.positions import IndexArrayOfInts, check_index
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    RequestLimitError,
-    ResourceChangedError,
-    StorageError,
+from data_stack.dataset.iterator import Sample, SampleAccess
+from data_stack.dataset.positions import check_index
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
+from data_stack.formats.records.bag import SampleReferences
+from data_stack.formats.records.layout import (
+    MAX_RECORDS,
+    REFS,
+    check_column_exists,
+    list_column_names,
 )
-from data_stack.formats.records.bag import Places, SampleReferences, as_places
-from data_stack.formats.records.decoded_column import DecodedColumn
-from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.open_columns import OpenColumns
 from data_stack.formats.records.partial_reads import Mask, RecordsIterator
+from data_stack.formats.records.record_access import RecordAccess
 from data_stack.formats.records.record_files import RecordFiles
-from data_stack.formats.records.samples import iterate_samples
-from data_stack.formats.records.sequences import list_sequences, stack_sequences
-from data_stack.formats.records.value_column import ValueColumn
-from data_stack.formats.remote import RemoteAccess
+from data_stack.formats.records.sample_columns import SampleColumns
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.local_files import most_open_files
-from data_stack.util.executor import n_threads_here
-from data_stack.util.forks import fork_lock
-from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacking import all_columns
-
-#: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
-_BLOCK_BYTES = 1 << 20
-_DECODED_BYTES = 4 << 20
-_MAX_IN_BLOCK = 1024
-
-_Integers = npt.NDArray[np.int64]
 
 
 class RecordReader(RecordsIterator):
@@ -90,7 +67,23 @@ class RecordReader(RecordsIterator):
         ConfigError: a column or codec does not exist.
     """
 
+    #: The access refers to the reader: they would keep each other in memory.
     _keeps_access = False
+
+    #: The folder of the dataset.
+    _folder: Folder
+
+    #: The arguments that open the same reader again: ``codecs``, ``columns``, ``mapped``.
+    _options: dict[str, Any]
+
+    #: The files of the dataset, of all columns.
+    _files: RecordFiles
+
+    #: The columns to read.
+    _columns: SampleColumns
+
+    #: The number of samples.
+    _length: int
 
     def __init__(
         self,
@@ -102,52 +95,33 @@ class RecordReader(RecordsIterator):
         mapped: bool = True,
     ) -> None:
         self._folder = folder_of(source, prefix)
-        options: dict[str, Any] = {"codecs": codecs, "mapped": mapped}
-        options["columns"] = None if columns is None else names_of(columns)
-        self._options, self._files = options, RecordFiles(self._folder, mapped=mapped)
+        chosen = None if columns is None else list_column_names(columns)
+        self._files = RecordFiles(self._folder, mapped=mapped)
         types = self._files.types
-        self._keys = list(types) if columns is None else options["columns"]
-        # Its pickle keeps the codecs of plugins, which a spawned process may not know.
-        options["codecs"] = with_provided_codecs(
-            (types[name] for name in self._keys if name in types), codecs
-        )
-        self._codecs: dict[str, Codec] = {}
-        for name in self._keys:
-            _check_column(name, types)
-            try:
-                self._codecs[name] = codec_of(types[name], options["codecs"])
-            except ConfigError as error:
-                raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
-        #: How many columns count towards the limit of a request.
-        self._n_counted = sum(codec.is_compressed for codec in self._codecs.values())
-        self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
-        self._closed = False
-        #: The readers that have open files, of those that share a limit.
-        self._siblings = weakref.WeakSet[RecordReader]()
-        self._opened: dict[str, ValueColumn] = {}
-        self._opening: dict[str, Any] = {}  # locks
-        self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
-        manifest, references = self._files.manifest, self._files.references()
-        if manifest is not None and manifest.count > MAX_RECORDS:
-            raise DatasetFileCorruptError(
-                f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples"
-            )
-        if manifest is not None and references is not None and len(references) < manifest.count:
-            raise DatasetFileCorruptError(
-                f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}"
-            )
-        self._references: SampleReferences | None = references
-        self._length = self._files.count_samples(references) if manifest is None else manifest.count
+        keys = list(types) if chosen is None else chosen
+
+        # A pickle keeps the codecs of plugins, which a spawned process may not know.
+        types_to_read = [types[name] for name in keys if name in types]
+        codecs_to_read = with_provided_codecs(types_to_read, codecs)
+        self._options = {"codecs": codecs_to_read, "columns": chosen, "mapped": mapped}
+        codecs_by_name = _find_codecs(keys, types, codecs_to_read, self._folder.name)
+
+        references = self._files.references()
+        self._length = _count_samples(self._files, references)
         if references is not None and not references.is_remote:
-            references.release()  # of hundreds of shards, only those that are read have files open
-        self._n_stored = (
-            self._length
-        )  # a pickled reader keeps its length if samples are appended later
+            # Of hundreds of shards, only those that are read have files open.
+            references.release()
+
+        # Columns keep the number of records that they have now, also if samples are appended.
+        n_records = None if self._files.has_references else self._length
+        open_columns = OpenColumns(self._files, codecs_by_name, references, n_records)
+        sequence_names = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
+        self._columns = SampleColumns(open_columns, codecs_by_name, sequence_names, references)
 
     # ------------------------------------------------------------------ description
 
     def make_access(self) -> SampleAccess:
-        return RecordAccess(self)
+        return RecordAccess(self, self._columns, self._files)
 
     def __len__(self) -> int:
         return self._length
@@ -155,12 +129,12 @@ class RecordReader(RecordsIterator):
     @property
     def spec(self) -> dict[str, str]:
         """The types of the columns to read, by name, as in Granular's ``spec.json``."""
-        return {name: self._files.types[name] for name in self._keys}
+        return {name: self._files.types[name] for name in self._columns.keys}
 
     @property
     def schema(self) -> dict[str, Column]:
         """Type, dtype and shape of each column to read; dtype and shape are None without a manifest."""
-        return {name: self._files.schema[name] for name in self._keys}
+        return {name: self._files.schema[name] for name in self._columns.keys}
 
     @property
     def manifest(self) -> RecordsManifest | None:
@@ -178,18 +152,24 @@ class RecordReader(RecordsIterator):
         Raises:
             DatasetOutOfBoundsError: ``index`` is out of bounds.
         """
-        entries = self._entries(np.array([check_index(index, self._length)]), self._keys)
-        return {
-            name: range(entries[name][1].item()) if name in self._sequences else True
-            for name in self._keys
-        }
+        columns = self._columns
+        position = check_index(index, self._length)
+        entries = columns.find_records(np.array([position]), columns.keys)
+        available: dict[str, bool | range] = {}
+        for name in columns.keys:
+            if name in columns.sequence_names:
+                _, counts = entries[name]
+                available[name] = range(counts.item())
+            else:
+                available[name] = True
+        return available
 
-    # ------------------------------------------------------------------ one sample
+    # ------------------------------------------------------------------ samples
 
     def __getitem__(self, index: Any) -> Any:
         """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
         if type(index) is int and 0 <= index < self._length:
-            return self._sample(index)
+            return self._columns.read_sample(index)
         return super().__getitem__(index)
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
@@ -205,84 +185,39 @@ class RecordReader(RecordsIterator):
             ConfigError: a column does not exist, or has no such part.
         """
         position = check_index(index, self._length)
-        if not isinstance(columns, Mapping):
-            columns = dict.fromkeys(self._keys if columns is None else names_of(columns), True)
-        for name, part in columns.items():
-            _check_column(name, self._codecs)
-            if not isinstance(part, (bool, np.bool_, range, slice)) or (
-                name not in self._sequences and hasattr(part, "start")
-            ):
-                raise ConfigError(
-                    f"column {name!r} takes True, False, or a range if it holds sequences, got {part!r:.80}"
-                )
-        wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
-        entries, sample = self._entries(np.array([position]), list(wanted)), {}
-        with decoding_for(current_request()):
-            for name, part in wanted.items():
-                if name in self._sequences:
-                    (first,), (count,) = entries[name]
-                    some = (
-                        slice(part.start, part.stop, part.step)
-                        if isinstance(part, (range, slice))
-                        else slice(None)
-                    )
-                    places = np.arange(first, first + count)[some]
-                    sample[name] = self._column(name).values(places) if len(places) else []
-                else:
-                    sample[name] = self._column(name).value(
-                        entries[name][0].item() if entries else position
-                    )
-        return sample
+        mask: Mask
+        if columns is None:
+            mask = dict.fromkeys(self._columns.keys, True)
+        elif isinstance(columns, Mapping):
+            mask = columns
+        else:
+            mask = dict.fromkeys(list_column_names(columns), True)
+        return self._columns.read_part(position, self._parse_mask(mask))
 
-    def _sample(self, position: int) -> Sample:
-        if self._references is not None or self._n_counted > 1:
-            return next(
-                iterate_samples(
-                    self._keys, self._read(self._keys, range(position, position + 1), stacked=False)
-                )
-            )
-        opened = self._opened
-        return {
-            name: (opened[name] if name in opened else self._column(name)).value(position)
-            for name in self._keys
-        }
+    def _parse_mask(self, mask: Mask) -> dict[str, slice | None]:
+        """Return the columns to read, with the slice of a sequence, None for a single value.
 
-    # ------------------------------------------------------------------ many samples
-
-    def _read(
-        self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool
-    ) -> list[Any]:
-        """Columns of some samples: stacked, or as lists of values."""
-        with decoding_for(current_request()) if self._n_counted else contextlib.nullcontext():
-            return self._read_places(names, as_places(positions), stacked)
-
-    def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
-        if self._references is None:
-            columns = [self._column(name) for name in names]
-            return [column.read(places) if stacked else column.values(places) for column in columns]
-        found: list[Any] = []
-        for name, (firsts, counts) in self._entries(np.asarray(places, np.int64), names).items():
-            column = self._column(name)
-            if name in self._sequences:
-                read = stack_sequences if stacked else list_sequences
-                found.append(read(column, firsts, counts))
+        Raises:
+            ConfigError: a column does not exist, or has no such part.
+        """
+        parts: dict[str, slice | None] = {}
+        for name, part in mask.items():
+            check_column_exists(name, self._columns.codecs)
+            is_sequence = name in self._columns.sequence_names
+            if isinstance(part, (bool, np.bool_)):
+                if part:
+                    parts[name] = slice(None) if is_sequence else None
+            elif isinstance(part, (range, slice)) and is_sequence:
+                parts[name] = slice(part.start, part.stop, part.step)
             else:
-                found.append(column.read(firsts) if stacked else column.values(firsts))
-        return found
-
-    def _entries(
-        self, positions: _Integers, names: Sequence[str]
-    ) -> dict[str, tuple[_Integers, _Integers]]:
-        """By column, first record and number of records of each sample; empty without columns, or if sample i has record i."""
-        if self._references is None or not names:
-            return {}
-        entries = self._references.many(positions)
-        for name in names:
-            self._references.check(name, len(self._column(name)), positions, *entries[name])
-        return {name: entries[name] for name in names}
+                raise ConfigError(
+                    f"column {name!r} takes True, False, or a range if it holds sequences, "
+                    f"got {part!r:.80}"
+                )
+        return parts
 
     def _arguments(self) -> dict[str, Any]:
-        return {"columns": self._keys, "codecs": self._options["codecs"]}
+        return {"columns": self._columns.keys, "codecs": self._options["codecs"]}
 
     # ------------------------------------------------------------------ verification, end
 
@@ -294,200 +229,23 @@ class RecordReader(RecordsIterator):
         """
         self._files.verify()
         if self._files.manifest is None:
-            with type(self)(self._folder, **{**self._options, "columns": None}) as whole:
-                for _ in whole:
+            options_of_all_columns = {**self._options, "columns": None}
+            with type(self)(self._folder, **options_of_all_columns) as reader:
+                for _ in reader:
                     pass
 
     def release(self) -> None:
         """Close all files until they are needed again; reads of other threads finish first."""
-        self._opened = {}
-        self._siblings.discard(self)
-        if self._references is not None:
-            self._references.release()
+        self._columns.open_columns.release()
 
     def close(self) -> None:
         """Close all files; reads fail afterwards."""
-        self._closed = True
-        opened = list(self._opened.values())
-        self.release()
-        for column in opened:
-            column.bag.close()
+        self._columns.open_columns.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (
-            type(self),
-            self._folder,
-            self._options,
-            self._length,
-            self._files.manifest_sha256,
-        )
-
-    # ------------------------------------------------------------------ inside
-
-    def _column(self, name: str) -> ValueColumn:
-        column = self._opened.get(name)
-        if column is None:
-            if self._closed:
-                raise StorageError(
-                    f"the reader of {self._folder.name!r} is closed; open the dataset again"
-                )
-            if self not in self._siblings:
-                if len(self._siblings) >= most_open_files() // (2 * len(self._keys) + 1):
-                    for each in list(self._siblings):
-                        each.release()
-                self._siblings.add(self)
-            with self._opening.setdefault(
-                name, fork_lock()
-            ):  # of two threads, one fetches the index
-                opened = self._opened
-                if (column := opened.get(name)) is None:
-                    n_records = None if self._files.has_references else self._n_stored
-                    column = opened[name] = self._files.column(name, self._codecs[name], n_records)
-        return column
-
-
-class RecordAccess(RemoteAccess):
-    """Access to records."""
-
-    source: RecordReader
-
-    n_samples = property(attrgetter("source._length"))
-
-    @property
-    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        reader = self.source
-        return reader._sequences.isdisjoint(reader._keys) and all(
-            reader._column(name).is_fixed for name in reader._keys
-        )
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._decodes_in_threads or super().releases_gil
-
-    @property
-    def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
-        reader = self.source
-        if not reader._decodes_in_threads or self.remote_bytes():
-            return sys.maxsize
-        return max(1, _DECODED_BYTES * n_threads_here() // self._sample_bytes())
-
-    def _sample_bytes(self) -> int:
-        """About how much a decoded sample takes; at least 1."""
-        columns, n_samples = (
-            map(self.source._column, self.source._keys),
-            max(1, self.source._length),
-        )
-        return max(1, sum(column.row_bytes * -(-len(column) // n_samples) for column in columns))
-
-    def remote_bytes(self) -> float:
-        files, keys = self.source._files, self.source._keys
-        return (
-            sum(map(files.n_bytes_of, keys)) / max(1, self.n_samples)
-            if files.is_remote(keys)
-            else 0
-        )
-
-    def fetches(
-        self, places: Places, keys: Sequence[ColumnKey] | None = None
-    ) -> list[Callable[[], object]]:
-        reader = self.source
-        names = [
-            str(key)
-            for key in keys or reader._keys
-            if key in reader._codecs and reader._references is None
-        ]
-        return [
-            functools.partial(lambda name: reader._column(name).bag.fetch(places), name)
-            for name in names
-        ]
-
-    def sample(self, position: int) -> Sample:
-        return self.source._sample(position)
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        self.await_prefetched(positions)
-        return list(
-            iterate_samples(
-                self.source._keys, self.source._read(self.source._keys, positions, stacked=False)
-            )
-        )
-
-    def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        self.await_prefetched(positions)
-        return dict(
-            zip(
-                self.source._keys,
-                self.source._read(self.source._keys, positions, stacked=True),
-                strict=True,
-            )
-        )
-
-    def columns(
-        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[npt.NDArray[Any]]:
-        reader = self.source
-        for key in keys:
-            _check_column(key, reader._codecs)
-        return reader._read(
-            [str(key) for key in keys],
-            range(reader._length) if positions is None else positions,
-            stacked=True,
-        )
-
-    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        reader = self.source
-        is_alone = key in reader._keys and reader._references is None and n_threads_here() == 1
-        column = (
-            reader._column(str(key)) if is_alone and reader._codecs[str(key)].releases_gil else None
-        )
-        return (
-            column.iterate_values(np.asarray(positions, np.int64))
-            if isinstance(column, DecodedColumn)
-            else None
-        )
-
-    def runs(
-        self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
-    ) -> Batch | None:
-        reader = self.source
-        for key in keys or ():
-            _check_column(key, reader._codecs)
-        if reader._references is not None:
-            return None
-        names = reader._keys if keys is None else [str(key) for key in keys]
-        columns, first = [reader._column(name) for name in names], np.asarray(starts, np.int64)
-        found = all_columns(column.runs(first, length) for column in columns)
-        return found if found is None or keys is not None else dict(zip(names, found, strict=True))
-
-    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        reader, keys = self.source, self.source._keys
-        limit = _DECODED_BYTES if reader._decodes_in_threads else _BLOCK_BYTES
-        at_once = min(max(1, limit // self._sample_bytes()), _MAX_IN_BLOCK)
-        for first in range(start, stop, at_once):
-            places = range(first, min(first + at_once, stop))
-            try:
-                values = reader._read(keys, places, stacked=False)
-            except (
-                DatasetFileCorruptError,
-                RequestLimitError,
-            ):  # samples before the damage are intact; each may fit alone
-                for position in places:
-                    yield reader[position]
-            else:
-                yield from iterate_samples(keys, values)
-
-    def locate(self, position: int) -> str:
-        return f"record {position} of {self.source._folder.name}"
-
-    def declare_columns(self) -> dict[str, DeclaredColumn]:
-        # For other columns the first value says more, such as the dtype of an array.
-        return {
-            name: DeclaredColumn(kind if kind.endswith("[]") else None)
-            for name, kind in self.source.spec.items()
-        }
-
-    def content_fingerprint(self) -> dict[str, Any]:
-        return self.source._files.content(self.source._keys)
+        manifest_sha256 = self._files.manifest_sha256
+        arguments = (type(self), self._folder, self._options, self._length, manifest_sha256)
+        return _reopen, arguments
 
 
 def _reopen(
@@ -497,24 +255,53 @@ def _reopen(
     length: int,
     manifest_sha256: str | None,
 ) -> RecordReader:
+    """Open a pickled reader, which keeps its length if samples were appended since.
+
+    Raises:
+        ResourceChangedError: the dataset was replaced.
+    """
     reader = reader_class(folder, **options)
     if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
-        before, now = (
-            f"{length} samples, sha256 {manifest_sha256}",
-            f"{len(reader)}, sha256 {reader._files.manifest_sha256}",
-        )
+        before = f"{length} samples, sha256 {manifest_sha256}"
+        now = f"{len(reader)}, sha256 {reader._files.manifest_sha256}"
         raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
     reader._length = length
     return reader
 
 
-def _check_column(name: object, known: Collection[str]) -> None:
-    """Check that a column exists.
+def _find_codecs(
+    names: Sequence[str], types: Mapping[str, str], codecs: Codecs | None, dataset_name: str
+) -> dict[str, Codec]:
+    """Return the codec of each column.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: a column or its codec does not exist.
     """
-    if name not in known:
-        raise ConfigError(
-            f"unknown column {name!r:.80}{did_you_mean(name, known)}; the columns are {', '.join(known)}"
+    codecs_by_name = {}
+    for name in names:
+        check_column_exists(name, types)
+        try:
+            codecs_by_name[name] = codec_of(types[name], codecs)
+        except ConfigError as error:
+            raise ConfigError(f"column {name!r} of {dataset_name}: {error}") from error
+    return codecs_by_name
+
+
+def _count_samples(files: RecordFiles, references: SampleReferences | None) -> int:
+    """Return the number of samples, which the manifest says, or the files without one.
+
+    Raises:
+        DatasetFileCorruptError: the number is impossible, or there are fewer samples.
+    """
+    manifest = files.manifest
+    if manifest is None:
+        return files.count_samples(references)
+    if manifest.count > MAX_RECORDS:
+        raise DatasetFileCorruptError(
+            f"{files.folder.full_name(MANIFEST)} claims {manifest.count:,} samples"
         )
+    if references is not None and len(references) < manifest.count:
+        raise DatasetFileCorruptError(
+            f"{files.folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}"
+        )
+    return manifest.count

@@ -18,10 +18,18 @@ from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_in
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.bag import as_places
-from data_stack.formats.records.layout import SPEC, check_columns, names_of, shard_name, shard_names
+from data_stack.formats.records.layout import (
+    SPEC,
+    check_columns,
+    list_column_names,
+    shard_name,
+    shard_names,
+)
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
+from data_stack.formats.records.open_columns import OpenColumns
 from data_stack.formats.records.partial_reads import Mask, RecordsIterator
-from data_stack.formats.records.reader import RecordAccess, RecordReader
+from data_stack.formats.records.reader import RecordReader
+from data_stack.formats.records.record_access import RecordAccess
 from data_stack.formats.records.writer import RecordWriter, check_length
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.executor import waiting
@@ -67,7 +75,7 @@ class ShardedRecordReader(RecordsIterator):
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"shardstart={first}, but {folder.name!r} has {len(names)} shards")
-        keys = None if columns is None else names_of(columns)
+        keys = None if columns is None else list_column_names(columns)
 
         def open_shard(name: str) -> RecordReader:
             shard = folder.subfolder(name)
@@ -95,12 +103,12 @@ class ShardedRecordReader(RecordsIterator):
         self._use(readers)
 
     def _use(self, readers: list[RecordReader]) -> None:
-        self._readers, siblings = readers, weakref.WeakSet[RecordReader]()
+        self._readers = readers
+        sharers = weakref.WeakSet[OpenColumns]()
         for reader in readers:
-            reader._siblings, reader._files.first = (
-                siblings,
-                None if reader is readers[0] else readers[0]._files,
-            )
+            reader._columns.open_columns.share_limit(sharers)
+        for reader in readers[1:]:
+            reader._files.first = readers[0]._files
         self._starts = list(itertools.accumulate(map(len, readers), initial=0))
 
     # ------------------------------------------------------------------ description

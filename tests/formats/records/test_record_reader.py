@@ -145,7 +145,7 @@ def test_only_the_columns_asked_for_are_touched(tmp_path: Path) -> None:
         assert [column.tolist() for column in access_to(reader).columns(["id"], np.array([1]))] == [
             [-1]
         ]
-        assert set(reader._opened) == {"id"}
+        assert set(reader._columns.open_columns.by_name) == {"id"}
         with pytest.raises(DatasetFileCorruptError, match=r"name\.bag is damaged: the block"):
             reader[4]
 
