@@ -85,11 +85,14 @@ def check_ranks_agree(
 
 
 def _digest_of_ends(iterator: DatasetIteratorIF, n_samples: int) -> str | None:
-    """Return a digest of the first and last sample; None without samples."""
+    """Return a digest of the first and last sample; None without samples.
+
+    It is also None if they cannot be read.
+    """
     if n_samples == 0:
         return None
     ends = DatasetIteratorView(iterator, sorted({0, n_samples - 1}))
-    digest: str = probe(ends)["probe"]
+    digest: str | None = probe(ends)["probe"]  # probe() reads all samples of a small dataset
     return digest
 
 
@@ -108,5 +111,6 @@ def _put_if_first(key: str, text: str) -> str | None:
     store = get_store()
     if store is None:
         return None
+    # The store expects "" for a key that has no value yet. It returns the value after the call.
     first_text: str = store.compare_set(key, "", text).decode()
     return first_text

@@ -20,8 +20,8 @@ from data_stack.loader.job import Job
 from data_stack.util.functions import has_parameter
 from data_stack.util.interrupts import is_from_signal_handler, suppress_own
 
-#: Small batches are read in one request. With plain columns of Parquet, each column then stays in
-#: the processor's cache. A request of more batches would not be faster.
+#: Small batches are read in one request, which reads several columns of Parquet, one after the
+#: other: the processor's cache then serves one column at a time. More batches are no faster.
 _MAX_BATCHES_OF_REQUEST = 32
 
 #: The maximum size of the batches of one request, which stays below that of the cache.
@@ -154,7 +154,7 @@ class BatchMaker:
             samples = access_to(self.stacks.at(jobs[0].epoch))
             read_batch = self._read(samples, indices)
         except Exception as error:
-            self._raise_alarm(error)
+            self._raise_if_of_signal_handler(error)
             if is_single:
                 raise self._find_culprit(jobs[0], error) from error
             # Reading each job by itself shows which one fails.
@@ -206,7 +206,7 @@ class BatchMaker:
                 return self.collate.collate(batch)
             return self.collate(batch)  # type: ignore[misc]  # the caller has checked for None
         except Exception as error:
-            self._raise_alarm(error)
+            self._raise_if_of_signal_handler(error)
             raise _error_of_batch("a batch could not be collated", job, error) from error
 
     def _transform_batch(self, job: Job, batch: Any) -> Any:
@@ -217,12 +217,12 @@ class BatchMaker:
         try:
             return self.transform(batch, **arguments)  # type: ignore[misc]  # likewise
         except Exception as error:
-            self._raise_alarm(error)
+            self._raise_if_of_signal_handler(error)
             raise _error_of_batch("the transform of a batch failed", job, error) from error
 
     # ------------------------------------------------------------------ errors
 
-    def _raise_alarm(self, error: Exception) -> None:
+    def _raise_if_of_signal_handler(self, error: Exception) -> None:
         """Raise an error again if a signal handler of the program raised it.
 
         A handler, of SIGALRM for example, runs wherever the main thread is, also while it makes a
@@ -242,7 +242,7 @@ class BatchMaker:
         try:
             samples = access_to(self.stacks.at(job.epoch))
         except Exception as stack_error:  # noqa: BLE001  # the same error as before
-            self._raise_alarm(stack_error)
+            self._raise_if_of_signal_handler(stack_error)
             problem = f"the stack of epoch {job.epoch} could not be made"
             return LoadingError(problem, error, epoch=job.epoch, step=job.step)
 
@@ -250,7 +250,7 @@ class BatchMaker:
             try:
                 samples.sample(index)
             except Exception as sample_error:  # noqa: BLE001  # any error of a source
-                self._raise_alarm(sample_error)
+                self._raise_if_of_signal_handler(sample_error)
                 return LoadingError(
                     f"{_describe_sample(samples, index)} could not be read",
                     sample_error,
@@ -265,7 +265,8 @@ def _prefetch_blocks(samples: SampleAccess, jobs: Sequence[Job]) -> None:
     """Let the source fetch the blocks that the last job with such a request names."""
     for job in reversed(jobs):
         if job.to_prefetch is not None and len(job.to_prefetch):
-            with suppress_own(Exception):  # reading the samples will raise the error again
+            # Reading the samples raises the error again; those of signal handlers are not ours.
+            with suppress_own(Exception):
                 samples.prefetch(job.to_prefetch)
             return
 

@@ -21,7 +21,7 @@ NUMBERS = frozenset(
 """Dtypes that numpy, torch and TensorFlow share, as ``dtype.str[1:]``."""
 
 Pairs = Iterator[tuple[Any, Any]]
-"""Batches, each with a mark of the loader, which the conversion passes on."""
+"""Batches, each with a mark by which the loader knows it. A conversion passes the marks on."""
 
 #: Plain Python data, which no conversion changes.
 _PLAIN_TYPES = (str, bytes, int, float, complex, bool, type(None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -26,6 +27,8 @@ class EpochStacks:
     differ: bool
     #: The stacks of the epochs that were asked for last, the most recent one at the end.
     _drawn_stacks: dict[int, DatasetIteratorIF]
+    #: Guards the drawn stacks.
+    _lock: threading.Lock
 
     def __init__(self, iterator: DatasetIteratorIF, redraws: bool) -> None:
         self.iterator = iterator
@@ -48,6 +51,7 @@ class EpochStacks:
             stack = self._drawn_stacks.pop(epoch, None)
             if stack is None:
                 stack = at_epoch(self.iterator, epoch)
+            # Keep it at the end, so that the first stack is the one to drop.
             self._drawn_stacks[epoch] = stack
             if len(self._drawn_stacks) > _MAX_DRAWN_STACKS:
                 oldest_epoch = next(iter(self._drawn_stacks))
@@ -55,8 +59,8 @@ class EpochStacks:
         return stack
 
     def __getstate__(self) -> dict[str, Any]:
-        # Layers that hold epoch 0 in memory pickle without what they were read from, but the
-        # other epochs are drawn from it.
+        # A layer that was read into memory holds epoch 0, and pickles without its source. The other
+        # epochs are drawn from the source, so the sources are pickled here.
         layers = list_draws(self.iterator) if self.differ else []
         sources = [(layer, layer.underlying_iterators) for layer in layers]
         return {"iterator": self.iterator, "differ": self.differ, "sources": sources}

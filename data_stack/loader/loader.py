@@ -161,11 +161,12 @@ class Loader:
         timeout_seconds: float | None = None,
         compare_workers: bool = True,
     ) -> None:
-        # What an epoch consists of.
+        # What an epoch consists of, and in which order.
         self._iterator = as_iterator(iterator)
         self._redraws = _check_bool("redraw", redraw)
         self._stacks = EpochStacks(self._iterator, self._redraws)
         self._order = _parse_shuffle(shuffle).for_iterator(self._iterator)
+        checked_seed = check_integer("the seed of a loader", seed)
         self._epochs = None
         if epochs is not None:
             self._epochs = check_integer("epochs", epochs, at_least=1)
@@ -200,8 +201,8 @@ class Loader:
             compares_batches=_check_bool("compare_workers", compare_workers),
         )
 
+        # What runs.
         self._conversion = None
-        checked_seed = check_integer("the seed of a loader", seed)
         self._session = Session(plan, checked_seed, loader_shard, make_own_workers)
 
     # ------------------------------------------------------------------ iteration
@@ -228,14 +229,15 @@ class Loader:
         session.end_iteration()
         session.update_shard()
         if session.compares_ranks:
+            warn_of_scattered_reads(self._order, self._iterator, stacklevel=2)
             self._compare_ranks()
             session.compares_ranks = False
 
-        # Another iteration would begin at the same place, until this one returns a batch.
-        session.go_to(*self.tell())
-        if self._conversion is None:
-            return session.iterate(self._make_schedule, convert=iter)
-        return session.iterate(self._make_schedule, self._conversion.convert_all)
+        # Begin where tell() says. This is also where another iteration would begin, until this one
+        # returns a batch.
+        epoch, position, first_epoch = self.tell()
+        session.go_to(epoch, position, first_epoch)
+        return session.iterate(self._make_schedule, self._conversion)
 
     def __len__(self) -> int:
         """Return the number of this rank's batches in an iteration.
@@ -249,7 +251,7 @@ class Loader:
         """
         if self._epochs is None:
             raise TypeError("an endless loader (epochs=None) has no length")
-        return self._epochs * self._plan_for(self._iterator).n_steps()
+        return self._epochs * self._plan_for_stack(self._iterator).n_steps()
 
     def stats(self) -> LoaderStatistics:
         """Return the figures of the current or last iteration."""
@@ -261,7 +263,14 @@ class Loader:
         The number is 0 if there is no batch.
         """
         epoch, _, _ = self.tell()
-        schedule = Schedule(self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1)
+        schedule = Schedule(
+            order=self._order,
+            seed=self._session.seed,
+            plan_of=self._plan_of,
+            epoch=epoch,
+            position=0,
+            end_epoch=epoch + 1,
+        )
         first_job = next(schedule.jobs(), None)
         if first_job is None:
             return None, 0
@@ -271,12 +280,12 @@ class Loader:
         """Return the batches from here to the end of the iteration."""
         progress = self._session.progress
         return Schedule(
-            self._order,
-            self._session.seed,
-            self._plan_of,
-            progress.epoch,
-            progress.position,
-            self._end_epoch(),
+            order=self._order,
+            seed=self._session.seed,
+            plan_of=self._plan_of,
+            epoch=progress.epoch,
+            position=progress.position,
+            end_epoch=self._end_epoch(),
         )
 
     def _end_epoch(self) -> int:
@@ -296,17 +305,18 @@ class Loader:
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Let the next iteration begin at the start of an epoch.
 
-        This ends the current iteration, if it has returned a batch. After :meth:`load_state_dict`
-        inside the same epoch nothing changes: training loops that set the epoch before each
-        iteration, as for torch's DistributedSampler, continue where they stopped.
+        This ends the current iteration, if its first batch has been requested; otherwise the
+        current iteration begins at that epoch. After :meth:`load_state_dict` inside the same epoch
+        nothing changes: training loops that set the epoch before each iteration, as for torch's
+        DistributedSampler, continue where they stopped.
         """
         number = check_integer("the epoch of a loader", epoch, at_least=0)
         progress = self._session.progress
         continues_inside = progress.resumes_here and progress.position > 0
         if continues_inside and number == progress.epoch:
             return
-        has_moved = self._session.move_waiting(number)
-        if not has_moved:
+        is_redirected = self._session.redirect_iteration(number)
+        if not is_redirected:
             self.seek(number, 0, number)
 
     def tell(self) -> tuple[int, int, int]:
@@ -318,11 +328,12 @@ class Loader:
         """
         session = self._session
         epoch, position, first_epoch = session.tell()
-        has_stopped = (epoch, position) != session.progress.place
-        if not has_stopped or not self._ranks_differ():
+        skips_rest_of_epoch = (epoch, position) != session.progress.place
+        if not skips_rest_of_epoch or not self._ranks_are_apart():
             return epoch, position, first_epoch
 
-        # All ranks begin with the same epoch: the one after that of the furthest rank.
+        # All ranks begin with the same epoch, which none of them has begun. The last rank has the
+        # fewest steps in an epoch, so it is ahead of all others.
         last_rank = session.plan.world - 1
         furthest_epoch, furthest_position = self._place_of_rank(last_rank)
         next_epoch = furthest_epoch if furthest_position == 0 else furthest_epoch + 1
@@ -350,7 +361,7 @@ class Loader:
             progress.n_batches, progress.origin, rank, self._plan_of, self._end_epoch()
         )
 
-    def _ranks_differ(self) -> bool:
+    def _ranks_are_apart(self) -> bool:
         """Return whether ranks are in different places, after as many batches as this one."""
         plan = self._session.plan
         if plan.uneven != "keep" or plan.world == 1 or self._session.progress.n_batches == 0:
@@ -396,23 +407,19 @@ class Loader:
                 f"epoch {loaded.epoch} had {loaded.n_samples:,} samples when this state was saved, "
                 f"and has {n_samples:,} now: the dataset has changed. Start a new training"
             )
-        (epoch, position), last_epoch = find_place(loaded, self.plan, self._plan_of)
+        place = find_place(loaded, self.plan, self._plan_of)
 
-        # If the state is of an iteration of more epochs, only the current one is completed.
+        # This loader may have fewer epochs than the interrupted iteration. The next iteration then
+        # ends with the epoch that was interrupted, so it counts as begun that much later.
         first_epoch = loaded.first_epoch
         if self._epochs is not None:
-            first_epoch = max(first_epoch, last_epoch - self._epochs + 1)
-        self.seek(epoch, position, first_epoch)
+            first_epoch = max(first_epoch, place.last_epoch + 1 - self._epochs)
+
+        self.seek(place.epoch, place.position, first_epoch)
+        self._session.progress.origin = place.origin
+        self._session.progress.n_batches = place.n_batches
         self._session.seed = loaded.seed
         self._session.compares_ranks = True
-
-        # Where the other ranks are.
-        progress = self._session.progress
-        progress.origin = (epoch, position)
-        progress.n_batches = 0
-        if loaded.ranks is not None and loaded.ranks["differ"]:
-            progress.origin = (loaded.ranks["origin_epoch"], loaded.ranks["origin_position"])
-            progress.n_batches = loaded.ranks["n_batches"]
 
     def _state(self) -> LoaderState:
         session = self._session
@@ -445,11 +452,11 @@ class Loader:
             "n_batches": progress.n_batches,
             "batch_size": plan.batch_size,
             "world": plan.world,
-            "differ": int(self._ranks_differ()),
+            "differ": int(self._ranks_are_apart()),
         }
 
     def _order_content(self) -> dict[str, Any]:
-        """Return what identifies the order, as JSON returns it."""
+        """Return what identifies the order, with lists for tuples, as in a state that was saved."""
         content: dict[str, Any] = json.loads(json.dumps(self._order.content()))
         if not self._redraws:
             content["redraw"] = False
@@ -475,8 +482,10 @@ class Loader:
         return plan.rank, plan.world
 
     def _compare_ranks(self) -> None:
-        """Compare the iteration that begins with those of other ranks, or warn if it has none."""
-        warn_of_scattered_reads(self._order, self._iterator, stacklevel=3)
+        """Compare the iteration that begins with those of the other ranks.
+
+        Without a shard there is nothing to compare: warn if there are other ranks all the same.
+        """
         session = self._session
         if not session.shard.is_final and not session.shard.is_automatic:
             warn_without_shard(
@@ -488,20 +497,25 @@ class Loader:
             return
 
         facts = {"epochs": self._epochs, "order": self._order_content()}
-        start = {}
-        if self._order.shares_seed:
-            epoch, position, _ = self.tell()
-            if self._ranks_differ():
-                epoch, position = session.progress.origin
-                facts["batches of each rank"] = session.progress.n_batches
-            start = {"seed": session.seed, "epoch": epoch, "position": position}
+        if not self._order.shares_seed:
+            # Each rank has an order of its own, and may begin it anywhere.
+            check_ranks_agree(session.plan, {}, facts, self._iterator)
+            return
+
+        epoch, position, _ = self.tell()
+        if self._ranks_are_apart():
+            # Their places differ, but all came from the same origin by as many batches.
+            epoch, position = session.progress.origin
+            facts["batches of each rank"] = session.progress.n_batches
+        start = {"seed": session.seed, "epoch": epoch, "position": position}
         check_ranks_agree(session.plan, start, facts, self._iterator)
 
     def _plan_of(self, epoch: int) -> Plan:
         """Return the plan of an epoch, which may have another number of samples than others."""
-        return self._plan_for(self._stacks.at(epoch))
+        return self._plan_for_stack(self._stacks.at(epoch))
 
-    def _plan_for(self, iterator: DatasetIteratorIF) -> Plan:
+    def _plan_for_stack(self, iterator: DatasetIteratorIF) -> Plan:
+        """Return the plan of an epoch with the samples of a stack."""
         plan = self.plan
         n_samples = len(iterator)
         if n_samples == plan.n_samples:
@@ -558,7 +572,10 @@ class Loader:
         return self._with_conversion(Loader, JaxConversion(device))
 
     def _with_conversion(self, loader_class: type[_Self], conversion: Conversion) -> _Self:
-        """Return a loader of a class that shares everything with this one but the conversion."""
+        """Return a loader of a class that shares everything with this one but the conversion.
+
+        ``copy.copy`` would copy the session as well, as ``__getstate__`` does.
+        """
         loader = object.__new__(loader_class)
         loader.__dict__.update(self.__dict__)
         loader._conversion = conversion
@@ -666,15 +683,16 @@ class TorchLoader(Loader):
         """
         _, _, first_epoch = self.tell()
 
-        # Find the epoch of the batch; endless iterations may have epochs without batches.
+        # Find the epoch of the batch. An epoch without batches ends the search, as all later ones
+        # of an endless iteration may be empty, too.
         epoch = first_epoch
-        n_left = step
-        n_steps = self._plan_of(epoch).n_steps()
-        while n_left >= n_steps > 0:
-            n_left -= n_steps
+        step_of_epoch = step
+        plan = self._plan_of(epoch)
+        while step_of_epoch >= plan.n_steps() and plan.n_steps() > 0:
+            step_of_epoch -= plan.n_steps()
             epoch += 1
-            n_steps = self._plan_of(epoch).n_steps()
-        self.seek(epoch, n_left * self._plan_of(epoch).samples_per_step, first_epoch)
+            plan = self._plan_of(epoch)
+        self.seek(epoch, step_of_epoch * plan.samples_per_step, first_epoch)
 
 
 class TensorFlowLoader(Loader):

@@ -141,6 +141,7 @@ class Plan:
         It is ``n_samples`` after the last step.
         """
         position_after = min(position + (step + 1) * self.samples_per_step, self.n_samples)
+        # If any rank has a further step, the first one has: it has the most steps.
         has_more_steps = self.n_steps(position_after, rank=0) > 0
         return position_after if has_more_steps else self.n_samples
 
@@ -189,13 +190,20 @@ def place_after(
     while n_left > 0 and epoch < end_epoch:
         plan = plan_of(epoch)
         n_steps = plan.n_steps(position, rank)
+
+        # The last batch is of this epoch. The epoch has ended unless a rank has a further step.
         if n_left <= n_steps:
             position_after = plan.position_after(n_left - 1, position)
             if n_left == n_steps and position_after == plan.n_samples:
                 return epoch + 1, 0
             return epoch, position + n_left * plan.samples_per_step
-        if n_steps == 0 and position == 0 and end_epoch == NEVER:
-            return epoch, 0  # a rank without samples stays where it is
+
+        # A rank without samples stays where it is: an endless iteration has no end to go to.
+        has_no_samples = n_steps == 0 and position == 0
+        if has_no_samples and end_epoch == NEVER:
+            return epoch, 0
+
+        # The last batch is of a later epoch.
         n_left -= n_steps
         epoch += 1
         position = 0

@@ -22,8 +22,8 @@ class Progress:
     origin: tuple[int, int]
     #: The number of batches that this rank has received since then.
     n_batches: int
-    #: Whether the next iteration begins right here. Otherwise an iteration has delivered a batch,
-    #: and the next one begins at the start of an epoch.
+    #: Whether the next iteration begins at this place, as nothing was received since it was set.
+    #: Otherwise the next iteration begins at the start of an epoch.
     resumes_here: bool
 
     def __init__(self) -> None:
@@ -60,18 +60,26 @@ class Progress:
         self.resumes_here = True
 
     def receive(self, epoch: int, position: int, end_epoch: int) -> None:
-        """Note that the consumer has received all samples before a place.
+        """Note that the consumer has received a batch, and so all samples before a place.
 
         Args:
             epoch: the epoch of the place.
             position: the position of the place.
             end_epoch: the epoch after the last one of the iteration.
         """
+        if epoch == end_epoch:
+            self.finish(end_epoch)
+            return
         self.epoch = epoch
         self.position = position
         self.resumes_here = False
         self.n_batches += 1
-        if epoch == end_epoch:
-            self.first_epoch = epoch
-            self.origin = (epoch, 0)
-            self.n_batches = 0
+
+    def finish(self, end_epoch: int) -> None:
+        """Note the end of the iteration: all ranks meet at the start of the epoch after it."""
+        self.epoch = end_epoch
+        self.position = 0
+        self.first_epoch = end_epoch
+        self.origin = (end_epoch, 0)
+        self.n_batches = 0
+        self.resumes_here = False

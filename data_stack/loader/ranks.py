@@ -209,8 +209,8 @@ def launcher_shard() -> tuple[int, int] | None:
     return None
 
 
-def _find_launcher_shard() -> Shard | None:
-    """Return the shard of the innermost launcher; None without a launcher.
+def _checked_launcher_shard() -> Shard | None:
+    """Return what :func:`launcher_shard` does, but do not ignore wrong variables.
 
     Raises:
         ConfigError: its variables are wrong, or contradict those of another launcher.
@@ -246,14 +246,14 @@ def _find_launcher_shard() -> Shard | None:
 
 
 def find_shard_of_process() -> Shard | None:
-    """Return what :func:`shard_of_process` does; None if nothing says that there are several.
+    """Return the shard of this process, see :func:`shard_of_process`; None if nothing states one.
 
     Raises:
         ConfigError: the variables of launchers are wrong.
     """
     shard = find_framework_shard()
     if shard is None:
-        shard = _find_launcher_shard()
+        shard = _checked_launcher_shard()
     worker = _torch_worker()
     if worker is None:
         return shard

@@ -9,9 +9,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from data_stack.loader.conversion import Pairs
+from data_stack.loader.conversion import Conversion, Pairs
 from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
 from data_stack.loader.progress import Progress
@@ -36,8 +36,16 @@ class _Iteration:
     has_begun: bool = False
 
 
-#: What accompanies a batch through its conversion: its job, and the size of its arrays in bytes.
-_Mark = tuple[Job, int]
+class _Mark(NamedTuple):
+    """What accompanies a batch through its conversion, which passes it on.
+
+    Attributes:
+        job: the job of the batch.
+        n_bytes: the size of the batch's arrays before the conversion.
+    """
+
+    job: Job
+    n_bytes: int
 
 
 class Session:
@@ -105,11 +113,11 @@ class Session:
         self.end_iteration()
         self.progress.go_to(epoch, position, first_epoch)
 
-    def move_waiting(self, epoch: int) -> bool:
+    def redirect_iteration(self, epoch: int) -> bool:
         """Let the current iteration begin at an epoch, if its first batch was not requested yet.
 
         Returns:
-            Whether there is such an iteration.
+            Whether there is such an iteration; otherwise nothing has changed.
         """
         if self._iteration is None or self._iteration.has_begun:
             return False
@@ -130,16 +138,16 @@ class Session:
     # ------------------------------------------------------------------ the iteration
 
     def iterate(
-        self, make_schedule: Callable[[], Schedule], convert: Callable[[Pairs], Pairs]
+        self, make_schedule: Callable[[], Schedule], conversion: Conversion | None
     ) -> Iterator[Any]:
         """Begin an iteration here. When it yields a batch, the place is behind the batch.
 
         Args:
             make_schedule: returns the batches from here on; called when the first one is requested.
-            convert: converts the batches.
+            conversion: converts the batches; None leaves them as the workers made them.
         """
         self._iteration = _Iteration()
-        return self._deliver(self._iteration, make_schedule, convert)
+        return self._deliver(self._iteration, make_schedule, conversion)
 
     def end_iteration(self) -> None:
         """End the current iteration, if any, and close the workers unless they are kept."""
@@ -174,16 +182,18 @@ class Session:
         self,
         iteration: _Iteration,
         make_schedule: Callable[[], Schedule],
-        convert: Callable[[Pairs], Pairs],
+        conversion: Conversion | None,
     ) -> Iterator[Any]:
-        """Yield the converted batches of an iteration to the consumer."""
+        """Yield the batches of an iteration to the consumer: made, converted and counted."""
         self._check_is_current(iteration)
         iteration.has_begun = True
         recorder = iteration.recorder
         schedule = make_schedule()
         end_epoch = schedule.end_epoch
         recorder.begin()
-        pairs: Iterator[tuple[Any, _Mark]] = convert(self._make(schedule, recorder))
+        pairs: Pairs = self._make_batches(schedule, recorder)
+        if conversion is not None:
+            pairs = conversion.convert_all(pairs)
         try:
             while True:
                 asked_at = time.perf_counter()
@@ -191,11 +201,12 @@ class Session:
                 waiting_seconds = time.perf_counter() - asked_at
                 if pair is None:
                     # A rank with fewer steps than others continues with the same epoch as they.
-                    self.progress.receive(end_epoch, 0, end_epoch)
+                    self.progress.finish(end_epoch)
                     break
-                batch, (job, n_bytes) = pair
+                batch, mark = pair
                 del pair
-                recorder.add_delivered(len(job.indices), n_bytes, waiting_seconds)
+                job: Job = mark.job
+                recorder.add_delivered(len(job.indices), mark.n_bytes, waiting_seconds)
 
                 # The place advances last, so that an interruption loses no batch.
                 epoch, position = job.place_after
@@ -211,14 +222,14 @@ class Session:
             if self._iteration is iteration:
                 self.end_iteration()
 
-    def _make(
+    def _make_batches(
         self, schedule: Schedule, recorder: StatisticsRecorder
     ) -> Iterator[tuple[Any, _Mark]]:
-        """Yield the batches that the workers make, in the order of the schedule."""
+        """Yield the batches that the workers make, each with its mark, as scheduled."""
         asked_at = time.perf_counter()
         workers = self.workers
         jobs = schedule.jobs()
-        submitted = deque[Job]()
+        submitted = deque[Job]()  # the jobs whose batches were not received, the oldest first
         workers.expect(schedule.n_jobs)
         while True:
             # Keep as many jobs in flight as the workers have capacity for.
@@ -233,7 +244,8 @@ class Session:
 
             made = workers.next()
             recorder.add_made(made, workers, time.perf_counter() - asked_at)
-            pair = (made.batch, (submitted.popleft(), made.n_bytes))
+            mark = _Mark(submitted.popleft(), made.n_bytes)
+            pair = (made.batch, mark)
             del made
             yield pair
             del pair  # free the batch before the next one is made

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from data_stack.exception import LoaderStateError
 from data_stack.loader.plan import Plan, place_after
@@ -82,22 +82,30 @@ class LoaderState:
                 data_stack.
         """
         _check_form(state)
+        loaded = cls._parse_if_intact(state)
+        if loaded is None:
+            raise LoaderStateError(
+                "this state of a loader was changed or damaged: its digest does not match; "
+                "load what state_dict() returned"
+            )
+        return loaded
+
+    @classmethod
+    def _parse_if_intact(cls, state: Mapping[str, Any]) -> LoaderState | None:
+        """Return the state that fields describe; None if they were changed or are no JSON data."""
         try:
-            is_intact = _has_right_digest(state)
-            if is_intact:
-                return cls(
-                    # Some checkpoints make numpy's integers, or arrays, of numbers.
-                    **{name: int(state[name]) for name in _INTEGER_FIELDS},
-                    order=state["order"],
-                    fingerprint=state["fingerprint"],
-                    ranks=_parse_ranks(state),
-                )
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            pass  # it is no JSON data
-        raise LoaderStateError(
-            "this state of a loader was changed or damaged: its digest does not match; "
-            "load what state_dict() returned"
-        )
+            if not _has_right_digest(state):
+                return None
+            # Some checkpoints make numpy's integers, or arrays, of numbers.
+            integers = {name: int(state[name]) for name in _INTEGER_FIELDS}
+            return cls(
+                **integers,
+                order=state["order"],
+                fingerprint=state["fingerprint"],
+                ranks=_parse_ranks(state),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # no JSON data
+            return None
 
     def check_is_of(self, own: LoaderState, iterator: object) -> None:
         """Check that this state belongs to the same samples and order as a loader.
@@ -166,16 +174,23 @@ def _parse_ranks(state: Mapping[str, Any]) -> dict[str, int] | None:
     return {name: int(state["ranks"][name]) for name in _FIELDS_OF_RANKS}
 
 
-class PlaceInState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlaceInState:
     """Where a rank continues from a state.
 
     Attributes:
-        place: the epoch and position of its next batch.
+        epoch: the epoch of its next batch.
+        position: the position of its next batch.
         last_epoch: the last epoch in which any rank is.
+        origin: the last place, epoch and position, in which all ranks were.
+        n_batches: the number of batches that each rank has received since then.
     """
 
-    place: tuple[int, int]
+    epoch: int
+    position: int
     last_epoch: int
+    origin: tuple[int, int]
+    n_batches: int
 
 
 def find_place(state: LoaderState, plan: Plan, plan_of: Callable[[int], Plan]) -> PlaceInState:
@@ -189,9 +204,16 @@ def find_place(state: LoaderState, plan: Plan, plan_of: Callable[[int], Plan]) -
     Raises:
         LoaderStateError: the ranks of the state are in different places, and others than these.
     """
+    # As a rule, all ranks are in one place.
     ranks = state.ranks
     if ranks is None or not ranks["differ"]:
-        return PlaceInState((state.epoch, state.position), state.epoch)
+        return PlaceInState(
+            epoch=state.epoch,
+            position=state.position,
+            last_epoch=state.epoch,
+            origin=(state.epoch, state.position),
+            n_batches=0,
+        )
 
     has_same_ranks = ranks["batch_size"] == plan.batch_size and ranks["world"] == plan.world
     if not has_same_ranks or plan.uneven != "keep":
@@ -203,10 +225,10 @@ def find_place(state: LoaderState, plan: Plan, plan_of: Callable[[int], Plan]) -
             f"states in iterations of one epoch (epochs=1)"
         )
 
-    def place_of(rank: int) -> tuple[int, int]:
-        origin = (ranks["origin_epoch"], ranks["origin_position"])
-        return place_after(ranks["n_batches"], origin, rank, plan_of, ranks["end_epoch"])
-
+    n_batches = ranks["n_batches"]
+    end_epoch = ranks["end_epoch"]
+    origin = (ranks["origin_epoch"], ranks["origin_position"])
+    epoch, position = place_after(n_batches, origin, plan.rank, plan_of, end_epoch)
     # The last rank has the fewest steps in an epoch, so it is ahead of all others.
-    last_epoch, _ = place_of(plan.world - 1)
-    return PlaceInState(place_of(plan.rank), last_epoch)
+    last_epoch, _ = place_after(n_batches, origin, plan.world - 1, plan_of, end_epoch)
+    return PlaceInState(epoch, position, last_epoch, origin, n_batches)

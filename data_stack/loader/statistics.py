@@ -127,7 +127,7 @@ class StatisticsRecorder:
     def read(self) -> LoaderStatistics:
         """Return the figures until now."""
         statistics = replace(self._statistics)
-        if self._began_at is None or statistics.waiting_seconds == 0:
+        if self._began_at is None or statistics.n_batches == 0:
             return statistics
         statistics.elapsed_seconds = time.perf_counter() - self._began_at
         converting_seconds = statistics.waiting_seconds - self._making_seconds

@@ -7,7 +7,7 @@ import pytest
 from data_stack.exception import LoaderStateError
 from data_stack.loader import LoaderState, Plan
 from data_stack.loader.progress import Progress
-from data_stack.loader.state import find_place
+from data_stack.loader.state import PlaceInState, find_place
 
 
 def test_an_iteration_that_stopped_inside_skips_to_the_next_epoch() -> None:
@@ -56,6 +56,16 @@ def test_all_ranks_meet_at_the_end_of_an_iteration() -> None:
     assert progress.start_of_next() == (2, 0, 2)
 
 
+def test_a_rank_without_further_steps_skips_to_the_end() -> None:
+    progress = Progress()
+    progress.receive(epoch=1, position=8, end_epoch=2)
+
+    progress.finish(end_epoch=2)
+
+    assert (progress.origin, progress.n_batches) == ((2, 0), 0)
+    assert progress.start_of_next() == (2, 0, 2)
+
+
 def state_of_three_batches(differ: int) -> LoaderState:
     """Two ranks share 5 samples by batches of 1: rank 0 has 3 steps in an epoch, rank 1 has 2."""
     ranks = {
@@ -80,8 +90,9 @@ def test_each_rank_finds_its_own_place_in_a_state(rank: int, place: tuple[int, i
 
     found = find_place(state_of_three_batches(differ=1), plan, plan_of=lambda epoch: plan)
 
-    assert found.place == place
+    assert (found.epoch, found.position) == place
     assert found.last_epoch == 1
+    assert (found.origin, found.n_batches) == ((0, 0), 3)
 
 
 def test_ranks_in_one_place_continue_where_the_state_says() -> None:
@@ -89,7 +100,7 @@ def test_ranks_in_one_place_continue_where_the_state_says() -> None:
 
     found = find_place(state_of_three_batches(differ=0), plan, plan_of=lambda epoch: plan)
 
-    assert found == ((1, 0), 1)
+    assert found == PlaceInState(1, 0, last_epoch=1, origin=(1, 0), n_batches=0)
 
 
 @pytest.mark.parametrize("changes", [{"world": 3}, {"batch_size": 2}])

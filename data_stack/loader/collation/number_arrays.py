@@ -67,7 +67,10 @@ def _number_array(value: Any) -> Column | None:
 
 
 def _give_empty_lists_dimensions(arrays: list[Column]) -> list[Column]:
-    """Return arrays in which an empty list among lists of lists is one without rows."""
+    """Return the same arrays, but empty lists with the number of dimensions of the others.
+
+    Among lists of lists, ``[]`` is a list without rows: shape ``(0, 3)`` rather than ``(0,)``.
+    """
     row_shape: tuple[int, ...] = ()
     for array in arrays:
         if array.shape != (0,):
@@ -88,8 +91,9 @@ def dtype_of_all(arrays: Sequence[npt.NDArray[Any]], name: str) -> np.dtype[Any]
     Raises:
         ConfigError: no dtype holds all of them.
     """
-    filled = [array for array in arrays if array.size or array.dtype != np.float64]
-    counting = filled or arrays
+    counting = [array for array in arrays if array.size > 0 or array.dtype != np.float64]
+    if not counting:
+        counting = list(arrays)
     dtype = common_dtype(counting)
     if dtype is None:
         names = " and ".join(sorted({str(array.dtype) for array in counting}))

@@ -187,7 +187,10 @@ def _round_up(size: int, multiple: int) -> int:
 
 
 def _corner(shape: Sequence[int]) -> tuple[slice, ...]:
-    """Return the index of the first corner of an array: the part that has a shape, or less."""
+    """Return the index of the part of an array that begins at 0 and has a shape.
+
+    Where the array is smaller, the part ends with the array.
+    """
     return tuple(map(slice, shape))
 
 

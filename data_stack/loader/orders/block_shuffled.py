@@ -23,13 +23,13 @@ _N_REMOTE_WINDOWS_AHEAD = 2
 
 
 class BlockShuffled(Order):
-    """Shuffles the blocks, then the samples within each ``window`` consecutive ones of that order.
+    """Shuffles the blocks, cuts their order into windows, and shuffles the samples in each window.
 
-    For sources that read neighbours faster than scattered samples: row groups, blocks of a remote
-    store, shards. At most ``window`` blocks are in use at any time, so a reader that caches one
-    more reads each block once. In return, samples are only mixed within ``window`` random blocks:
-    two successive samples belong to the same block with a probability of 1/``window`` (in a full
-    shuffle: 1/number of blocks). A window of all blocks is a full shuffle.
+    It is for sources that read neighbours faster than scattered samples: row groups, blocks of a
+    remote store, shards. A window has ``window`` blocks. No more blocks are in use at any time, so
+    a reader that caches one more reads each block once. In return, samples are only mixed within
+    ``window`` random blocks: two successive samples belong to the same block with a probability of
+    1/``window`` (in a full shuffle: 1/number of blocks). A window of all blocks is a full shuffle.
 
     It keeps 16 bytes per block during an epoch, and 8 more if each block has its own length; and
     the order of the last window, 4 bytes a sample, if that has up to a million samples.

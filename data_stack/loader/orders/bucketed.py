@@ -41,8 +41,8 @@ class Bucketed(Order):
     The order of :class:`~data_stack.loader.orders.Shuffled` is cut into windows of
     ``window * chunk`` samples. Within each, samples are sorted by length (equal ones stay in their
     shuffled order) and cut into chunks of ``chunk`` samples, and these are shuffled. So each epoch
-    mixes other samples in a window; short and long batches come in random order; and a padded batch
-    has about the padding that the 1/``window`` quantiles of the lengths leave.
+    mixes other samples in a window, and short and long batches come in random order. The lengths in
+    a chunk differ little: about as in one of ``window`` equal parts of all sorted lengths.
 
     If ``chunk`` does not divide the number of samples, one chunk is short and comes at the end of
     the epoch, so that batches and chunks stay in step. Its samples are drawn: if they were always
@@ -74,7 +74,7 @@ class Bucketed(Order):
     #: The number of samples in a chunk.
     _chunk: int
     #: The number of chunks in a window.
-    _window: int
+    _n_chunks_of_window: int
     #: The window that was sorted last. It is replaced as a whole, so threads need no lock.
     _stored_window: _SortedWindow | None
 
@@ -83,7 +83,9 @@ class Bucketed(Order):
     ) -> None:
         self._lengths = _check_lengths(lengths)
         self._chunk = check_integer("the chunk of a bucketed order", chunk, at_least=1)
-        self._window = check_integer("the window of a bucketed order", window, at_least=1)
+        self._n_chunks_of_window = check_integer(
+            "the window of a bucketed order", window, at_least=1
+        )
         self._stored_window = None
 
     def indices(
@@ -94,8 +96,7 @@ class Bucketed(Order):
                 f"this bucketed order has the lengths of {len(self._lengths):,} samples, but the "
                 f"iterator has {n_samples:,}: pass the lengths of this iterator"
             )
-        window_size = self._chunk * self._window
-        windows, places = np.divmod(positions.astype(np.int64), window_size)
+        windows, places = np.divmod(positions.astype(np.int64), self._window_size)
         indices = np.empty(len(positions), dtype=np.int64)
         for window in np.unique(windows).tolist():
             is_in_window = windows == window
@@ -108,7 +109,7 @@ class Bucketed(Order):
             "order": "bucketed",
             "lengths": self._digest,
             "chunk": self._chunk,
-            "window": self._window,
+            "window": self._n_chunks_of_window,
         }
 
     @functools.cached_property
@@ -117,14 +118,23 @@ class Bucketed(Order):
 
     def __repr__(self) -> str:
         return (
-            f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, window={self._window})"
+            f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, "
+            f"window={self._n_chunks_of_window})"
         )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_stored_window": None}
 
+    @property
+    def _window_size(self) -> int:
+        """The number of samples in every window but the last."""
+        return self._n_chunks_of_window * self._chunk
+
     def _samples_of(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-        """Return the samples of a window in their order, shape ``(samples of the window,)``."""
+        """Return the samples of a window, by its number, in their order.
+
+        They have the shape ``(samples of the window,)``, and are stored until the next window.
+        """
         key = (seed, epoch, window)
         stored_window = self._stored_window
         if stored_window is None or stored_window.key != key:
@@ -133,10 +143,11 @@ class Bucketed(Order):
         return stored_window.samples
 
     def _sort_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+        """Draw the samples of a window: sorted by length, in shuffled chunks."""
         # Sort the shuffled samples of the window by length.
         n_samples = len(self._lengths)
-        start = window * self._window * self._chunk
-        end = min(start + self._window * self._chunk, n_samples)
+        start = window * self._window_size
+        end = min(start + self._window_size, n_samples)
         shuffled = Shuffled().indices(np.arange(start, end), n_samples, seed, epoch)
         ranking = np.argsort(self._lengths[shuffled], kind="stable")
         by_length = shuffled[ranking].astype(np.int64)
@@ -144,8 +155,8 @@ class Bucketed(Order):
         # Cut the short chunk out in front of a full chunk, or behind the last one.
         n_full_chunks, n_short = divmod(len(by_length), self._chunk)
         key = derive_seed("buckets", seed, epoch, window)
-        drawn_chunk = hash_of(key, 0) * (n_full_chunks + 1) >> 64
-        short_start = drawn_chunk * self._chunk
+        n_full_chunks_before = _draw_below(n_full_chunks + 1, key)
+        short_start = n_full_chunks_before * self._chunk
         short_end = short_start + n_short
         short_chunk = by_length[short_start:short_end]
         full_chunks = np.delete(by_length, np.s_[short_start:short_end])
@@ -154,6 +165,16 @@ class Bucketed(Order):
         chunk_order = KeyedPermutation(n_full_chunks, key).take(np.arange(n_full_chunks))
         shuffled_chunks = full_chunks.reshape(n_full_chunks, self._chunk)[chunk_order]
         return np.concatenate((shuffled_chunks.ravel(), short_chunk))
+
+
+def _draw_below(end: int, key: int) -> int:
+    """Draw an integer from ``[0, end)``.
+
+    It is the high half of the product of 64 random bits and ``end``, see
+    https://arxiv.org/abs/1805.10941.
+    """
+    random_bits = hash_of(key, 0)
+    return (random_bits * end) >> 64
 
 
 def _check_lengths(lengths: npt.ArrayLike) -> npt.NDArray[np.unsignedinteger[Any]]:

@@ -81,13 +81,9 @@ class DrawnBlocks:
 
         # Group each `window` blocks; the last window may have fewer.
         self._n_blocks_of_window = min(window, max(1, n_blocks))
-        end_blocks = np.arange(
-            self._n_blocks_of_window,
-            n_blocks + self._n_blocks_of_window,
-            self._n_blocks_of_window,
-        )
-        last_blocks = np.minimum(end_blocks, n_blocks) - 1
-        window_ends = self._blocks.ends[last_blocks]
+        first_blocks = np.arange(0, n_blocks, self._n_blocks_of_window)
+        end_blocks = np.minimum(first_blocks + self._n_blocks_of_window, n_blocks)
+        window_ends = self._blocks.ends[end_blocks - 1]
         self._windows = Intervals(np.diff(window_ends, prepend=0))
 
         self._n_windows_ahead = n_windows_ahead
@@ -100,15 +96,18 @@ class DrawnBlocks:
         if seed is None or len(positions) == 0:
             return self._samples_at(positions)
 
-        # As a rule, all positions are in one window.
-        ends = np.array([positions.min(), positions.max()])
-        first_window, last_window = self._windows.find(ends).tolist()
+        outermost_positions = np.array([positions.min(), positions.max()])
+        first_window, last_window = self._windows.find(outermost_positions).tolist()
         if first_window != last_window:
             return self._samples_at(self._mix_in_windows(positions, seed))
+
+        # As a rule, all positions are in one window, whose order is drawn once and stored.
         start = int(self._windows.starts[first_window])
         size = int(self._windows.ends[first_window]) - start
         if size <= _MAX_STORED_SAMPLES:
             return self._stored_samples(first_window, seed).take(positions - start)
+
+        # The order of a larger window would take too much memory, so it is computed where asked.
         permutation = _permutation_of_window(size, hash_of(seed, first_window))
         return self._samples_at(start + permutation.take(positions - start))
 
@@ -143,7 +142,7 @@ class DrawnBlocks:
         return mixed
 
     def _stored_samples(self, window: int, seed: int) -> IndexArrayOfInts:
-        """Return the samples of a window in their order; those of one window are stored."""
+        """Return the samples of a window in their order, and store them until the next window."""
         stored_window = self._stored_window
         if stored_window is None or stored_window.number != window:
             stored_window = _StoredWindow(window, self._compute_samples(window, seed))

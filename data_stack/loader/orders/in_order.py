@@ -31,16 +31,15 @@ class InOrder(Order):
     _n_blocks_ahead: int
 
     def __init__(self, block_lengths: npt.NDArray[np.int64] | None = None) -> None:
-        self._block_ends = None
-        if block_lengths is not None and len(block_lengths):
-            self._block_ends = np.cumsum(block_lengths)
+        self._block_ends = _ends_of_blocks(block_lengths)
         self._n_blocks_ahead = 1
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        if self._block_ends is None:
-            order = InOrder(block_lengths(iterator))
-        else:
-            order = InOrder(np.diff(self._block_ends, prepend=0))
+        # Blocks that the caller passed take precedence over those of the stack.
+        order = InOrder()
+        order._block_ends = self._block_ends
+        if order._block_ends is None:
+            order._block_ends = _ends_of_blocks(block_lengths(iterator))
         if access_to(iterator).prefers_blocks:
             order._n_blocks_ahead = _N_REMOTE_BLOCKS_AHEAD
         return order
@@ -62,3 +61,10 @@ class InOrder(Order):
 
     def content(self) -> dict[str, Any]:
         return {"order": "in order"}
+
+
+def _ends_of_blocks(lengths: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
+    """Return the position after each block, shape ``(n_blocks,)``; None without blocks."""
+    if lengths is None or len(lengths) == 0:
+        return None
+    return np.cumsum(lengths)

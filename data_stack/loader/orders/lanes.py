@@ -62,13 +62,13 @@ class Lanes(Order):
         if position >= n_samples:
             return None, sys.maxsize
         other_position = int(self._positions_in_order(np.array([position]), n_samples)[0])
-        samples, changes_at = self._order.upcoming(other_position, n_samples, seed, epoch)
+        samples, blocks_end = self._order.upcoming(other_position, n_samples, seed, epoch)
 
-        # The batch before in the same lane has prefetched the same blocks.
+        # The batch before in the same lane may have prefetched the same blocks.
         position_before = other_position - self._batch_size
         if position_before >= 0:
-            _, changed_at = self._order.upcoming(position_before, n_samples, seed, epoch)
-            if changed_at == changes_at:
+            _, blocks_end_before = self._order.upcoming(position_before, n_samples, seed, epoch)
+            if blocks_end_before == blocks_end:
                 samples = None
         return samples, position + 1
 
@@ -86,24 +86,26 @@ class Lanes(Order):
 
     def _positions_in_order(self, positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
         """Return the positions in the other order."""
-        # Whole batches come from the lanes in turn.
+        # Each lane begins with whole batches, which come from the lanes in turn.
         lane_length = n_samples // self._n_lanes
         n_in_turn = lane_length // self._batch_size * self._batch_size  # samples of each lane
-        batches, places = np.divmod(positions, self._batch_size)
+        batches, places_in_batch = np.divmod(positions, self._batch_size)
         turns, lanes = np.divmod(batches, self._n_lanes)
-        in_turn: IndexArrayOfInts = lanes * lane_length + turns * self._batch_size + places
-
-        # What is left of the lanes comes afterwards, one lane after the other.
-        late_places = positions - n_in_turn * self._n_lanes
-        is_late = late_places >= 0
-        if not is_late.any():
+        in_turn: IndexArrayOfInts
+        in_turn = lanes * lane_length + turns * self._batch_size + places_in_batch
+        rests_start = n_in_turn * self._n_lanes
+        is_in_turn = positions < rests_start
+        if is_in_turn.all():
             return in_turn
-        n_left = lane_length - n_in_turn  # samples of each lane
-        lanes = np.minimum(late_places // max(1, n_left), self._n_lanes)
-        late = lanes * lane_length + n_in_turn + late_places % max(1, n_left)
 
-        # The samples that the lanes do not divide come last.
-        last_places = late_places - self._n_lanes * n_left
-        last = self._n_lanes * lane_length + last_places
-        late_or_last = np.where(last_places >= 0, last, late)
-        return np.where(is_late, late_or_last, in_turn)
+        # The rest of each lane, shorter than a batch, comes afterwards, one lane after the other.
+        rest_length = lane_length - n_in_turn
+        in_rests = positions
+        if rest_length > 0:
+            lanes_of_rests, places_in_rest = np.divmod(positions - rests_start, rest_length)
+            in_rests = lanes_of_rests * lane_length + n_in_turn + places_in_rest
+
+        # The samples that the lanes do not divide come last, as in the other order.
+        is_in_lanes = positions < lane_length * self._n_lanes
+        in_rests_or_last = np.where(is_in_lanes, in_rests, positions)
+        return np.where(is_in_turn, in_turn, in_rests_or_last)

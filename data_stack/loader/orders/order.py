@@ -46,7 +46,9 @@ class Order(ABC):
     def upcoming(
         self, position: int, n_samples: int, seed: int, epoch: int
     ) -> tuple[IndexArrayOfInts | None, int]:
-        """Return samples that a source may prefetch at a position: one of each block needed soon.
+        """Return samples whose blocks a source may prefetch at a position.
+
+        One sample of a block stands for the block, as a source reads blocks as a whole.
 
         Args:
             position: the position of the next sample.
@@ -55,8 +57,8 @@ class Order(ABC):
             epoch: as for :meth:`indices`.
 
         Returns:
-            Indices of samples, shape ``(n,)``, or None without blocks; and the position at which
-            the answer changes.
+            One sample of each block that is needed soon, shape ``(n,)``, or None without blocks;
+            and the position from which on other blocks are needed.
         """
         return None, sys.maxsize
 

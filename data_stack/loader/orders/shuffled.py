@@ -14,7 +14,7 @@ from data_stack.loader.orders.order import Order
 class Shuffled(Order):
     """All samples in a random order, that of ``iterator.shuffle(seed, epoch=epoch)``.
 
-    The order is a :class:`~data_stack.dataset.randomness.KeyedPermutation`: the same on every
+    The order is a :class:`~data_stack.dataset.permutation.KeyedPermutation`: the same on every
     machine, and without an array of positions for more than 65,536 samples.
     """
 

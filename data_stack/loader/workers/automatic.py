@@ -207,7 +207,7 @@ class AutomaticWorkers(Workers):
         self._use(InlineWorkers(self._maker))
         for job in self._jobs:
             self._workers.submit(job)
-        # What fails here as well is an error of the user's function, and says more.
+        # If the user's function fails here as well, its own error is raised, as it says more.
         made = self._workers.next()
 
         warnings.warn(

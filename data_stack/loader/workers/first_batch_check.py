@@ -32,8 +32,9 @@ class Verdict:
     """How the batch of a worker differs from the batch that this process makes.
 
     Attributes:
-        difference: what differs, in words; None if nothing does.
-        error: why this process could not make the batch, if it could not.
+        difference: what differs, in words; None if the batches are the same, or cannot be compared.
+        error: why this process could not make the batch, which is then the difference; None if it
+            made the batch.
     """
 
     difference: str | None

@@ -9,7 +9,8 @@ from data_stack.loader.batch_maker import BatchMaker, MadeBatch
 from data_stack.loader.job import Job
 from data_stack.loader.workers.base import Workers
 
-#: Fewer batches in one request are too large: together they would leave the processor's cache.
+#: Batches of which fewer fit into one request are large, and are read one by one: several of them
+#: would not stay in the processor's cache until they are used.
 _MIN_BATCHES_OF_REQUEST = 8
 
 
@@ -66,6 +67,7 @@ class InlineWorkers(Workers):
         self._batches = self._maker.make_several(jobs)
         made = next(self._batches)
 
+        # The next request is as large as batches like this one allow.
         n_batches = self._maker.n_batches_of_request(made)
         self.capacity = n_batches if n_batches >= _MIN_BATCHES_OF_REQUEST else 1
         return made

@@ -88,9 +88,9 @@ def _check_kind(kind: WorkerKind, n_workers: int | None) -> None:
             "worker_kind must be 'auto', 'in_process', 'inline', 'threads' or 'processes', "
             f"got {kind!r:.80}"
         )
-    has_none_to_use = kind == "inline" and bool(n_workers)
-    lacks_some = kind in ("threads", "processes") and n_workers == 0
-    if has_none_to_use or lacks_some:
+    inline_has_workers = kind == "inline" and n_workers not in (None, 0)
+    others_have_none = kind in ("threads", "processes") and n_workers == 0
+    if inline_has_workers or others_have_none:
         raise ConfigError(
             f"worker_kind={kind!r} does not go with workers={n_workers}; leave one of them out"
         )

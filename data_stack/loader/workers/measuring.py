@@ -105,11 +105,6 @@ class Probe:
         self._delivered_at = None
 
     @property
-    def has_delivered(self) -> bool:
-        """Whether a batch was delivered, measured or not."""
-        return self._n_delivered > 0
-
-    @property
     def is_done(self) -> bool:
         """Whether the measured batches suffice."""
         if self._n_measured == 0:

@@ -46,6 +46,8 @@ from data_stack.util.interrupts import is_from_signal_handler
 
 #: How long a worker may take to tell the values of its modules, for a message.
 _VALUES_SECONDS = 5.0
+
+#: While this process waits for these values, it looks so often whether the worker still lives.
 _SLICE_SECONDS = 0.1
 
 
@@ -104,7 +106,7 @@ class ProcessWorkers(PrefetchingWorkers):
         self._entropy = None
         self._first_batch_check = FirstBatchCheck(maker, is_enabled=options.compares_batches)
         weakref.finalize(self, end_all, self._workers)
-        call_in_forks(self._forget_workers)
+        call_in_forks(self._leave_workers_to_parent)
 
     # ------------------------------------------------------------------ the interface of workers
 
@@ -120,13 +122,12 @@ class ProcessWorkers(PrefetchingWorkers):
         try:
             # The fork server imports while this process pickles.
             hold([worker_process.__name__])
-            with contextlib.closing(
-                pack_maker(self._maker, self._options.max_bytes_sent)
-            ) as package:
+            payload = pack_maker(self._maker, self._options.max_bytes_sent)
+            with contextlib.closing(payload):
                 for number in range(self.n_workers):
                     worker = WorkerHandle(number, self.n_workers)
                     self._workers.append(worker)
-                    worker.channel.send(Unpack(), package)
+                    worker.channel.send(Unpack(), payload)
         except BaseException:
             self.close()
             raise
@@ -167,10 +168,12 @@ class ProcessWorkers(PrefetchingWorkers):
         if answer.unpickle is not None:
             made = self._unpickle(answer.worker, answer.unpickle, job)
 
-        # Return the batch, unless the workers make it again.
-        is_checked = number == self._first_batch_check.job_number
-        if is_checked and self._begins_again(answer.worker, job, made):
-            return self.next()
+        if number == self._first_batch_check.job_number:
+            must_make_again = self._check_first_batch(answer.worker, job, made)
+            if must_make_again:
+                self._make_again(job)
+                return self.next()
+
         if made is None:
             self._raise_failure(answer.worker, answer.message)
         self.observe_size(made.n_bytes)
@@ -251,9 +254,9 @@ class ProcessWorkers(PrefetchingWorkers):
 
     def _begin_epoch(self, worker: WorkerHandle, epoch: int) -> None:
         """Let a worker begin an epoch of this iteration, unless it has."""
-        if self._entropy is None or worker.begun == (self._entropy, epoch):
+        if self._entropy is None or worker.begun_epoch == (self._entropy, epoch):
             return
-        worker.begun = (self._entropy, epoch)
+        worker.begun_epoch = (self._entropy, epoch)
         worker.channel.send(
             BeginEpoch(
                 self._entropy,
@@ -290,7 +293,7 @@ class ProcessWorkers(PrefetchingWorkers):
         return made
 
     def _drop_jobs(self) -> None:
-        """Forget all jobs, and let the workers forget them."""
+        """Drop all jobs here and in the workers, which stay."""
         self._undelivered.clear()
         self._waiting.clear()
         self._answers.clear()
@@ -298,8 +301,8 @@ class ProcessWorkers(PrefetchingWorkers):
             worker.jobs.clear()
             worker.channel.send(Forget(next(self._numbers)))
 
-    def _forget_workers(self) -> None:
-        """In a fork, leave the workers to the parent."""
+    def _leave_workers_to_parent(self) -> None:
+        """Begin without workers in a fork of this process."""
         for worker in self._workers:
             worker.forget()
         self._workers.clear()
@@ -307,7 +310,7 @@ class ProcessWorkers(PrefetchingWorkers):
 
     # ------------------------------------------------------------------ the check of a batch
 
-    def _begins_again(self, worker: WorkerHandle, job: Job, made: MadeBatch | None) -> bool:
+    def _check_first_batch(self, worker: WorkerHandle, job: Job, made: MadeBatch | None) -> bool:
         """Compare a worker's batch with that of this process, which makes it now.
 
         Args:
@@ -316,7 +319,7 @@ class ProcessWorkers(PrefetchingWorkers):
             made: the batch; None if the worker could not make it.
 
         Returns:
-            Whether the workers make the batches of this and of all later jobs again, as they got
+            Whether the workers must make the batches of this and of all later jobs again: with
             values of modules that they lacked.
 
         Raises:
@@ -326,10 +329,11 @@ class ProcessWorkers(PrefetchingWorkers):
         if verdict.difference is None:
             return False
 
+        # Values that the program has set in modules may be the reason.
         differences = self._ask_for_differing_values(worker, job)
         if verdict.error is None and self._first_batch_check.hand_over(differences):
-            self._make_again(job)
             return True
+
         if made is None:  # the error of the worker says more
             return False
         self.close()
@@ -362,7 +366,7 @@ class ProcessWorkers(PrefetchingWorkers):
         later_jobs = [later.job for later in self._undelivered]
         self._drop_jobs()
         for worker in self._workers:
-            worker.begun = None
+            worker.begun_epoch = None
 
         for job_to_repeat in [job, *later_jobs]:
             numbered_job = _NumberedJob(next(self._numbers), job_to_repeat)

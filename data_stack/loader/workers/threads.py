@@ -131,6 +131,7 @@ class ThreadWorkers(PrefetchingWorkers):
 
     def _receive(self) -> None:
         """Wait for the batches of the oldest request."""
+        # At the end of an iteration, jobs may be left that do not fill a request.
         if not self._requests:
             self._send_request()
         request = self._requests[0]
@@ -148,6 +149,7 @@ class ThreadWorkers(PrefetchingWorkers):
         if self._batches:
             first_batch = self._batches[0]
             self._n_batches_of_request = self._maker.n_batches_of_request(first_batch)
+            # The size of a batch decides how many requests are in flight, each of several jobs.
             self.observe_size(first_batch.n_bytes)
             self.capacity *= self._n_batches_of_request
 

@@ -44,8 +44,9 @@ class WorkerHandle(ChildProcess):
     name: str
     #: The jobs that it has not answered, by their numbers, the current one first.
     jobs: dict[int, Job]
-    #: The iteration, by its entropy, and the epoch whose generators and settings it has.
-    begun: tuple[bytes, int] | None
+    #: The epoch that it has begun: the entropy of the iteration, and the number of the epoch. None
+    #: before the first one.
+    begun_epoch: tuple[bytes, int] | None
     #: Whether it has unpickled what it needs.
     is_ready: bool
     #: Why it cannot make batches; None if it can.
@@ -56,7 +57,7 @@ class WorkerHandle(ChildProcess):
         self.number = number
         self.name = f"worker process {number + 1} (pid {self.pid})"
         self.jobs = {}
-        self.begun = None
+        self.begun_epoch = None
         self.is_ready = False
         self.failure = None
 
@@ -73,7 +74,7 @@ class WorkerHandle(ChildProcess):
         message, unpickle = received
         if isinstance(message, Ready):
             self.is_ready = True
-            hold(message.modules)
+            hold(message.modules)  # so that later workers need not import them
         elif isinstance(message, Unfit):
             self.failure = WorkerError(
                 self.name,

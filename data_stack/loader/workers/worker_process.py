@@ -75,7 +75,8 @@ class _WorkerProgram:
         """Receive messages, also while a batch is being made, until the channel is closed."""
         try:
             while True:
-                # Private pages: memory that no worker writes to is shared by all.
+                # All workers share the memory that comes with a message. What one of them writes to
+                # its private pages is not seen by the others.
                 received = self.channel.receive(is_private=True)
                 if received is None:
                     return
@@ -119,22 +120,31 @@ class _WorkerProgram:
     def _make_batch(self, number: int, job: Job) -> None:
         if self._maker is None or number < self._first_wanted:
             return
-        problem = "making a batch was interrupted"
+
         try:
             made = self._maker.make(job)
+        except LoadingError as error:
+            self._send_failure(number, error, error.__cause__ or error)
+            return
+        except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
+            problem = "making a batch was interrupted"
+            failure = LoadingError(problem, error, epoch=job.epoch, step=job.step)
+            self._send_failure(number, failure, error)
+            return
+
+        try:
+            payload = Payload(made)
+        except BaseException as error:  # noqa: BLE001  # an object cannot be pickled
             problem = (
                 "a batch cannot be sent from a worker process to the consumer; "
                 "use worker_kind='threads'"
             )
-            payload = Payload(made)
-        except LoadingError as error:
-            self._send_failure(number, error, error.__cause__ or error)
-        except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
             failure = LoadingError(problem, error, epoch=job.epoch, step=job.step)
             self._send_failure(number, failure, error)
-        else:
-            with contextlib.closing(payload):
-                self.channel.send(BatchMade(number), payload)
+            return
+
+        with contextlib.closing(payload):
+            self.channel.send(BatchMade(number), payload)
 
     def _send_failure(self, number: int, failure: LoadingError, cause: BaseException) -> None:
         failure.traceback_text = _format(cause)
