@@ -38,15 +38,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import (
-    Codec,
-    Column,
-    check_range,
-    codec_of,
-    import_optional,
-    type_of_bytes,
-    value_errors,
-)
+from data_stack.codecs.codec import Codec, Column, check_range, import_optional, value_errors
+from data_stack.codecs.registry import codec_of, type_of_bytes
 from data_stack.exception import ConfigError, LeftOutWarning
 from data_stack.util.program_lines import warn_program
 from data_stack.util.request_limit import check_request

@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range, register_codec
+from data_stack.codecs.codec import Codec, Column, check_range
 from data_stack.codecs.images import ImageCodec, save
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
 #: The head of a file: the signature and the chunk IHDR with its checksum.

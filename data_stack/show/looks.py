@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs import plain_data
-from data_stack.codecs.codec import registered_types, type_of_bytes
+from data_stack.codecs.registry import registered_types, type_of_bytes
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_names
 from data_stack.exception import ConfigError

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
+from data_stack.codecs.codec import Codec, Codecs, Column
+from data_stack.codecs.registry import codec_of, with_provided_codecs
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
