@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, check_range
-from data_stack.codecs.images import ImageCodec, save
+from data_stack.codecs.images import ImageCodec, as_native, save
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
@@ -125,7 +125,7 @@ class PngCodec(ImageCodec):
         return super().open(record)
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
-        pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+        pixels = as_native(pixels)
         is_deep_color = pixels.dtype == np.uint16 and pixels.ndim == 3
         if not is_deep_color:
             return save(pixels, "PNG", compress_level=self.compress_level)
@@ -266,7 +266,7 @@ def _is_harmless(name: bytes, content: memoryview) -> bool:
 
     ImageMagick stores EXIF metadata, and so the orientation, in a text that begins with "Raw".
     """
-    if name == b"tEXt" and content[:3] == b"Raw":
+    if name == b"tEXt" and bytes(content[:3]) == b"Raw":
         return False
     return name in _HARMLESS_CHUNKS
 
