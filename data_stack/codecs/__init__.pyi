@@ -6,10 +6,6 @@ from data_stack.codecs.codec import Codecs as Codecs
 from data_stack.codecs.codec import Column as Column
 from data_stack.codecs.codec import FixedLayout as FixedLayout
 from data_stack.codecs.codec import FunctionCodec as FunctionCodec
-from data_stack.codecs.codec import codec_from_json as codec_from_json
-from data_stack.codecs.codec import codec_of as codec_of
-from data_stack.codecs.codec import register_codec as register_codec
-from data_stack.codecs.codec import registered_types as registered_types
 from data_stack.codecs.images import ImageCodec as ImageCodec
 from data_stack.codecs.npy import NpyCodec as NpyCodec
 from data_stack.codecs.npy import NpzCodec as NpzCodec
@@ -33,6 +29,10 @@ from data_stack.codecs.recordings import SoundCodec as SoundCodec
 from data_stack.codecs.recordings import VideoCodec as VideoCodec
 from data_stack.codecs.recordings import WavCodec as WavCodec
 from data_stack.codecs.recordings import WebmCodec as WebmCodec
+from data_stack.codecs.registry import codec_from_json as codec_from_json
+from data_stack.codecs.registry import codec_of as codec_of
+from data_stack.codecs.registry import register_codec as register_codec
+from data_stack.codecs.registry import registered_types as registered_types
 from data_stack.codecs.zstd import ZstdCodec as ZstdCodec
 
 __all__: list[str]

@@ -11,7 +11,8 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.registry import register_codec
 from data_stack.values.stacked_values import as_array, exact_array
 
 #: dtype.str of arrays that contain their values: no Python objects, strings of variable length, or fields.

@@ -1,7 +1,7 @@
-"""The base of image codecs, and decoding by Pillow.
+"""Images by Pillow: what their codecs share.
 
-An array has the type of the picture, as in ``numpy.asarray(PIL.Image.open(file))``; nothing is converted unless a mode is
-requested:
+An array has the type of the picture, as in ``numpy.asarray(PIL.Image.open(file))``. Nothing is
+converted unless a mode is requested:
 
 ==========================  =======================  ==================================================
 mode of Pillow              dtype                    shape
@@ -38,15 +38,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import (
-    Codec,
-    Column,
-    check_range,
-    codec_of,
-    import_optional,
-    type_of_bytes,
-    value_errors,
-)
+from data_stack.codecs.codec import Codec, Column, check_range, import_optional, value_errors
+from data_stack.codecs.registry import codec_of, type_of_bytes
 from data_stack.exception import ConfigError, LeftOutWarning
 from data_stack.util.program_lines import warn_program
 from data_stack.util.request_limit import check_request
@@ -57,17 +50,28 @@ MAX_PIXELS = 89_478_485
 #: The tag of EXIF that says how to turn a picture, https://exiftool.org/TagNames/EXIF.html
 _ORIENTATION = 0x0112
 
+#: Formats for which Pillow starts Ghostscript, or calls Windows.
+_UNSAFE_FORMATS = ("EPS", "WMF")
+
 #: Cached: to search the path takes as long as to decode a small picture.
 _find_spec = functools.cache(find_spec)
 
+_codec_of_name = functools.cache(codec_of)
+
 
 def pillow(module: str = "Image") -> ModuleType:
-    """A module of Pillow."""
+    """Return a module of Pillow.
+
+    Raises:
+        MissingDependencyError: Pillow is not installed.
+    """
     return import_optional(f"PIL.{module}", "a column of images", "Pillow", "images")
 
 
 def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
-    """Decode an image file of any format that Pillow reads, rotated by its EXIF orientation; of an animation the first frame.
+    """Decode an image file of any format that Pillow reads.
+
+    The image is turned as its EXIF orientation says. Of an animation the first frame is read.
 
     Args:
         data: the file.
@@ -77,36 +81,54 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
         ValueError: the image cannot be decoded.
         RequestLimitError: the image is too large for the current request.
     """
-    kind = type_of_bytes(data[:16])
-    if mode is None and kind in ("jpg", "png"):  # their codecs are faster
-        with contextlib.suppress(ValueError):  # Pillow reads some damaged ones
-            return _codec(kind).decode(data)  # type: ignore[no-any-return]  # an array
+    type_name = type_of_bytes(data[:16])
+    if mode is None and type_name in ("jpg", "png"):
+        # Their codecs are faster. Pillow reads some damaged files that they refuse.
+        with contextlib.suppress(ValueError):
+            pixels: npt.NDArray[Any] = _codec_of_name(type_name).decode(data)
+            return pixels
     with (
         value_errors("the image cannot be decoded"),
-        pillow().open(io.BytesIO(data), formats=_formats()) as image,
+        pillow().open(io.BytesIO(data), formats=_safe_formats()) as image,
     ):
         check_request(
             3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels"
         )
-        image.load()  # which turns TIFF files
-        converted = image if mode in (None, image.mode) else image.convert(mode)
+        image.load()  # turns TIFF files, whose orientation is then 1
+        converted = image
+        if mode is not None and mode != image.mode:
+            converted = image.convert(mode)
         return turned(pixels_of(converted), orientation_of(image))
 
 
+@functools.cache
+def _safe_formats() -> tuple[str, ...]:
+    """Return the names of the formats that Pillow reads by itself, the common ones first."""
+    image_module = pillow()
+    image_module.preinit()
+    image_module.init()
+    return tuple(name for name in image_module.ID if name not in _UNSAFE_FORMATS)
+
+
 def orientation_of(image: Any) -> int:
-    """How a Pillow image must be turned, 1 to 8 as in EXIF; 1, as it is, if its metadata are missing or broken."""
+    """Return how a Pillow image must be turned, 1 to 8 as in EXIF.
+
+    1 stands for an upright image, and for one whose metadata are missing or broken.
+    """
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # noqa: BLE001  # Pillow raises many kinds of errors of broken metadata
         return 1
-    return orientation if orientation in range(1, 9) else 1
+    if orientation not in range(1, 9):
+        return 1
+    return int(orientation)
 
 
 def turned(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
-    """Pixels of shape ``(height, width, ...)`` turned upright, in C order; for 5 to 8 height and width are exchanged.
+    """Return pixels turned upright, in C order; for 5 to 8 height and width are exchanged.
 
     Args:
-        pixels: as they are stored.
+        pixels: as they are stored, of shape ``(height, width, ...)``.
         orientation: 1 to 8 as in EXIF.
     """
     if orientation == 1:
@@ -120,39 +142,49 @@ def turned(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
     return np.ascontiguousarray(pixels)
 
 
-_codec = functools.cache(codec_of)
-
-
-@functools.cache
-def _formats() -> tuple[str, ...]:
-    image_module = pillow()
-    image_module.preinit()  # the common ones come first
-    image_module.init()
-    # Formats for which Pillow starts Ghostscript, or calls Windows.
-    return tuple(name for name in image_module.ID if name not in ("EPS", "WMF"))
-
-
 def pixels_of(image: Any) -> npt.NDArray[Any]:
-    """The pixels of an image of Pillow in its own type; the array is a copy, in the byte order of this machine."""
+    """Return the pixels of an image of Pillow in its own type.
+
+    The array is a copy, in the byte order of this machine.
+    """
     image.load()  # whose errors numpy would hide
-    pixels = np.array(image)
+    return as_native(np.array(image))
+
+
+def as_native(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return pixels in the byte order of this machine, without a copy if they have it."""
     return pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+
+
+def save(pixels: npt.NDArray[Any], file_format: str, **options: Any) -> bytes:
+    """Encode pixels by Pillow.
+
+    Args:
+        pixels: of shape ``(height, width)`` or ``(height, width, channels)``.
+        file_format: Pillow's name of the format, such as ``"PNG"``.
+        options: what Pillow's ``Image.save`` takes for the format.
+    """
+    stream = io.BytesIO()
+    pillow().fromarray(pixels).save(stream, format=file_format, **options)
+    return stream.getvalue()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImageCodec(Codec):
     """Images of one file format as arrays in the type of the picture, see the table of this module.
 
-    To store, pass an array of pixels, uint8 of shape ``(height, width)`` or ``(height, width, channels)``, or an object that
-    numpy converts to one, such as a Pillow image; a last dimension of one channel is dropped. Or pass the bytes of such a file,
-    which are stored unchanged.
+    To store, pass an array of pixels, uint8 of shape ``(height, width)`` or
+    ``(height, width, channels)``, or an object that numpy converts to one, such as a Pillow image.
+    A last dimension of one channel is dropped. Or pass the bytes of such a file, which are stored
+    unchanged.
 
-    A record holds one image of this file format; other formats and truncated images are refused. Of an animation, or a file of
-    several pages, the first image is read, with a LeftOutWarning.
+    A record holds one image of this file format. Other formats and truncated images are refused.
+    Of an animation, or a file of several pages, the first image is read, with a LeftOutWarning.
     """
 
     #: The mode to convert to; None keeps the stored mode.
     mode: str | None = None
+    #: The maximum number of pixels of a record.
     max_pixels: int = MAX_PIXELS
     #: Turn images as their EXIF metadata say; False returns the pixels as they are stored.
     orient: bool = True
@@ -162,11 +194,14 @@ class ImageCodec(Codec):
     releases_gil = True
     is_compressed = True
 
-    #: Pillow's module and class for the format, its name and the options of saving.
+    #: Pillow's module for the format.
     _module: ClassVar[str]
+    #: The class of that module which reads files of the format.
     _class: ClassVar[str]
+    #: Pillow's name of the format, and the options of saving.
     _format: ClassVar[str]
     _save_options: ClassVar[Mapping[str, Any]] = {}
+    #: The bytes with which a file begins, or several such.
     _signature: ClassVar[bytes | tuple[bytes, ...]]
     #: The numbers of channels that can be stored, by dtype.
     _channels: ClassVar[Mapping[str, tuple[int, ...]]]
@@ -174,11 +209,14 @@ class ImageCodec(Codec):
     _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
     def __post_init__(self) -> None:
+        # Pillow is imported when it is first used, as another decoder may do without it.
         if _find_spec("PIL") is None:
-            pillow()  # which raises the error: another decoder may do without it, so it is imported when it is used
+            pillow()  # raises the error
         if self.mode not in (None, "L", "RGB", "RGBA"):
             raise ConfigError(f"mode must be 'L', 'RGB', 'RGBA' or None, got {self.mode!r:.60}")
         check_range("max_pixels", self.max_pixels, 1)
+
+    # ------------------------------------------------------------------ encoding
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -187,72 +225,51 @@ class ImageCodec(Codec):
                 return record
         return self._encode(self._pixels(value))
 
-    def decode(self, record: bytes) -> npt.NDArray[Any]:
-        pixels = self._decode(record)
-        return pixels[:, :, None] if self.channel_axis and pixels.ndim == 2 else pixels
-
-    @classmethod
-    def recognizes(cls, start: bytes) -> bool:
-        return start.startswith(cls._signature)
-
-    def adapt(self, column: Column) -> Codec:
-        dtype, shape = column.dtype, column.shape
-        if dtype is None or shape is None:
-            return self
-        channels, stored = shape[2] if len(shape) == 3 else 1, self._storable().get(dtype.name, ())
-        if len(shape) not in (2, 3) or not stored or channels not in (None, *stored) or 0 in shape:
-            raise ConfigError(f"{type(self).__name__} holds {self._what}, not {dtype}, {shape}")
-        return (
-            replace(self, channel_axis=True) if len(shape) == 3 and channels in (1, None) else self
-        )
-
-    def _storable(self) -> Mapping[str, tuple[int, ...]]:
-        """The numbers of channels that this codec stores, by dtype."""
-        return self._channels
-
-    @property
-    def _what(self) -> str:
-        """The arrays that can be stored, for messages."""
-        dtypes = " or ".join(
-            f"{dtype} ({' or '.join(map(str, numbers))})"
-            for dtype, numbers in self._storable().items()
-        )
-        return f"images of shape (height, width) or (height, width, channels), of dtype (channels): {dtypes}"
-
-    def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
-        """Encode an array that :meth:`_pixels` returned."""
-        return save(
-            pixels.astype(pixels.dtype.newbyteorder("="), copy=False),
-            self._format,
-            **self._save_options,
-        )
-
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
-        """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype of the format."""
+        """Return a value as an array that the format can store.
+
+        It has the shape ``(height, width)`` or ``(height, width, channels)``, is C-contiguous, and
+        of a dtype of the format.
+
+        Raises:
+            TypeError: the format cannot store such an array.
+            ValueError: it has too many pixels.
+        """
         if isinstance(value, pillow().Image) and value.mode not in self._modes:
             raise TypeError(
-                f"cannot store an image of mode {value.mode}; convert it first: image.convert('RGB')"
+                f"cannot store an image of mode {value.mode}; "
+                "convert it first: image.convert('RGB')"
             )
         pixels = np.asarray(value)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
-        channels = pixels.shape[2] if pixels.ndim == 3 else 1
-        stored = self._storable().get(pixels.dtype.newbyteorder("=").name, ())
-        if channels not in stored or pixels.ndim not in (2, 3) or not pixels.size:
-            given = f"{type(value).__name__} of dtype {pixels.dtype}, shape {pixels.shape}"
-            raise TypeError(f"a column of {self.name} stores {self._what}, not {given}")
-        if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
+        n_channels = pixels.shape[2] if pixels.ndim == 3 else 1
+        dtype_name = pixels.dtype.newbyteorder("=").name
+        storable_channels = self._storable().get(dtype_name, ())
+        is_image = pixels.ndim in (2, 3) and pixels.size > 0
+        if not is_image or n_channels not in storable_channels:
+            raise TypeError(
+                f"a column of {self.name} stores {self._describe_storable()}, not "
+                f"{type(value).__name__} of dtype {pixels.dtype}, shape {pixels.shape}"
+            )
+        height, width = pixels.shape[:2]
+        if height * width > self.max_pixels:
             raise ValueError(
                 f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}"
             )
         return np.ascontiguousarray(pixels)
 
-    def _check_pixels(self, width: int, height: int) -> None:
-        if width * height > self.max_pixels:
-            raise ValueError(
-                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise it if intended"
-            )
-        check_request(3 * width * height, f"an image of {width} x {height} pixels")
+    def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
+        """Encode an array that :meth:`_pixels` returned."""
+        return save(as_native(pixels), self._format, **self._save_options)
+
+    # ------------------------------------------------------------------ decoding
+
+    def decode(self, record: bytes) -> npt.NDArray[Any]:
+        pixels = self._decode(record)
+        if self.channel_axis and pixels.ndim == 2:
+            return pixels[:, :, None]
+        return pixels
 
     def open(self, record: bytes) -> Any:
         """Open a record as a Pillow image, without decoding its pixels.
@@ -262,38 +279,94 @@ class ImageCodec(Codec):
         """
         if not record.startswith(self._signature):
             raise ValueError(f"not a {self.name} image: it begins with {record[:12]!r}")
+        # By the class of this format: Image.open would try other formats, and has other limits.
+        image_class = getattr(pillow(self._module), self._class)
         with value_errors(f"truncated or invalid {self.name} image"):
-            # By the class of this format: Image.open would try other formats, and has other limits.
-            image = getattr(pillow(self._module), self._class)(io.BytesIO(record))
+            image = image_class(io.BytesIO(record))
         self._check_pixels(*image.size)
         return image
 
+    def _check_pixels(self, width: int, height: int) -> None:
+        """Check the number of pixels before memory is allocated for them.
+
+        Raises:
+            ValueError: the image has more than ``max_pixels``.
+            RequestLimitError: the image is too large for the current request.
+        """
+        if width * height > self.max_pixels:
+            raise ValueError(
+                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; "
+                "raise it if intended"
+            )
+        check_request(3 * width * height, f"an image of {width} x {height} pixels")
+
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
-        """The pixels, shape ``(height, width)`` or ``(height, width, channels)``, by Pillow."""
+        """Decode by Pillow.
+
+        Returns:
+            Pixels of shape ``(height, width)`` or ``(height, width, channels)``.
+        """
         with self.open(record) as image:
             with value_errors(f"damaged {self.name} image"):
                 n_frames = getattr(image, "n_frames", 1)
-                image.load()  # which turns TIFF files
-                is_wanted = self.mode in (None, image.mode)
-                converted = image if is_wanted else image.convert(self.mode)
-                pixels = self._read_pixels(converted) if is_wanted else pixels_of(converted)
-            orientation = orientation_of(image) if self.orient else 1
+                image.load()  # turns TIFF files, whose orientation is then 1
+                if self.mode is None or self.mode == image.mode:
+                    pixels = self._read_pixels(image)
+                else:
+                    pixels = pixels_of(image.convert(self.mode))
+            orientation = 1
+            if self.orient:
+                orientation = orientation_of(image)
         if n_frames > 1:
-            text = f"a {self.name} file holds {n_frames} images, of which the first is read"
-            warn_program(text, LeftOutWarning)
+            warn_program(
+                f"a {self.name} file holds {n_frames} images, of which the first is read",
+                LeftOutWarning,
+            )
         return turned(pixels, orientation)
 
     def _read_pixels(self, image: Any) -> npt.NDArray[Any]:
-        """The pixels of an image in its own type; formats override it whose values Pillow changes.
+        """Return the pixels of an image in its own type.
+
+        Formats whose values Pillow changes override it.
 
         Raises:
             ValueError: Pillow has no type for the values.
         """
         return pixels_of(image)
 
+    @classmethod
+    def recognizes(cls, start: bytes) -> bool:
+        return start.startswith(cls._signature)
 
-def save(pixels: npt.NDArray[Any], file_format: str, **options: Any) -> bytes:
-    """Encode pixels by Pillow."""
-    stream = io.BytesIO()
-    pillow().fromarray(pixels).save(stream, format=file_format, **options)
-    return stream.getvalue()
+    # ------------------------------------------------------------------ what can be stored
+
+    def adapt(self, column: Column) -> Codec:
+        if column.dtype is None or column.shape is None:
+            return self
+        n_dimensions = len(column.shape)
+        n_channels = column.shape[2] if n_dimensions == 3 else 1
+        storable_channels = self._storable().get(column.dtype.name, ())
+        is_image = n_dimensions in (2, 3) and 0 not in column.shape
+        is_storable = n_channels is None or n_channels in storable_channels
+        if not storable_channels or not is_image or not is_storable:
+            raise ConfigError(
+                f"{type(self).__name__} holds {self._describe_storable()}, "
+                f"not {column.dtype}, {column.shape}"
+            )
+        if n_dimensions == 3 and n_channels in (1, None):
+            return replace(self, channel_axis=True)
+        return self
+
+    def _storable(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the numbers of channels that this codec stores, by dtype."""
+        return self._channels
+
+    def _describe_storable(self) -> str:
+        """Describe the arrays that can be stored, for messages."""
+        dtypes = []
+        for dtype, numbers in self._storable().items():
+            dtypes.append(f"{dtype} ({' or '.join(map(str, numbers))})")
+        return (
+            "images of shape (height, width) or (height, width, channels), "
+            f"of dtype (channels): {' or '.join(dtypes)}"
+        )

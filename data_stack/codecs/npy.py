@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.arrays import exactly_array
-from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec, value_errors
+from data_stack.codecs.codec import Codec, Column, FixedLayout, value_errors
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.parsing import (
     Readable,

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import check_range, register_codec
+from data_stack.codecs.codec import check_range
 from data_stack.codecs.images import ImageCodec, orientation_of, pixels_of, save, turned
+from data_stack.codecs.registry import register_codec
 
 try:
     import simplejpeg

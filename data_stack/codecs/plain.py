@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from data_stack.codecs.arrays import plain_number
-from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
+from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
 _MAX_INT_BYTES = 16

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from data_stack.codecs.arrays import ArrayCodec
-from data_stack.codecs.codec import Codec, register_codec
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import objects
 

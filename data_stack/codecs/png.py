@@ -1,7 +1,9 @@
 """Images as PNG files: by OpenCV if it is installed and the file is plain, by Pillow otherwise.
 
-Images of 28 x 28 pixels a second in one thread, one of two busy cores: OpenCV alone 110,000, through this module 90,000,
-Pillow 24,000. OpenCV releases the GIL while it decodes.
+Images of 28 x 28 pixels a second in one thread, one of two busy cores: OpenCV alone 110,000,
+through this module 90,000, Pillow 24,000. OpenCV releases the GIL while it decodes.
+
+The format: https://www.w3.org/TR/png-3/
 """
 
 from __future__ import annotations
@@ -11,26 +13,50 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range, register_codec
-from data_stack.codecs.images import ImageCodec, save
+from data_stack.codecs.codec import Codec, Column, check_range
+from data_stack.codecs.images import ImageCodec, as_native, save
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
+SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 #: The head of a file: the signature and the chunk IHDR with its checksum.
 _HEAD_BYTES: Final = 33
 _HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")
-SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
-_CHUNK: Final = struct.Struct(">I4s")
+#: The size and the name of a chunk, which stand before its content.
+_CHUNK_START: Final = struct.Struct(">I4s")
+#: The CRC-32 of a chunk's name and content, which stands after its content.
 _CHECKSUM: Final = struct.Struct(">I")
+#: The chunk IEND, which has no content, with its size and checksum.
+_END_CHUNK: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
+
 #: Chunks that change no pixel, neither in OpenCV nor in Pillow.
-_HARMLESS: Final = frozenset((b"IDAT", b"pHYs", b"tEXt", b"tIME"))
+_HARMLESS_CHUNKS: Final = frozenset((b"IDAT", b"pHYs", b"tEXt", b"tIME"))
+#: The number of channels by the type of colors of a plain file: grey, RGB and RGBA.
 _CHANNELS: Final = {0: 1, 2: 3, 6: 4}
-#: Pillow's modes by the last dimension of a plain PNG file's shape.
-_MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
+#: Pillow's modes by the last dimension of a plain file's shape.
+_MODES: Final = {(): "L", (3,): "RGB", (4,): "RGBA"}
+
+#: Images of up to this number of pixels are decoded without asking for the limit of a request.
+_SMALL_PIXELS: Final = 1 << 20
+
+
+class _Pixels(NamedTuple):
+    """What the head of a plain file says of its pixels.
+
+    Attributes:
+        shape: ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``.
+        dtype: uint8 or uint16.
+        is_deep_color: whether they are colors of 16 bits a channel, which Pillow reads as 8 bits.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_deep_color: bool
 
 
 @register_codec
@@ -38,23 +64,28 @@ _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 class PngCodec(ImageCodec):
     """PNG (Granular's ``png``), without loss.
 
-    Stores uint8 of shape ``(h, w)``, ``(h, w, 2)`` (grey and alpha), ``(h, w, 3)`` and ``(h, w, 4)``; uint16 and bool of shape
-    ``(h, w)``. Decoded arrays are those of Pillow: of palette files the indices (``mode="RGB"`` converts them), of colour images
-    of 16 bits the upper 8. OpenCV decodes plain files if it is installed.
+    Stores uint8 of shape ``(h, w)``, ``(h, w, 2)`` (grey and alpha), ``(h, w, 3)`` and
+    ``(h, w, 4)``; uint16 and bool of shape ``(h, w)``. Decoded arrays are those of Pillow: the
+    indices of palette files (``mode="RGB"`` converts them), and the upper 8 bits of color images of
+    16 bits. OpenCV decodes plain files if it is installed.
 
     Args:
         mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
         max_pixels: maximum number of pixels of a record.
         compress_level: 0 (none) to 9.
-        deep: store and read the 16 bits of images of shape ``(h, w, 3)`` and ``(h, w, 4)`` too, which needs OpenCV.
+        deep: store and read all 16 bits of images of shape ``(h, w, 3)`` and ``(h, w, 4)`` too,
+            which needs OpenCV.
     """
 
     compress_level: int = 6
     deep: bool = False
 
-    name, extensions, media_type = "png", ("png",), "image/png"
+    name = "png"
+    extensions = ("png",)
+    media_type = "image/png"
 
-    _module, _class = "PngImagePlugin", "PngImageFile"
+    _module = "PngImagePlugin"
+    _class = "PngImageFile"
     _signature = SIGNATURE
     _channels = {"uint8": (1, 2, 3, 4), "uint16": (1,), "bool": (1,)}
 
@@ -66,21 +97,26 @@ class PngCodec(ImageCodec):
         plain = _parse_head(record[:_HEAD_BYTES])
         if plain is None:
             return super()._decode(record)
-        shape, dtype = plain
-        # Images of up to this number of pixels are decoded without checking the limit of a request first.
-        if shape[0] * shape[1] > min(self.max_pixels, 1 << 20):
-            self._check_pixels(shape[1], shape[0])
-        is_deep = dtype == np.uint16 and len(shape) == 3
-        if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):
+        height, width = plain.shape[:2]
+        if height * width > min(self.max_pixels, _SMALL_PIXELS):
+            self._check_pixels(width, height)
+
+        # Pillow converts to other modes, and reduces deep colors to 8 bits.
+        is_own_mode = self.mode is None or self.mode == _MODES[plain.shape[2:]]
+        if not is_own_mode or (plain.is_deep_color and not self.deep):
             return super()._decode(record)
-        pixels = _decode_plain(record, shape, dtype)
-        if pixels is None and is_deep:
+
+        pixels = _decode_by_opencv(record, plain)
+        if pixels is not None:
+            return pixels
+        if plain.is_deep_color:
             raise _needs_opencv()
-        return super()._decode(record) if pixels is None else pixels
+        return super()._decode(record)
 
     def adapt(self, column: Column) -> Codec:
-        is_deep = column.dtype == np.uint16 and column.shape is not None
-        return ImageCodec.adapt(replace(self, deep=True) if is_deep else self, column)
+        if column.dtype == np.uint16 and column.shape is not None:
+            return ImageCodec.adapt(replace(self, deep=True), column)
+        return super().adapt(column)
 
     def open(self, record: bytes) -> Any:
         # Pillow ignores the checksums of the pixels, and accepts truncated files.
@@ -89,30 +125,36 @@ class PngCodec(ImageCodec):
         return super().open(record)
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
-        pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
-        if pixels.dtype != np.uint16 or pixels.ndim == 2:
+        pixels = as_native(pixels)
+        is_deep_color = pixels.dtype == np.uint16 and pixels.ndim == 3
+        if not is_deep_color:
             return save(pixels, "PNG", compress_level=self.compress_level)
-        cv2 = _opencv()  # Pillow cannot write these
+        # Pillow cannot write deep colors.
+        cv2 = _opencv()
         if cv2 is None:
             raise _needs_opencv()
-        _, data = cv2.imencode(
-            ".png", _exchange(pixels), [cv2.IMWRITE_PNG_COMPRESSION, self.compress_level]
-        )
+        options = [cv2.IMWRITE_PNG_COMPRESSION, self.compress_level]
+        _, data = cv2.imencode(".png", _swap_red_and_blue(pixels), options)
         return bytes(data)
 
     def _storable(self) -> Mapping[str, tuple[int, ...]]:
-        return {**self._channels, "uint16": (1, 3, 4)} if self.deep else self._channels
+        if self.deep:
+            return {**self._channels, "uint16": (1, 3, 4)}
+        return self._channels
 
 
 def _needs_opencv() -> MissingDependencyError:
     return MissingDependencyError(
-        "a coloured PNG image of 16 bits", "opencv-python-headless", "images"
+        "a colored PNG image of 16 bits", "opencv-python-headless", "images"
     )
 
 
 @functools.cache
 def _opencv() -> Any:
-    """OpenCV, or None if it is not installed; imported on first use, as that takes a fifth of a second."""
+    """Return OpenCV, or None if it is not installed.
+
+    It is imported on first use, as that takes a fifth of a second.
+    """
     try:
         import cv2
     except ImportError:
@@ -120,10 +162,10 @@ def _opencv() -> Any:
     return cv2
 
 
-def _decode_plain(
-    record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> npt.NDArray[Any] | None:
-    """Decode a file whose shape and dtype are those of its head; None if Pillow must decode it.
+def _decode_by_opencv(record: bytes, plain: _Pixels) -> npt.NDArray[Any] | None:
+    """Decode a file whose head states the pixels ``plain``.
+
+    None: OpenCV is not installed, or would not return the pixels that Pillow returns.
 
     Raises:
         ValueError: the file is damaged.
@@ -131,74 +173,110 @@ def _decode_plain(
     cv2 = _opencv()
     if cv2 is None or not _check_chunks(record):
         return None
-    is_rgb = shape[2:] == (3,)
-    as_rgb = getattr(cv2, "IMREAD_COLOR_RGB", None)  # from OpenCV 4.11 on
-    colour = cv2.IMREAD_COLOR if as_rgb is None else as_rgb
-    flags = (
-        colour | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION
-        if is_rgb
-        else cv2.IMREAD_UNCHANGED
-    )
+
+    # OpenCV 4.11 and later returns RGB if asked to; otherwise it returns BGR or BGRA.
+    flags = cv2.IMREAD_UNCHANGED
+    is_red_first = False
+    if plain.shape[2:] == (3,):
+        is_red_first = hasattr(cv2, "IMREAD_COLOR_RGB")
+        color = cv2.IMREAD_COLOR_RGB if is_red_first else cv2.IMREAD_COLOR
+        flags = color | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION
+
     try:
         pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), flags)
-    except cv2.error:  # its limits of size
+    except cv2.error:  # the image is larger than OpenCV's limits
         return None
     if pixels is None:
         raise ValueError("damaged PNG: its pixels cannot be decompressed")
-    if pixels.shape != shape or pixels.dtype != dtype:
+    if pixels.shape != plain.shape or pixels.dtype != plain.dtype:
         return None
-    return pixels if is_rgb and as_rgb is not None else _exchange(pixels)
-
-
-def _exchange(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Swap red and blue. (Not by cvtColor, whose threads do not survive a fork.)"""
-    if pixels.ndim < 3:
+    if is_red_first or pixels.ndim == 2:
         return pixels
-    turned: npt.NDArray[Any] = pixels.copy()
-    turned[..., 0], turned[..., 2] = pixels[..., 2], pixels[..., 0]
-    return turned
+    return _swap_red_and_blue(pixels)
+
+
+def _swap_red_and_blue(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a copy of RGB or RGBA pixels as BGR or BGRA, and the other way round.
+
+    Not by OpenCV's ``cvtColor``, whose threads do not survive a fork.
+    """
+    swapped: npt.NDArray[Any] = pixels.copy()
+    swapped[..., 0] = pixels[..., 2]
+    swapped[..., 2] = pixels[..., 0]
+    return swapped
 
 
 def _check_chunks(record: bytes) -> bool:
-    """Check all chunks of a PNG file; return whether none of them changes pixels.
+    """Check the checksums of all chunks; return whether OpenCV decodes the file as Pillow does.
 
-    OpenCV and Pillow check the CRC-32 (https://www.w3.org/TR/png-3/#5Chunk-layout) of some chunks only.
+    It does if no chunk changes pixels, and if no bytes follow the end. OpenCV and Pillow check the
+    CRC-32 (https://www.w3.org/TR/png-3/#5Chunk-layout) of some chunks only.
 
     Raises:
         ValueError: the file is cut short or damaged.
     """
-    offset, name, is_plain, n_bytes, crc32 = 8, b"", True, len(record), zlib.crc32
-    if _parse_head(record[:_HEAD_BYTES]) is not None:  # whose checksum was checked
+    is_plain = True
+    offset = len(SIGNATURE)
+    if _parse_head(record[:_HEAD_BYTES]) is not None:  # which checked this checksum
         offset = _HEAD_BYTES
+    end_offset = None
+    if record.endswith(_END_CHUNK):
+        end_offset = len(record) - len(_END_CHUNK)
+
     view = memoryview(record)
+    while True:
+        name, content, next_offset = _check_chunk(view, offset)
+        if name == b"IEND":  # bytes follow the end, or there are no pixels
+            return False
+        if not _is_harmless(name, content):
+            is_plain = False
+        if next_offset == end_offset:
+            return is_plain
+        offset = next_offset
+
+
+def _check_chunk(record: memoryview, offset: int) -> tuple[bytes, memoryview, int]:
+    """Check the checksum of the chunk at ``offset``.
+
+    Returns:
+        The name and the content of the chunk, and the offset of the next chunk.
+
+    Raises:
+        ValueError: the chunk is cut short or damaged.
+    """
     try:
-        while name != b"IEND":
-            size, name = _CHUNK.unpack_from(record, offset)
-            end = offset + 8 + size
-            is_raw_profile = (
-                record[offset + 8 : offset + 11] == b"Raw"
-            )  # as ImageMagick stores EXIF
-            is_harmless = name in _HARMLESS and not (name == b"tEXt" and is_raw_profile)
-            if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
-                raise ValueError(
-                    f"damaged PNG: wrong checksum of the chunk {name!r} at byte {offset}"
-                )
-            offset = end + 4
-            if offset + 12 == n_bytes and record.endswith(b"\x00\x00\x00\x00IEND\xaeB`\x82"):
-                return is_plain and is_harmless
-            is_plain = is_plain and is_harmless
+        size, name = _CHUNK_START.unpack_from(record, offset)
+        start = offset + _CHUNK_START.size
+        end = start + size
+        (checksum,) = _CHECKSUM.unpack_from(record, end)
     except struct.error as error:
+        n_bytes = len(record)
         raise ValueError(
-            f"truncated PNG: its {n_bytes} bytes end within the chunk at byte {min(offset, n_bytes)}"
+            f"truncated PNG: its {n_bytes} bytes end within the chunk "
+            f"at byte {min(offset, n_bytes)}"
         ) from error
-    return False  # bytes after the end
+    # The checksum is that of the name, which follows the size of 4 bytes, and of the content.
+    if zlib.crc32(record[offset + 4 : end]) != checksum:
+        raise ValueError(f"damaged PNG: wrong checksum of the chunk {name!r} at byte {offset}")
+    return name, record[start:end], end + _CHECKSUM.size
+
+
+def _is_harmless(name: bytes, content: memoryview) -> bool:
+    """Return whether a chunk changes no pixel.
+
+    ImageMagick stores EXIF metadata, and so the orientation, in a text that begins with "Raw".
+    """
+    if name == b"tEXt" and bytes(content[:3]) == b"Raw":
+        return False
+    return name in _HARMLESS_CHUNKS
 
 
 @functools.lru_cache(maxsize=1024)
-def _parse_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of the pixels of a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced; None for others.
+def _parse_head(head: bytes) -> _Pixels | None:
+    """Return the pixels that the head of a plain file states; None for other files.
 
-    The shape of RGB and RGBA includes the channels.
+    A file is plain if it is not interlaced, and if its pixels are grey, RGB or RGBA of 8 or 16
+    bits a channel.
     """
     if len(head) < _HEAD_BYTES:
         return None
@@ -209,29 +287,23 @@ def _parse_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
         width,
         height,
         depth,
-        colours,
+        color_type,
         compression,
         filters,
         interlace,
         checksum,
     ) = _HEAD.unpack(head)
-    if (signature, size, name, compression, filters, interlace) != (
-        SIGNATURE,
-        13,
-        b"IHDR",
-        0,
-        0,
-        0,
-    ):
+    if signature != SIGNATURE or size != 13 or name != b"IHDR":
         return None
-    if (
-        depth not in (8, 16)
-        or colours not in _CHANNELS
-        or not width
-        or not height
-        or zlib.crc32(head[12:29]) != checksum
-    ):
+    if compression != 0 or filters != 0 or interlace != 0:
         return None
-    channels = _CHANNELS[colours]
-    shape = (height, width) if channels == 1 else (height, width, channels)
-    return shape, np.dtype(np.uint8 if depth == 8 else np.uint16)
+    if depth not in (8, 16) or color_type not in _CHANNELS:
+        return None
+    if width == 0 or height == 0 or zlib.crc32(head[12:29]) != checksum:
+        return None
+
+    dtype = np.dtype(np.uint8 if depth == 8 else np.uint16)
+    n_channels = _CHANNELS[color_type]
+    if n_channels == 1:
+        return _Pixels((height, width), dtype, is_deep_color=False)
+    return _Pixels((height, width, n_channels), dtype, is_deep_color=depth == 16)

@@ -12,13 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import (
-    Codec,
-    check_range,
-    import_optional,
-    register_codec,
-    value_errors,
-)
+from data_stack.codecs.codec import Codec, check_range, import_optional, value_errors
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 

@@ -7,7 +7,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec
+from data_stack.codecs.codec import Codec, check_range, import_optional
+from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request, current_request, limit_bytes
 
@@ -38,7 +39,7 @@ class ZstdCodec(Codec):
     name = "zstd"
     releases_gil = True
     is_compressed = True
-    is_around = True
+    wraps_codec = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Codec):

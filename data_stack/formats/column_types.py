@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column, media_types
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array, objects
 

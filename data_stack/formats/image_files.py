@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from data_stack.codecs.codec import types_by_extension
+from data_stack.codecs.registry import types_by_extension
 from data_stack.io.account import is_hidden
 from data_stack.io.folder import Folder
 

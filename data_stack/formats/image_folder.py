@@ -14,13 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from data_stack.codecs.codec import (
-    Codecs,
-    codec_of_content,
-    decode_file,
-    type_of_bytes,
-    types_by_extension,
-)
+from data_stack.codecs.codec import Codecs
+from data_stack.codecs.decoding import codec_of_content, decode_file
+from data_stack.codecs.registry import type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
     ColumnKey,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import codec_of, type_of_bytes, types_by_extension
+from data_stack.codecs.registry import codec_of, type_of_bytes, types_by_extension
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.image_files import METADATA_OF_IMAGES, UNFINISHED_MARK

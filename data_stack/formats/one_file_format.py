@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column, media_types
+from data_stack.codecs.codec import Column
 from data_stack.codecs.fitting import as_dtype
+from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import plain_type, size_of_column

@@ -15,13 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import (
-    Codec,
-    codec_of_content,
-    decode_file,
-    media_types,
-    type_of_extension,
-)
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.decoding import codec_of_content, decode_file
+from data_stack.codecs.registry import media_types, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError

@@ -8,7 +8,8 @@ from typing import Any, Final, Union
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec, FunctionCodec, codec_of, type_of_extension
+from data_stack.codecs.codec import Codec, FunctionCodec
+from data_stack.codecs.registry import codec_of, type_of_extension
 from data_stack.exception import ConfigError
 
 #: The field of a sample's key.

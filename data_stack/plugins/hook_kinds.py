@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from data_stack.codecs import Codec
-from data_stack.codecs.codec import registered_types
+from data_stack.codecs.registry import registered_types
 from data_stack.dataset.encoders.encoder import Encoder, built_in_kinds
 from data_stack.exception import PluginError
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES

@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any, TypeVar
 
-from data_stack.codecs.codec import add_codec_provider
+from data_stack.codecs.registry import add_codec_provider
 from data_stack.exception import (
     AmbiguousDatasetError,
     ConfigError,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs import plain_data
-from data_stack.codecs.codec import registered_types, type_of_bytes
+from data_stack.codecs.registry import registered_types, type_of_bytes
 from data_stack.show.markup import printable, readable
 from data_stack.values.missing import is_null
 from data_stack.values.stacked_values import exact_array

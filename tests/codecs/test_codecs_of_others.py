@@ -13,17 +13,19 @@ from writing import append_all
 
 from data_stack.codecs import (
     Codec,
+    Column,
     JpgCodec,
     JsonCodec,
     NpyCodec,
     PngCodec,
     ZstdCodec,
-    codec,
     codec_from_json,
     codec_of,
     register_codec,
     registered_types,
+    registry,
 )
+from data_stack.codecs.codec import fixed_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 
@@ -59,7 +61,7 @@ class ScaledCodec(Codec):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "_classes", dict(registered_types()))
+    monkeypatch.setattr(registry, "_classes", dict(registered_types()))
     register_codec(DegreesCodec)
     register_codec(ScaledCodec)
 
@@ -145,3 +147,48 @@ def test_any_plain_value_of_python_comes_back_as_it_was(value: Any) -> None:
 
     assert again == value
     assert type(again) is type(value)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_around is deprecated")
+def test_codec_with_is_around_wraps_another_codec() -> None:
+    class ReversedCodec(Codec):
+        name = "reversed"
+        is_around = True
+
+        def __init__(self, inner: Codec) -> None:
+            self.inner = inner
+
+        def encode(self, value: Any) -> bytes:
+            return self.inner.encode(value)[::-1]
+
+        def decode(self, record: bytes) -> Any:
+            return self.inner.decode(record[::-1])
+
+    register_codec(ReversedCodec)
+
+    record = codec_of("reversed(utf8)").encode("abc")
+
+    assert record == b"cba"
+    assert ReversedCodec.wraps_codec
+
+
+def test_is_around_warns_that_it_is_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match="is_around is deprecated .* use wraps_codec"):
+
+        class AroundCodec(DegreesCodec):
+            is_around = True
+
+
+def test_is_around_still_says_what_wraps_codec_says() -> None:
+    assert ZstdCodec.is_around
+    assert not JsonCodec.is_around
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [(None, None), ((), ()), ((2, 3), (2, 3)), ((None, 3), None), ((0,), (0,))],
+)
+def test_shape_is_fixed_if_no_size_varies(
+    shape: tuple[int | None, ...] | None, expected: tuple[int, ...] | None
+) -> None:
+    assert fixed_shape(Column("array", "u1", shape)) == expected

@@ -16,8 +16,8 @@ from writing import image_bytes
 
 from data_stack import load
 from data_stack.codecs import JpgCodec, PnmCodec, codec_of
-from data_stack.codecs.codec import type_of_bytes
 from data_stack.codecs.images import decode_image
+from data_stack.codecs.registry import type_of_bytes
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import ImageFolderIterator, WebDatasetIterator, convert
 from data_stack.formats.records import RecordReader, RecordWriter

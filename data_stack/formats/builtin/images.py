@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import Column, types_by_extension
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import types_by_extension
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
 from data_stack.exception import ConfigError
 from data_stack.formats.column_source import ColumnSource

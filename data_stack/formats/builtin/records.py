@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from data_stack.codecs.codec import Column, media_types
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
 from data_stack.formats import records
 from data_stack.formats.column_source import ColumnSource

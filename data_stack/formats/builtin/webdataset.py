@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from data_stack.codecs.codec import Column, codec_of, media_types, type_of_extension
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import codec_of, media_types, type_of_extension
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
 from data_stack.exception import ConfigError
 from data_stack.formats.column_source import ColumnSource, choose_keys

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, media_types
+from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError
 from data_stack.formats.column_source import ColumnSource

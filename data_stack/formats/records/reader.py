@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
+from data_stack.codecs.codec import Codec, Codecs, Column
+from data_stack.codecs.registry import codec_of, with_provided_codecs
 from data_stack.dataset.iterator import Sample, SampleAccess
 from data_stack.dataset.positions import check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError

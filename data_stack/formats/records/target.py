@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column, codec_of
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import codec_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.layout import (

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.codec import codec_of, decode_file, type_of_bytes
+from data_stack.codecs.decoding import decode_file
+from data_stack.codecs.registry import codec_of, type_of_bytes
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory

@@ -9,7 +9,7 @@ import fault_dataset
 import fault_records  # noqa: F401
 import s3fs  # noqa: F401
 
-from data_stack.codecs.codec import registered_types
+from data_stack.codecs.registry import registered_types
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector  # noqa: F401
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector  # noqa: F401
 from data_stack.reproduce.recipes import import_layers

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
 from writing import append_all
 
-from data_stack.codecs import codec
+from data_stack.codecs import registry
 from data_stack.codecs.npy import NpyCodec
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
@@ -460,7 +460,7 @@ def test_forked_children_go_on_with_the_reader_of_their_parent(reader: RecordRea
 def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(codec, "_providers", [lambda: {"scan": NpyCodec()}])
+    monkeypatch.setattr(registry, "_providers", [lambda: {"scan": NpyCodec()}])
     spec: dict[str, str | Column] = {"scan": "scan", "small": "zstd(scan)"}
     for writer in (
         RecordWriter(tmp_path / "plain", spec),

@@ -7,7 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from data_stack.codecs.codec import Column, codec_of
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import codec_of
 from data_stack.formats.records.row_format import RowFormat
 
 HEADER = b"head"

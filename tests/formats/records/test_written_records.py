@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_stack.codecs.codec import Column, codec_of
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.records.record_batch import RecordBatch
 from data_stack.formats.records.written_records import WrittenRecords

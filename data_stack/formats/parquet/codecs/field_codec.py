@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from data_stack.codecs.codec import Codec, codec_from_json, codec_of
+from data_stack.codecs.codec import Codec
 from data_stack.codecs.npy import NpyCodec
+from data_stack.codecs.registry import codec_from_json, codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.list_codec import ListCodec

@@ -1,0 +1,66 @@
+"""Decoding of files that hold one value, such as the pictures of a folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from data_stack.codecs.codec import MEDIA_KINDS, Codec, Codecs, media_kind
+from data_stack.codecs.registry import codec_of, registered_types, type_of_bytes
+from data_stack.exception import DatasetFileCorruptError, RequestLimitError
+from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
+from data_stack.util.request_limit import current_request
+
+
+def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
+    """Decode the file ``name``; its value counts towards the limit of the current request.
+
+    Raises:
+        RequestLimitError: the request decodes too much.
+        DatasetFileCorruptError: the codec refuses the bytes; the message ends with ``hint``.
+    """
+    try:
+        value = codec.decode(data)
+        if codec.is_compressed:
+            current_request().add(value)
+        return value
+    except RequestLimitError as error:
+        raise error.at(name) from error
+    except MemoryError:
+        raise  # which is not the fault of the file
+    except Exception as error:  # a codec may raise anything
+        check_no_stand_in(bytes(data[:HEAD_BYTES]), name, len(data))
+        problem = f"{type(error).__name__}: {str(error)[:300]}"
+        raise DatasetFileCorruptError(f"{name} cannot be decoded: {problem}{hint}") from error
+
+
+def codec_of_content(data: bytes, type_name: str, codecs: Codecs | None = None) -> Codec:
+    """Return the codec of a picture or recording.
+
+    The content decides, as many files have the suffix of another format of the same kind.
+
+    Args:
+        data: the file.
+        type_name: the type by the suffix of its name, such as ``"jpg"``. It is used where the
+            content is of no known type, or of another kind (an image, sound, a video).
+        codecs: custom codecs by type.
+
+    Raises:
+        ValueError: the file is empty.
+    """
+    if not data:
+        raise ValueError("the file is empty: it has 0 bytes")
+    content_type = type_of_bytes(data[:16])
+    if content_type is None:
+        return codec_of(type_name, codecs)
+    kind = _kind_of_type(content_type)
+    if kind in MEDIA_KINDS and kind == _kind_of_type(type_name):
+        return codec_of(content_type, codecs)
+    return codec_of(type_name, codecs)
+
+
+def _kind_of_type(type_name: str) -> str:
+    """Return ``"image"``, ``"audio"``, ``"video"`` or another kind; ``""`` of an unknown type."""
+    codec_class = registered_types().get(type_name)
+    if codec_class is None:
+        return ""
+    return media_kind(codec_class.media_type)
