@@ -19,9 +19,11 @@ from data_stack.formats.format import ColumnChoice
 from data_stack.formats.parquet import Field, ParquetWriter, Schema
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.text_tables.column_errors import UnknownColumnError
-from data_stack.formats.text_tables.csv_table import CSVOptions, CSVTable
+from data_stack.formats.text_tables.csv_options import CSVOptions
+from data_stack.formats.text_tables.csv_table import CSVTable
 from data_stack.formats.text_tables.declared_types import types_of, types_of_json
-from data_stack.formats.text_tables.json_table import JsonLinesTable, JsonType, arrow_schema
+from data_stack.formats.text_tables.json_table import JsonLinesTable
+from data_stack.formats.text_tables.json_types import JsonType, arrow_schema
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.io.location import Location, location_of
 

@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import JSON_TEXT
 from data_stack.formats.text_tables.column_errors import UnknownTypedColumnError
-from data_stack.formats.text_tables.json_table import JSON, CellType, join_types
+from data_stack.formats.text_tables.json_types import JSON, CellType, join_types
 
 Read = Callable[[int, Mapping[str, Any]], DatasetIteratorIF]
 """Reads a table by its number, with dtypes of columns."""

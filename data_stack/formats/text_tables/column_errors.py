@@ -1,4 +1,4 @@
-"""Errors for columns that a table lacks."""
+"""Checks that a table has the columns that were asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class UnknownColumnError(ConfigError):
     """A table lacks a column that was asked for.
 
     Attributes:
-        column: its name.
+        column: the name of the column.
     """
 
     def __init__(self, message: str, column: str) -> None:
@@ -38,14 +38,13 @@ def check_columns(name: str, wanted: Iterable[str] | None, columns: Sequence[str
     Raises:
         UnknownColumnError: it lacks one.
     """
+    if wanted is None:
+        return
     known = set(columns)
-    for column in wanted or ():
+    for column in wanted:
         if column not in known:
-            near = did_you_mean(column, columns)
-            shown = ", ".join(columns)
-            raise UnknownColumnError(
-                f"{name!r} has no column {column!r:.80}{near}; it has {shown:.1000}", column
-            )
+            message = _describe_lack(name, column, columns, purpose="")
+            raise UnknownColumnError(message, column)
 
 
 def check_typed_columns(name: str, typed: Iterable[str], columns: Sequence[str]) -> None:
@@ -62,9 +61,14 @@ def check_typed_columns(name: str, typed: Iterable[str], columns: Sequence[str])
     known = set(columns)
     for column in typed:
         if column not in known:
-            near = did_you_mean(column, columns)
-            shown = ", ".join(columns)
-            raise UnknownTypedColumnError(
-                f"{name!r} has no column {column!r:.80} for dtypes{near}; it has {shown:.1000}",
-                column,
-            )
+            message = _describe_lack(name, column, columns, purpose=" for dtypes")
+            raise UnknownTypedColumnError(message, column)
+
+
+def _describe_lack(name: str, column: str, columns: Sequence[str], *, purpose: str) -> str:
+    """Return the message for a column that a file lacks."""
+    suggestion = did_you_mean(column, columns)
+    return (
+        f"{name!r} has no column {column!r:.80}{purpose}{suggestion}; "
+        f"it has {', '.join(columns):.1000}"
+    )

@@ -1,4 +1,4 @@
-"""The types that ``dtypes=`` declares for columns of text tables."""
+"""Returns the types that ``dtypes=`` declares for columns of text tables."""
 
 from __future__ import annotations
 
@@ -14,34 +14,49 @@ from data_stack.formats.parquet.types import (
     check_dtype,
     type_described,
 )
-from data_stack.formats.text_tables.json_table import JSON, CellType
+from data_stack.formats.text_tables.json_types import JSON, CellType
 
 
 def types_of(dtypes: Mapping[str, Any] | None) -> dict[str, pa.DataType]:
-    """The types of columns with declared dtypes.
+    """Return the types of columns with declared dtypes.
 
     Args:
-        dtypes: by column: a dtype of numpy; a name as of Parquet fields; a type of Arrow, or its plain data in a recipe.
+        dtypes: by column: a dtype of numpy; a name as of Parquet fields; a type of Arrow, or its
+            plain data in a recipe.
 
     Raises:
         ConfigError: there is no such dtype.
     """
-    types: dict[str, pa.DataType] = {}
-    for name, dtype in (dtypes or {}).items():
-        if isinstance(dtype, (pa.DataType, Mapping)):  # of lists and objects, as in a recipe
-            types[name] = type_described(dtype) if isinstance(dtype, Mapping) else dtype
-            continue
-        try:
-            types[name] = arrow_type_of_dtype(check_dtype(dtype))
-        except ConfigError:
-            types[name] = arrow_type_named(dtype)
-    return types
+    if dtypes is None:
+        return {}
+    return {name: _type_of(dtype) for name, dtype in dtypes.items()}
 
 
 def types_of_json(dtypes: Mapping[str, Any] | None) -> dict[str, CellType]:
-    """The types of keys of JSON lines with declared dtypes, which may be ``"json"``; otherwise as :func:`types_of`."""
+    """Return the types of keys of JSON lines with declared dtypes.
+
+    Args:
+        dtypes: by key: ``"json"``, or a dtype as for :func:`types_of`.
+
+    Raises:
+        ConfigError: there is no such dtype.
+    """
     types: dict[str, CellType] = {}
     for name, dtype in (dtypes or {}).items():
         is_json = isinstance(dtype, str) and dtype == str(JSON)
-        types[name] = JSON if is_json else types_of({name: dtype})[name]
+        types[name] = JSON if is_json else _type_of(dtype)
     return types
+
+
+def _type_of(dtype: Any) -> pa.DataType:
+    """Return the type that a dtype declares."""
+    if isinstance(dtype, pa.DataType):
+        return dtype
+    # Recipes describe types of lists and objects in this way.
+    if isinstance(dtype, Mapping):
+        return type_described(dtype)
+    try:
+        return arrow_type_of_dtype(check_dtype(dtype))
+    except ConfigError:
+        # It is no dtype of numpy; the name of a Parquet type is the last possibility.
+        return arrow_type_named(dtype)

@@ -1,4 +1,4 @@
-"""Whether numbers of Arrow are what their texts say."""
+"""Checks that numbers of Arrow are what their texts say."""
 
 from __future__ import annotations
 
@@ -9,24 +9,40 @@ import pyarrow.compute as pc
 
 from data_stack.values.text_numbers import float_of
 
-#: From here on float64 lacks some integers.
+#: The smallest number from which on float64 lacks some integers.
 FIRST_INEXACT: Final = float(1 << 53)
 
 
 def floats_are_exact(numbers: pa.ChunkedArray, trimmed: pa.ChunkedArray) -> bool:
-    """Whether floats are what their texts say, apart from the rounding of fractions."""
+    """Return whether floats are what their texts say, apart from the rounding of fractions.
+
+    Args:
+        numbers: the floats, float64.
+        trimmed: their texts, without spaces around them.
+    """
     are_integers = pc.match_substring_regex(trimmed, "^[+-]?[0-9]{16,}$")
     are_large = pc.and_(are_integers, pc.greater_equal(pc.abs(numbers), FIRST_INEXACT))
     are_extreme = pc.or_(pc.is_inf(numbers), pc.equal(numbers, 0.0))
-    doubtful = pc.unique(trimmed.filter(pc.or_(are_large, are_extreme)))
-    return all(float_of(text) is not None for text in doubtful.to_pylist())
+    # Python's exact parser is slow, so it looks only at texts that float64 may have changed.
+    doubtful_texts = pc.unique(trimmed.filter(pc.or_(are_large, are_extreme)))
+    return all(float_of(text) is not None for text in doubtful_texts.to_pylist())
 
 
 def narrow_floats(doubles: Any, type_: pa.DataType) -> Any:
-    """Floats of 16 or 32 bits; None if one is out of range, or an integer that the type lacks. Fractions are rounded."""
+    """Return floats of 16 or 32 bits; fractions are rounded.
+
+    None if a number is out of range, or an integer that the type lacks.
+
+    Args:
+        doubles: the floats, float64.
+        type_: float16 or float32.
+    """
     narrow = doubles.cast(type_, safe=False)
-    back = narrow.cast(pa.float64())
-    is_changed = pc.not_equal(back, doubles)
-    is_whole = pc.equal(pc.floor(doubles), doubles)
-    is_lost = pc.or_(pc.is_inf(back), pc.equal(back, 0.0))
-    return None if pc.any(pc.and_(is_changed, pc.or_(is_whole, is_lost))).as_py() else narrow
+    widened = narrow.cast(pa.float64())
+    is_changed = pc.not_equal(widened, doubles)
+    is_integer = pc.equal(pc.floor(doubles), doubles)
+    is_out_of_range = pc.or_(pc.is_inf(widened), pc.equal(widened, 0.0))
+    is_lost = pc.and_(is_changed, pc.or_(is_integer, is_out_of_range))
+    if pc.any(is_lost).as_py():
+        return None
+    return narrow

@@ -2,51 +2,58 @@
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.codecs.plain_data import shorten
-from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.inference import infer_schema
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.text_tables.column_errors import check_columns, check_typed_columns
-from data_stack.formats.text_tables.exact_numbers import narrow_floats
+from data_stack.formats.text_tables.json_cells import (
+    MISFIT_ERRORS,
+    NumberWithText,
+    convert_values,
+    infer_cells,
+    kind_of,
+    parse_exact_float,
+)
+from data_stack.formats.text_tables.json_types import (
+    JSON,
+    CellType,
+    JsonType,
+    is_nested,
+    is_null,
+    join_types,
+    stored_type,
+)
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
 from data_stack.util.request_limit import check_request
 from data_stack.util.untrusted_text import distinct_fields, json_parser
-from data_stack.values.text_numbers import float_of
 
 #: Lines are parsed in blocks of this size; their Python objects may take 30 times as much memory.
 BLOCK_BYTES: Final = 4 << 20
-#: What the Python object of a JSON value takes at most, apart from the characters of text: an empty dict in a list.
+
+#: The maximum of what the Python object of a JSON value takes, apart from the characters of text:
+#: that of an empty dict in a list.
 _VALUE_BYTES: Final = 100
+
 #: What a cell of a column takes.
 _CELL_BYTES: Final = 8
-#: Digits become 0, signs +, and E e: what is left of a number are its parts.
-_PARTS: Final = bytes.maketrans(b"123456789-E", b"000000000+e")
-#: A number without one of these is neither rounded to infinity nor to 0.
-_EXTREMES: Final = (b"e000", b"e+000", b"0" * 100)
-_UNREADABLE: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
+
+#: Replaces the digits 1 to 9 by 0, - by +, and E by e, so that few searches find all numbers of
+#: one pattern.
+_TO_PATTERN: Final = bytes.maketrans(b"123456789-E", b"000000000+e")
+
+#: A number without one of these patterns is rounded neither to infinity nor to 0.
+_PATTERNS_OF_EXTREMES: Final = (b"e000", b"e+000", b"0" * 100)
+
+_MIN_INT64: Final = -(1 << 63)
+_MAX_INT64: Final = (1 << 63) - 1
 _MAX_UINT64: Final = (1 << 64) - 1
-
-
-@dataclass(frozen=True)
-class JsonType:
-    """The type of a column whose cells are JSON text, and whose values are what the text says; ``"json"`` in ``dtypes=``."""
-
-    def __str__(self) -> str:
-        return "json"
-
-
-JSON: Final = JsonType()
-CellType: TypeAlias = "pa.DataType | JsonType"
 
 
 @dataclass(frozen=True)
@@ -54,32 +61,12 @@ class JsonLines:
     """Lines as a table.
 
     Attributes:
-        table: a column for each key; null where a line lacks it.
+        table: a column for each key; null where a line lacks the key.
         json_columns: the columns whose cells are JSON text.
     """
 
     table: pa.Table
     json_columns: frozenset[str]
-
-
-class _Number(float):
-    """A float that knows the text that it was read from."""
-
-    text: str
-
-    @classmethod
-    def parse(cls, text: str) -> _Number:
-        number = cls(_exact_float(text))
-        number.text = text
-        return number
-
-
-def _exact_float(text: str) -> float:
-    """A float; ValueError if float64 lacks it."""
-    number = float_of(text)
-    if number is None:
-        raise ValueError(f"float64 has no number {text:.60}")
-    return number
 
 
 @dataclass(frozen=True)
@@ -88,7 +75,7 @@ class _Block:
 
     Attributes:
         rows: the objects.
-        lines: the number of the line of each, from 1.
+        lines: the number of the line of each object, from 1.
         has_truth: whether ``true`` or ``false`` occurs.
     """
 
@@ -98,14 +85,33 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class _Cells:
+class _KeyValues:
     """The values of a key in a block.
 
     Attributes:
-        cells: the values that are there.
-        type: their type.
-        positions: their rows; None if each row has one.
-        line: the line of the first one that is not null.
+        positions: the positions of the rows that have the key; None if all rows have it.
+        values: the value of each of those rows.
+    """
+
+    positions: list[int] | None
+    values: list[Any]
+
+    def lines(self, block: _Block) -> list[int]:
+        """Return the number of the line of each value."""
+        if self.positions is None:
+            return block.lines
+        return [block.lines[position] for position in self.positions]
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The values of a key in a block, as cells of Arrow.
+
+    Attributes:
+        cells: the values of the rows that have the key.
+        type: the type of the values.
+        positions: the positions of those rows; None if all rows have the key.
+        line: the line of the first value that is not null, or of the first value.
         example: that value, shortened.
     """
 
@@ -117,8 +123,13 @@ class _Cells:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A block as columns."""
+class _BlockOfColumns:
+    """A block, as cells of Arrow.
+
+    Attributes:
+        n_rows: the number of rows.
+        columns: the cells of each key that occurs.
+    """
 
     n_rows: int
     columns: dict[str, _Cells]
@@ -127,18 +138,35 @@ class _Part:
 class JsonLinesTable:
     """The lines of a file of JSON objects.
 
-    A column has the type of all of its values: integers, floats, truth values, text, or lists and objects of such that have the
-    same types and keys everywhere. Other lists and objects become JSON text, so that no key is added and no value changes.
+    A column has the type of all of its values: integers, floats, truth values, text, or lists and
+    objects of such that have the same types and keys everywhere. Other lists and objects become
+    JSON text, so that no key is added and no value changes.
 
     Args:
         text: the file.
         types: types of some keys, instead of inferred ones.
         columns: the keys to read; None for all.
-        block_bytes: how much is parsed at once.
+        block_bytes: the size of the text that is parsed at once.
 
     Attributes:
-        name: name of the file for messages.
+        text: the file.
+        name: the name of the file for messages.
     """
+
+    #: The keys to read; None for all.
+    _wanted_keys: set[str] | None
+
+    #: The keys that occurred, in their order, also those that are not read.
+    _known_keys: dict[str, None]
+
+    #: The given types of keys.
+    _types: dict[str, CellType]
+
+    #: The size of the text that is parsed at once.
+    _block_bytes: int
+
+    #: Whether floats must keep their text.
+    _needs_texts_of_numbers: bool
 
     def __init__(
         self,
@@ -149,88 +177,91 @@ class JsonLinesTable:
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.text = text
-        self._wanted = None if columns is None else set(columns)
-        #: The keys that were there, also those that are not read.
-        self._known: dict[str, None] = {}
-        self._block_bytes = block_bytes
         self.name = text.name
+        self._wanted_keys = None if columns is None else set(columns)
+        self._known_keys = {}
         self._types = dict(types)
-        # a number of a column of text or decimals has the digits of the file
-        self._needs_texts = any(
-            isinstance(type_, pa.DataType)
-            and (pa.types.is_string(type_) or pa.types.is_decimal(type_))
-            for type_ in types.values()
-        )
+        self._block_bytes = block_bytes
+        self._needs_texts_of_numbers = any(map(_has_digits_of_file, types.values()))
 
     def read(self) -> JsonLines:
-        """All lines.
+        """Return all lines.
 
         Raises:
-            DatasetFileCorruptError: a line is not a JSON object, or has a key twice; or the values of a key are of several types,
-                or do not fit the declared one.
+            DatasetFileCorruptError: a line is not a JSON object, or has a key twice; or the values
+                of a key are of several types, or do not fit the declared one.
             ConfigError: a declared key does not exist.
-            RequestLimitError: a line, or a table of so many different keys, would take more memory than a request may.
+            RequestLimitError: a line, or a table of so many different keys, would take more memory
+                than a request may.
         """
-        parts = list(self._parts())
-        types = self._join_types(parts, lambda: iter(parts))
-        tables = [_table_of(part, types) for part in parts]
+        blocks = list(self._blocks_of_columns())
+        types = self._join_types(blocks, lambda: blocks)
+        tables = [_table_of(block, types) for block in blocks]
+        table = pa.concat_tables(tables) if tables else pa.table({})
         json_columns = frozenset(key for key, type_ in types.items() if isinstance(type_, JsonType))
-        return JsonLines(pa.concat_tables(tables) if tables else pa.table({}), json_columns)
+        return JsonLines(table, json_columns)
 
     def stream(self) -> tuple[dict[str, CellType], Iterator[pa.Table]]:
-        """The types of the columns, for which the file is read first, and its lines in tables, for which it is read again.
+        """Return the types of the columns, and an iterator over tables of their rows.
+
+        The file is read once for the types, and again for the rows.
 
         Raises:
-            As :meth:`read`; the iterator also DatasetFileCorruptError if the file has changed meanwhile.
+            As :meth:`read`; the iterator also DatasetFileCorruptError if the file has changed
+                meanwhile.
         """
-        types = self._join_types(self._parts(), self._parts)
-        sha256 = self.text.sha256
+        types = self._join_types(self._blocks_of_columns(), self._blocks_of_columns)
+        return types, self._iterate_tables(types, self.text.sha256)
 
-        def tables() -> Iterator[pa.Table]:
-            for part in self._parts():
-                yield _table_of(part, types)
-            if self.text.sha256 != sha256:
-                raise DatasetFileCorruptError(
-                    f"{self.name!r} has changed while it was read; read it again"
-                )
-
-        return types, tables()
+    def _iterate_tables(
+        self, types: Mapping[str, CellType], sha256: str | None
+    ) -> Iterator[pa.Table]:
+        for block in self._blocks_of_columns():
+            yield _table_of(block, types)
+        self.text.check_unchanged(sha256)
 
     # ------------------------------------------------------------------ lines
 
     def _blocks(self) -> Iterator[_Block]:
-        number = 0
+        """Parse the lines in blocks."""
+        n_lines = 0
         pieces = self.text.pieces(min(self._block_bytes, PIECE_BYTES))
         for text in _whole_lines(pieces, self._block_bytes, self.name):
-            n_values = sum(map(text.count, (b",", b"[", b"{")))
-            what = f"the lines from {number + 1} on of {self.name!r}"
+            n_values = text.count(b",") + text.count(b"[") + text.count(b"{")
+            what = f"the lines from {n_lines + 1} on of {self.name!r}"
             check_request(len(text) + _VALUE_BYTES * n_values, what)
-            parse_float = None
-            if _may_have_extremes(text):
-                parse_float = _exact_float
-            if self._needs_texts:
-                parse_float = _Number.parse
-            parse = json_parser(object_pairs_hook=distinct_fields, parse_float=parse_float)
+            parse = json_parser(
+                object_pairs_hook=distinct_fields, parse_float=self._choose_parser_of_floats(text)
+            )
             rows = []
-            lines = []
-            for line in text.split(b"\n"):
-                number += 1
+            numbers = []
+            for number, line in enumerate(text.split(b"\n"), start=n_lines + 1):
                 if line.strip():
                     rows.append(self._parse_line(line, number, parse))
-                    lines.append(number)
-            if not text.endswith(b"\n"):
-                number += 1
-            number -= 1
+                    numbers.append(number)
+            # All blocks but the last one end with a line break.
+            n_lines += text.count(b"\n")
             if rows:
-                yield _Block(rows, lines, b"true" in text or b"false" in text)
+                yield _Block(rows, numbers, b"true" in text or b"false" in text)
+
+    def _choose_parser_of_floats(self, text: bytes) -> Callable[[str], float] | None:
+        """Return what parses the floats of a block; None for Python's parser, the fastest."""
+        if self._needs_texts_of_numbers:
+            return NumberWithText.parse
+        if _may_have_extremes(text):
+            return parse_exact_float
+        return None
 
     def _parse_line(self, line: bytes, number: int, parse: Callable[[str], Any]) -> dict[str, Any]:
         try:
             row = parse(str(line, "utf-8"))
         except (ValueError, RecursionError) as error:
-            why = "a number has thousands of digits" if "digits" in str(error) else str(error)
+            reason = str(error)
+            if "digits" in reason:
+                # Python's own message advises a change of the limit that protects the program.
+                reason = "a number has thousands of digits"
             raise DatasetFileCorruptError(
-                f"{self.name!r}, line {number}: invalid JSON: {why:.200}"
+                f"{self.name!r}, line {number}: invalid JSON: {reason:.200}"
             ) from error
         if not isinstance(row, dict):
             raise DatasetFileCorruptError(
@@ -238,148 +269,180 @@ class JsonLinesTable:
             )
         return row
 
-    def _parts(self) -> Iterator[_Part]:
+    def _blocks_of_columns(self) -> Iterator[_BlockOfColumns]:
+        """Parse the lines in blocks, as cells of the keys to read."""
         n_rows = 0
         keys: set[str] = set()
         for block in self._blocks():
-            values = _values_by_key(block.rows)
-            self._known.update(dict.fromkeys(values))
-            if self._wanted is not None:
-                values = {key: values[key] for key in values if key in self._wanted}
+            values_by_key = _values_by_key(block.rows)
+            self._known_keys.update(dict.fromkeys(values_by_key))
+            if self._wanted_keys is not None:
+                values_by_key = {
+                    key: values for key, values in values_by_key.items() if key in self._wanted_keys
+                }
             n_rows += len(block.rows)
-            keys.update(values)
+            keys.update(values_by_key)
             what = f"{self.name!r} as a table of {n_rows:,} lines and {len(keys):,} different keys"
             check_request(n_rows * len(keys) * _CELL_BYTES, what)
             columns = {
-                key: self._cells_of(block, key, positions, values_of_key)
-                for key, (positions, values_of_key) in values.items()
+                key: self._cells_of(block, key, values) for key, values in values_by_key.items()
             }
-            yield _Part(len(block.rows), columns)
+            yield _BlockOfColumns(len(block.rows), columns)
 
     # ------------------------------------------------------------------ types
 
-    def _cells_of(
-        self, block: _Block, key: str, positions: list[int] | None, values: list[Any]
-    ) -> _Cells:
-        declared = self._types.get(key)
+    def _cells_of(self, block: _Block, key: str, key_values: _KeyValues) -> _Cells:
+        """Return the values of a key as cells of their type.
+
+        Raises:
+            DatasetFileCorruptError: they have no common type, or do not fit the given one.
+        """
+        values = key_values.values
+        given_type = self._types.get(key)
+        type_: CellType
         try:
-            cells, type_ = (
-                _infer(values, block.has_truth)
-                if declared is None
-                else (_convert(values, declared), declared)
-            )
+            if given_type is None:
+                cells, type_ = infer_cells(values, has_truth=block.has_truth)
+            else:
+                cells = convert_values(values, given_type)
+                type_ = given_type
         except MemoryError:
             raise
-        except _UNREADABLE as error:
-            lines = block.lines
-            if positions is not None:
-                lines = [block.lines[position] for position in positions]
-            if declared is None:
-                raise self._several_types(key, values, lines, error) from error
-            raise self._misfit(key, values, lines, declared) from error
-        rows = None if positions is None else np.array(positions, np.int64)
-        # None fits any type, so it is no example of one
-        first = next((number for number, value in enumerate(values) if value is not None), 0)
-        line = block.lines[first if positions is None else positions[first]]
-        return _Cells(cells, type_, rows, line, _shown(values[first]))
+        except MISFIT_ERRORS as error:
+            lines = key_values.lines(block)
+            if given_type is None:
+                raise self._error_of_several_types(key, values, lines, error) from error
+            raise self._error_of_misfit(key, values, lines, given_type) from error
+        positions = None
+        if key_values.positions is not None:
+            positions = np.array(key_values.positions, np.int64)
+        first = _first_present(values)
+        line = block.lines[first if key_values.positions is None else key_values.positions[first]]
+        return _Cells(cells, type_, positions, line, _shown(values[first]))
 
     def _join_types(
-        self, parts: Any, parts_again: Callable[[], Iterator[_Part]]
+        self,
+        blocks: Iterable[_BlockOfColumns],
+        blocks_again: Callable[[], Iterable[_BlockOfColumns]],
     ) -> dict[str, CellType]:
-        """The type of each column over all blocks; the blocks are read again where theirs differ."""
+        """Return the type of each column over all blocks.
+
+        Args:
+            blocks: the blocks.
+            blocks_again: returns the blocks once more; called if some columns differ in type.
+        """
         types: dict[str, CellType] = {}
-        firsts: dict[str, _Cells] = {}
-        doubtful: set[str] = set()
-        for part in parts:
-            for key, cells in part.columns.items():
+        examples: dict[str, _Cells] = {}
+        doubtful_keys: set[str] = set()
+        for block in blocks:
+            for key, cells in block.columns.items():
                 if key not in types:
                     types[key] = cells.type
-                    firsts[key] = cells
+                    examples[key] = cells
                     continue
                 if types[key] == cells.type:
                     continue
                 joined = join_types(types[key], cells.type)
                 if joined is None:
-                    raise self._unlike(key, firsts[key], cells)
-                if _is_null(types[key]):
-                    firsts[key] = cells
-                elif not _is_null(cells.type):
-                    doubtful.add(key)
+                    raise self._error_of_two_types(key, examples[key], cells)
+                if is_null(types[key]):
+                    examples[key] = cells
+                elif not is_null(cells.type):
+                    doubtful_keys.add(key)
                 types[key] = joined
-        check_columns(self.name, self._wanted, list(self._known))
-        check_typed_columns(self.name, self._types, list(self._known))
-        # an integer may be none of float64
-        for part in parts_again() if doubtful else ():
-            for key in doubtful.intersection(part.columns):
-                cells = part.columns[key]
+        check_columns(self.name, self._wanted_keys, list(self._known_keys))
+        check_typed_columns(self.name, self._types, list(self._known_keys))
+        if doubtful_keys:
+            self._check_joined_types(types, examples, doubtful_keys, blocks_again())
+        return types
+
+    def _check_joined_types(
+        self,
+        types: dict[str, CellType],
+        examples: Mapping[str, _Cells],
+        keys: set[str],
+        blocks: Iterable[_BlockOfColumns],
+    ) -> None:
+        """Check that the joined types of keys hold all values; of nested ones, JSON does.
+
+        float64 does not hold every integer.
+        """
+        for block in blocks:
+            for key in keys.intersection(block.columns):
+                cells = block.columns[key]
                 try:
                     _cast(cells, types[key])
-                except _UNREADABLE:
-                    if not _is_nested(types[key]):
-                        raise self._unlike(key, firsts[key], cells) from None
+                except MISFIT_ERRORS:
+                    if not is_nested(types[key]):
+                        raise self._error_of_two_types(key, examples[key], cells) from None
                     types[key] = JSON
-        return types
 
     # ------------------------------------------------------------------ errors
 
-    def _several_types(
+    def _error_of_several_types(
         self, key: str, values: Sequence[Any], lines: Sequence[int], error: Exception
     ) -> Exception:
-        present = [
-            (value, line) for value, line in zip(values, lines, strict=True) if value is not None
-        ]
+        """Return the error for values in one block that have no common type."""
+        present = []
+        for value, line in zip(values, lines, strict=True):
+            if value is not None:
+                present.append((value, line))
         first, first_line = present[0]
         for value, line in present:
-            if _kind(value) != _kind(first):
+            if kind_of(value) != kind_of(first):
                 return self._error_of_types(
-                    key,
-                    f"line {first_line} has {_shown(first)}, line {line} {_shown(value)}",
+                    key, f"line {first_line} has {_shown(first)}, line {line} {_shown(value)}"
                 )
         integers = [(value, line) for value, line in present if isinstance(value, int)]
-        too_large = [(value, line) for value, line in integers if not -(2**63) <= value < 2**63]
-        if too_large and all(0 <= value <= _MAX_UINT64 for value, _ in integers):
-            return DatasetFileCorruptError(
-                f"{self.name!r}, line {too_large[0][1]}, key {key!r:.80}: int64 has no number {_shown(too_large[0][0])}; "
-                f"pass dtypes={{{key!r:.80}: 'uint64'}}"
+        for value, line in integers:
+            if _MIN_INT64 <= value <= _MAX_INT64:
+                continue
+            if all(0 <= integer <= _MAX_UINT64 for integer, _ in integers):
+                return DatasetFileCorruptError(
+                    f"{self.name!r}, line {line}, key {key!r:.80}: int64 has no number "
+                    f"{_shown(value)}; pass dtypes={{{key!r:.80}: 'uint64'}}"
+                )
+            return self._error_of_types(
+                key, f"line {line} has a number that int64 and float64 lack"
             )
-        why = str(error)
-        if too_large:
-            why = f"line {too_large[0][1]} has a number that int64 and float64 lack"
-        return self._error_of_types(key, why)
+        return self._error_of_types(key, str(error))
 
-    def _unlike(self, key: str, first: _Cells, second: _Cells) -> Exception:
+    def _error_of_two_types(self, key: str, first: _Cells, second: _Cells) -> Exception:
+        """Return the error for two blocks whose values have no common type."""
         return self._error_of_types(
             key, f"line {first.line} has {first.example}, line {second.line} {second.example}"
         )
 
-    def _error_of_types(self, key: str, why: str) -> Exception:
+    def _error_of_types(self, key: str, reason: str) -> Exception:
         return DatasetFileCorruptError(
-            f"{self.name!r}, key {key!r:.80}: its values are not of one type: {why:.300}; pass dtypes={{{key!r:.80}: str}} "
-            f"to read them as text, or dtypes={{{key!r:.80}: 'json'}} to keep them as they are"
+            f"{self.name!r}, key {key!r:.80}: its values are not of one type: {reason:.300}; "
+            f"pass dtypes={{{key!r:.80}: str}} to read them as text, "
+            f"or dtypes={{{key!r:.80}: 'json'}} to keep them as they are"
         )
 
-    def _misfit(
+    def _error_of_misfit(
         self, key: str, values: Sequence[Any], lines: Sequence[int], type_: CellType
     ) -> Exception:
+        """Return the error for values that do not fit a given type; it names the first line."""
         for value, line in zip(values, lines, strict=True):
             try:
-                _convert([value], type_)
-            except _UNREADABLE as error:
+                convert_values([value], type_)
+            except MISFIT_ERRORS as error:
                 return DatasetFileCorruptError(
-                    f"{self.name!r}, line {line}, key {key!r:.80}: {_shown(value)} does not fit {type_}: {error!s:.200}; "
-                    f"pass another dtype, or dtypes={{{key!r:.80}: 'json'}} to keep the values as they are"
+                    f"{self.name!r}, line {line}, key {key!r:.80}: {_shown(value)} does not fit "
+                    f"{type_}: {error!s:.200}; pass another dtype, "
+                    f"or dtypes={{{key!r:.80}: 'json'}} to keep the values as they are"
                 )
         return DatasetFileCorruptError(
             f"{self.name!r}, key {key!r:.80}: its values do not fit {type_}; pass another dtype"
         )
 
 
-def _shown(value: Any) -> str:
-    return f"{shorten(value):.60}"
+# ---------------------------------------------------------------------- lines
 
 
 def _whole_lines(pieces: Iterator[bytes], block_bytes: int, name: str) -> Iterator[bytes]:
-    """The text in blocks that end with a line."""
+    """Yield text in blocks of at least a size, which end with a line."""
     held: list[bytes] = []
     n_held = 0
     for piece in pieces:
@@ -391,17 +454,33 @@ def _whole_lines(pieces: Iterator[bytes], block_bytes: int, name: str) -> Iterat
             piece = piece[end:]
         held.append(piece)
         n_held += len(piece)
-        # each byte of a line takes at least one of memory
+        # Each byte of a line takes at least one of memory.
         check_request(n_held, f"a line of {name!r}")
     if n_held:
         yield b"".join(held)
 
 
-def _values_by_key(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int] | None, list[Any]]]:
-    """For each key the positions of the rows that have it, None for all rows, and their values."""
+def _may_have_extremes(text: bytes) -> bool:
+    """Return whether numbers of a text may be rounded to infinity or 0.
+
+    A regular expression would take a third of the time of reading.
+    """
+    pattern = text.translate(_TO_PATTERN)
+    return any(extreme in pattern for extreme in _PATTERNS_OF_EXTREMES)
+
+
+def _has_digits_of_file(type_: CellType) -> bool:
+    """Return whether numbers of a column have the digits of the file, as text and decimals do."""
+    if isinstance(type_, JsonType):
+        return False
+    return bool(pa.types.is_string(type_) or pa.types.is_decimal(type_))
+
+
+def _values_by_key(rows: Sequence[dict[str, Any]]) -> dict[str, _KeyValues]:
+    """Return the values of each key."""
     keys = rows[0].keys()
     if all(row.keys() == keys for row in rows):
-        return {key: (None, [row[key] for row in rows]) for key in keys}
+        return {key: _KeyValues(None, [row[key] for row in rows]) for key in keys}
     positions: dict[str, list[int]] = {}
     values: dict[str, list[Any]] = {}
     for position, row in enumerate(rows):
@@ -411,248 +490,66 @@ def _values_by_key(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[list[int] 
                 values[key] = []
             positions[key].append(position)
             values[key].append(value)
-    return {
-        key: (None if len(values[key]) == len(rows) else positions[key], values[key])
-        for key in values
-    }
+    by_key = {}
+    for key in values:
+        is_in_all_rows = len(values[key]) == len(rows)
+        by_key[key] = _KeyValues(None if is_in_all_rows else positions[key], values[key])
+    return by_key
 
 
-# ---------------------------------------------------------------------- types of values
+def _first_present(values: Sequence[Any]) -> int:
+    """Return the index of the first value that is not None; 0 if all are None."""
+    for index, value in enumerate(values):
+        if value is not None:
+            return index
+    return 0
 
 
-def _kind(value: Any) -> str:
-    """The kind of a value; values of one kind may share a type."""
-    return _kind_of_type(type(value))
-
-
-def _kind_of_type(type_: type) -> str:
-    if type_ is bool:
-        return "truth"
-    if issubclass(type_, (int, float)):
-        return "number"
-    return "text" if type_ is str else "nested"
-
-
-def _may_have_extremes(text: bytes) -> bool:
-    """Whether numbers may be rounded to infinity or 0. (A regular expression takes a third of the time of reading.)"""
-    parts = text.translate(_PARTS)
-    return any(extreme in parts for extreme in _EXTREMES)
-
-
-def _infer(values: list[Any], has_truth: bool) -> tuple[pa.Array, CellType]:
-    """Values as cells of the type that holds all of them, which is JSON for lists and objects that differ.
-
-    Raises:
-        ValueError, OverflowError or an error of pyarrow: no type does.
-    """
-    kinds = {_kind_of_type(type_) for type_ in set(map(type, values)) - {type(None)}}
-    if len(kinds) > 1:
-        raise ValueError("several types")
-    if kinds != {"nested"}:
-        cells = pa.array(values)
-        return cells, cells.type
-    try:
-        if _have_same_keys(values) and not (has_truth and _mix_truth(values)):
-            cells = pa.array(values)
-            if _is_supported(cells.type):
-                return cells, cells.type
-    except MemoryError:
-        raise
-    except _UNREADABLE:
-        pass
-    return _convert(values, JSON), JSON
-
-
-def _have_same_keys(values: Sequence[Any]) -> bool:
-    """Whether all objects among values of JSON, and at each place within them, have the same keys.
-
-    (A struct of Arrow has all keys of all objects, with nulls: with a key of its own for each row, it takes quadratic memory.)
-    """
-    objects = [value for value in values if isinstance(value, dict)]
-    if objects:
-        keys = objects[0].keys()
-        if any(value.keys() != keys for value in objects):
-            return False
-        if not all(_have_same_keys([value[key] for value in objects]) for key in keys):
-            return False
-    members: list[Any] = []
-    for value in values:
-        if isinstance(value, list) and _first_is_nested(value):
-            members += value
-    return not members or _have_same_keys(members)
-
-
-def _first_is_nested(values: list[Any]) -> bool:
-    """Whether a list holds lists or objects; others beside them are no type of Arrow."""
-    first = next((value for value in values if value is not None), None)
-    return isinstance(first, (dict, list))
-
-
-def _mix_truth(values: Sequence[Any]) -> bool:
-    """Whether truth values stand beside numbers at some place, which pyarrow makes numbers."""
-    kinds = {type(value) for value in values}
-    if bool in kinds and not kinds <= {bool, type(None)}:
-        return True
-    if dict in kinds:
-        objects = [value for value in values if isinstance(value, dict)]
-        if any(_mix_truth([value[key] for value in objects]) for key in objects[0]):
-            return True
-    if list in kinds:
-        return _mix_truth(
-            [member for value in values if isinstance(value, list) for member in value]
-        )
-    return False
-
-
-@functools.lru_cache(maxsize=1000)
-def _is_supported(type_: pa.DataType) -> bool:
-    """Whether values of a type can be read again."""
-    try:
-        infer_schema(pa.schema([pa.field("value", type_)]))
-    except ConfigError:
-        return False
-    return True
-
-
-def _convert(values: list[Any], type_: CellType) -> pa.Array:
-    """Values of JSON as cells of a declared type, without changing one.
-
-    Raises:
-        ValueError, TypeError, OverflowError or an error of pyarrow: a value does not fit.
-    """
-    if isinstance(type_, JsonType):
-        return pa.array([None if value is None else _dump(value) for value in values], pa.string())
-    types = pa.types
-    if types.is_string(type_):
-        return pa.array([_text_of(value) for value in values], type_)
-    if types.is_temporal(type_) and not types.is_duration(type_):
-        if not all(value is None or isinstance(value, str) for value in values):
-            raise ValueError("a number has no unit of time; read int64, and convert it")
-        return pa.array(values, pa.string()).cast(type_)
-    if types.is_integer(type_) or types.is_duration(type_):  # of which it counts the units
-        return pa.array([_integer_of(value) for value in values], type_)
-    if types.is_floating(type_):
-        if any(isinstance(value, bool) for value in values):
-            raise ValueError("a truth value is no number")
-        doubles = pa.array(values, pa.float64())
-        floats = doubles if types.is_float64(type_) else narrow_floats(doubles, type_)
-        if floats is None:
-            raise ValueError(f"{type_} lacks a number")
-        return floats
-    if types.is_decimal(type_):
-        return pa.array([_decimal_of(value) for value in values], type_)
-    return pa.array(values, type_)
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _text_of(value: Any) -> str | None:
-    """A value as text: text as it is, a number with the digits of the file, others as JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return value.text if isinstance(value, _Number) else _dump(value)
-
-
-def _integer_of(value: Any) -> int | None:
-    if isinstance(value, bool) or (isinstance(value, float) and value != int(value)):
-        raise ValueError("it is no integer")
-    return int(value) if isinstance(value, float) else value
-
-
-def _decimal_of(value: Any) -> Decimal | None:
-    if value is None:
-        return None
-    if isinstance(value, (bool, dict, list)):
-        raise TypeError("it is no number")
-    return Decimal(value.text if isinstance(value, _Number) else value)
-
-
-def _is_null(type_: CellType) -> bool:
-    return isinstance(type_, pa.DataType) and bool(pa.types.is_null(type_))
-
-
-def _is_nested(type_: CellType) -> bool:
-    return isinstance(type_, JsonType) or bool(pa.types.is_nested(type_))
-
-
-def join_types(first: CellType, second: CellType) -> CellType | None:
-    """The type of columns whose blocks are of two types; None if there is none."""
-    if _is_null(first):
-        return second
-    if _is_null(second):
-        return first
-    if not isinstance(first, JsonType) and not isinstance(second, JsonType):
-        joined = _join_arrow(first, second)
-        if joined is not None:
-            return joined
-    return JSON if _is_nested(first) and _is_nested(second) else None
-
-
-def _join_arrow(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
-    if first == second or pa.types.is_null(second):
-        return first
-    if pa.types.is_null(first):
-        return second
-    if {first, second} == {pa.int64(), pa.float64()}:
-        return pa.float64()
-    if pa.types.is_list(first) and pa.types.is_list(second):
-        inner = _join_arrow(first.value_type, second.value_type)
-        return None if inner is None else pa.list_(inner)
-    if pa.types.is_struct(first) and pa.types.is_struct(second):
-        names = [field.name for field in first]
-        if set(names) != {field.name for field in second}:
-            return None
-        joined = {
-            name: _join_arrow(first.field(name).type, second.field(name).type) for name in names
-        }
-        return None if None in joined.values() else pa.struct(list(joined.items()))
-    return None
+def _shown(value: Any) -> str:
+    return f"{shorten(value):.60}"
 
 
 # ---------------------------------------------------------------------- columns
 
 
-def _table_of(part: _Part, types: Mapping[str, CellType]) -> pa.Table:
-    """A block as a table with all columns."""
+def _table_of(block: _BlockOfColumns, types: Mapping[str, CellType]) -> pa.Table:
+    """Return a block as a table with all columns."""
     columns = {}
     for key, type_ in types.items():
-        cells = part.columns.get(key)
+        cells = block.columns.get(key)
         if cells is None:
-            columns[key] = pa.nulls(part.n_rows, _stored(type_))
+            columns[key] = pa.nulls(block.n_rows, stored_type(type_))
         else:
-            columns[key] = _spread(_cast(cells, type_), cells.positions, part.n_rows)
+            columns[key] = _spread(_cast(cells, type_), cells.positions, block.n_rows)
     return pa.table(columns)
 
 
-def arrow_schema(types: Mapping[str, CellType]) -> pa.Schema:
-    """The types of the cells of columns: those of JSON are text."""
-    return pa.schema([(key, _stored(type_)) for key, type_ in types.items()])
-
-
-def _stored(type_: CellType) -> pa.DataType:
-    return pa.string() if isinstance(type_, JsonType) else type_
-
-
 def _cast(cells: _Cells, type_: CellType) -> pa.Array:
-    """Cells of a block by the type of all blocks.
+    """Return cells of a block by the type of all blocks.
 
     Raises:
-        An error of pyarrow: an integer is none of float64.
+        An error of pyarrow: float64 lacks an integer.
     """
     if cells.type == type_:
         return cells.cells
-    if _is_null(cells.type):
-        return pa.nulls(len(cells.cells), _stored(type_))
+    if is_null(cells.type):
+        return pa.nulls(len(cells.cells), stored_type(type_))
     values = cells.cells.to_pylist()
-    return _convert(values, JSON) if isinstance(type_, JsonType) else pa.array(values, type_)
+    if isinstance(type_, JsonType):
+        return convert_values(values, JSON)
+    return pa.array(values, type_)
 
 
 def _spread(cells: pa.Array, positions: npt.NDArray[np.int64] | None, n_rows: int) -> pa.Array:
-    """Cells at their rows, with nulls between them."""
+    """Return a cell for each row, null where the row has none.
+
+    Args:
+        cells: the cells of some rows.
+        positions: the position of the row of each cell; None if each row has one.
+        n_rows: the number of all rows.
+    """
     if positions is None:
         return cells
-    places = np.full(n_rows, -1, np.int64)
-    places[positions] = np.arange(len(positions))
-    return cells.take(pa.array(places, mask=places < 0))
+    cell_of_row = np.full(n_rows, -1, np.int64)
+    cell_of_row[positions] = np.arange(len(positions))
+    return cells.take(pa.array(cell_of_row, mask=cell_of_row < 0))

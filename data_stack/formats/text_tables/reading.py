@@ -16,7 +16,8 @@ from data_stack.formats.arrow_tables import READERS, ArrowColumn, iterator_of_ta
 from data_stack.formats.csv_quotes import check_quoting
 from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import describe_type
-from data_stack.formats.text_tables.csv_table import CSVOptions, CSVTable
+from data_stack.formats.text_tables.csv_options import CSVOptions
+from data_stack.formats.text_tables.csv_table import CSVTable
 from data_stack.formats.text_tables.declared_types import types_of, types_of_json
 from data_stack.formats.text_tables.json_table import JsonLinesTable
 from data_stack.formats.text_tables.text_file import TextFile

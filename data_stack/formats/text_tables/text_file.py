@@ -1,4 +1,4 @@
-"""Reads a text file as UTF-8, unpacked, in pieces of bounded size."""
+"""Reads a text file as UTF-8, decompressed, in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from data_stack.io.archives.decompression import compression_of, open_decompress
 from data_stack.io.positional import PositionalFile
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
-#: Enough that the cost of a piece does not count.
+#: The usual size of a piece, so large that the cost of a piece does not count.
 PIECE_BYTES: Final = 1 << 20
+
+#: The first bytes of a file that tell how it is compressed.
+_MAGIC_BYTES: Final = 6
+
 _UTF8_BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -23,16 +27,23 @@ class TextFile:
 
     Args:
         file: a path or URL, a resource, or an open binary file.
-        encoding: encoding of the file.
+        encoding: the encoding of the file.
 
     Attributes:
-        name: its name for messages.
+        name: the name of the file for messages.
         encoding: as given.
-        sha256: the digest of the file's bytes, hexadecimal, after it was read to its end; None before.
+        sha256: the digest of the file's bytes, hexadecimal, after it was read to its end; None
+            before.
 
     Raises:
         ConfigError: Python has no such encoding.
     """
+
+    #: The file as it is stored.
+    _file: PositionalFile
+
+    #: Whether the text is UTF-8 already.
+    _is_utf8: bool
 
     def __init__(self, file: Any, encoding: str = "utf-8") -> None:
         self._file = PositionalFile(file)
@@ -40,45 +51,64 @@ class TextFile:
         self.encoding = encoding
         self.sha256: str | None = None
         try:
-            self._is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+            codec = codecs.lookup(encoding)
         except LookupError as error:
             raise ConfigError(f"Python has no encoding {encoding!r:.60}") from error
+        self._is_utf8 = codec.name in ("utf-8", "utf-8-sig")
 
     def pieces(self, n_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-        """The text from its start in UTF-8, without a byte order mark, in pieces of about ``n_bytes``.
+        """Yield the text in UTF-8, without a byte order mark, in pieces of about ``n_bytes``.
 
         Raises:
-            DatasetFileCorruptError: it is not text in the encoding (text in UTF-8 is not checked here); or a pointer of Git LFS,
-                or a page, instead of the data.
-            ArchiveError: it is compressed, and damaged or larger than the limits.
+            DatasetFileCorruptError: the file is not text in the encoding (text in UTF-8 is not
+                checked here); or it is a pointer of Git LFS, or a page, instead of the data.
+            ArchiveError: the file is compressed, and damaged or larger than the limits.
         """
-        pieces = self._unpacked(max(n_bytes, len(_UTF8_BOM)))
+        # The mark must lie within the first piece.
+        pieces = self._decompress(max(n_bytes, len(_UTF8_BOM)))
         if not self._is_utf8:
-            pieces = self._decoded(pieces)
+            pieces = self._decode(pieces)
         is_first = True
         for piece in pieces:
             if is_first:
                 piece = piece.removeprefix(_UTF8_BOM)
-                size = len(piece) if len(piece) < n_bytes else -1
+                is_whole_file = len(piece) < n_bytes
+                size = len(piece) if is_whole_file else -1
                 check_no_stand_in(piece[:HEAD_BYTES], repr(self.name), size)
+                is_first = False
             yield piece
-            is_first = False
 
-    def _unpacked(self, n_bytes: int) -> Iterator[bytes]:
+    def check_unchanged(self, sha256: str | None) -> None:
+        """Check that a file that was read twice had the same bytes.
+
+        Args:
+            sha256: the digest after the first time.
+
+        Raises:
+            DatasetFileCorruptError: the digest of the second time is another one.
+        """
+        if self.sha256 != sha256:
+            raise DatasetFileCorruptError(
+                f"{self.name!r} has changed while it was read; read it again"
+            )
+
+    def _decompress(self, n_bytes: int) -> Iterator[bytes]:
+        """Yield the decompressed bytes, and set ``sha256`` at their end."""
         digest = hashlib.sha256()
-        stream = self._file.open_buffered()
-        if compression_of(self._file.read_at(0, 6)) is None:
-            while piece := stream.read(n_bytes):
-                digest.update(piece)
-                yield piece
-        else:
-            # the digest is that of the bytes that are unpacked, even if the file changes meanwhile
-            unpacked = open_decompressed(_Digesting(stream, digest, self.name))
-            while piece := unpacked.read(n_bytes):
-                yield piece
+        # The digest is that of the bytes that are decompressed, even if the file changes meanwhile.
+        stream: Any = _DigestingStream(self._file.open_buffered(), digest, self.name)
+        if compression_of(self._file.read_at(0, _MAGIC_BYTES)) is not None:
+            stream = open_decompressed(stream)
+        while piece := stream.read(n_bytes):
+            yield piece
         self.sha256 = digest.hexdigest()
 
-    def _decoded(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _decode(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield text in another encoding as UTF-8.
+
+        Raises:
+            DatasetFileCorruptError: it is not text in the encoding.
+        """
         decoder = codecs.getincrementaldecoder(self.encoding)("strict")
         n_bytes = 0
         try:
@@ -87,18 +117,25 @@ class TextFile:
                 n_bytes += len(piece)
                 if text:
                     yield text.encode()
-            if text := decoder.decode(b"", final=True):
+            text = decoder.decode(b"", final=True)
+            if text:
                 yield text.encode()
         except UnicodeError as error:
             start = getattr(error, "start", 0)
             raise DatasetFileCorruptError(
-                f"{self.name!r} is not text in {self.encoding}: about byte {n_bytes + start:,}: {error!s:.200}; "
-                f"pass encoding="
+                f"{self.name!r} is not text in {self.encoding}: about byte {n_bytes + start:,}: "
+                f"{error!s:.200}; pass encoding="
             ) from error
 
 
-class _Digesting(io.RawIOBase):
-    """What a stream reads, added to a digest; it cannot seek."""
+class _DigestingStream(io.RawIOBase):
+    """A stream that adds what is read of it to a digest; it cannot seek.
+
+    Args:
+        stream: the stream to read.
+        digest: a digest of hashlib.
+        name: the name of the stream for messages.
+    """
 
     def __init__(self, stream: Any, digest: Any, name: str) -> None:
         self._stream = stream

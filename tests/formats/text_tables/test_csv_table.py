@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.csv import CSVDatasetIterator, read_csv
-from data_stack.formats.text_tables.csv_table import CSVOptions, CSVTable
+from data_stack.formats.text_tables.csv_options import CSVOptions
+from data_stack.formats.text_tables.csv_table import CSVTable
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.values.text_numbers import numbers_of
 

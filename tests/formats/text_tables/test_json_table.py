@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.arrow_tables import iterator_of_table
-from data_stack.formats.text_tables.json_table import JSON, JsonLinesTable
+from data_stack.formats.text_tables.json_table import JsonLinesTable
+from data_stack.formats.text_tables.json_types import JSON
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.values.stacked_values import python_values
 

@@ -1,0 +1,247 @@
+"""Reads a column of Arrow cells."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.formats.arrow_tables.origin import IndexLevel, Origin
+from data_stack.formats.arrow_tables.values import (
+    field_of,
+    unshifted,
+    update_digest,
+    values_of,
+)
+from data_stack.formats.column_reader import ArrayReader, ColumnReader
+from data_stack.formats.parquet.types import dtype_name, is_list
+from data_stack.values.stacked_values import objects
+from data_stack.values.stacking import join_columns
+
+_Array = npt.NDArray[Any]
+
+#: Types for which pyarrow lacks take(), and the types to cast them to.
+_TYPE_OF_VIEW = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
+class ArrowColumn(ColumnReader):
+    """Reads Arrow cells, converted to values at each access. Numbers without nulls are not copied.
+
+    Args:
+        cells: the cells, in any number of chunks.
+        field: name, type and metadata of the column.
+        as_codes: whether a categorical column returns indices, int64.
+        kind: see :class:`~data_stack.formats.arrow_tables.Origin`.
+        shape: the shape of each value, if the type does not define it.
+        level: see :class:`~data_stack.formats.arrow_tables.Origin`.
+
+    Raises:
+        ConfigError: the type is unsupported.
+    """
+
+    #: The names of the classes if the values are indices of categories; None otherwise.
+    class_names: list[Any] | None
+
+    #: The type of the column before it was read here.
+    origin: Origin
+
+    #: The cells, of a type that pyarrow can take.
+    _cells: pa.ChunkedArray
+
+    #: The name of the column.
+    _name: str
+
+    #: The shape of each value; ``()`` if the type defines it.
+    _shape: tuple[int, ...]
+
+    #: What a schema says of the column.
+    _declared: DeclaredColumn
+
+    #: Whether the values are arrays of numbers or text.
+    _is_flat_list: bool
+
+    #: Whether pyarrow's conversion of one cell is the value: it takes a tenth of the time of a
+    #: column with one cell.
+    _is_python: bool
+
+    def __init__(
+        self,
+        cells: pa.ChunkedArray,
+        field: pa.Field,
+        *,
+        as_codes: bool = False,
+        kind: Any = None,
+        shape: tuple[int, ...] = (),
+        level: IndexLevel | None = None,
+    ) -> None:
+        if cells.type in _TYPE_OF_VIEW:
+            cells = cells.cast(_TYPE_OF_VIEW[cells.type])
+        cells = unshifted(cells)
+        categories: Any = None
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.unify_dictionaries()
+            categories = _categories_of(cells)
+        as_codes = as_codes and categories is not None
+
+        self.class_names = categories.to_pylist() if as_codes else None
+        self.origin = Origin(field, categories, as_codes, kind, level)
+        self._cells = cells
+        self._name = field.name
+        self._shape = shape
+
+        type_ = pa.int64() if as_codes else cells.type
+        dtype, value_shape = _describe_values(field.name, type_, shape)
+        self._declared = DeclaredColumn(dtype, value_shape, bool(cells.null_count), self.origin)
+        is_text = dtype in ("str", "bytes") and not value_shape
+        is_list_of_one_level = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+        self._is_flat_list = is_list_of_one_level and not shape and _is_number_or_text(type_)
+        self._is_python = is_text or (pa.types.is_struct(type_) and _has_python_values(type_))
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def declare(self) -> DeclaredColumn:
+        return self._declared
+
+    def value(self, index: int) -> Any:
+        if self._array_reader is not None:
+            return self._array_reader.value(index)
+        if self._is_python:
+            return self._cells[index].as_py()
+        if self._is_flat_list:
+            value = _array_of_list(self._cells[index])
+            if value is not None:
+                return value
+        return self.values(np.array([index]))[0]
+
+    def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
+        if self._array_reader is not None:
+            return self._array_reader.read(indices)
+        return self._values(self._take(indices))
+
+    def runs(self, starts: npt.NDArray[Any], length: int) -> _Array | None:
+        if self._array_reader is None:
+            return None
+        return self._array_reader.runs(starts, length)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the values, whatever their chunks are."""
+        categories = None
+        if self.origin.categories is not None:
+            categories = self.origin.categories.to_pylist()
+        digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
+        if not _is_described_by_dtype(self._cells.type):
+            digest.update(str(self._cells.type).encode())
+        update_digest(digest, len(self), self._take)
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def _array_reader(self) -> ArrayReader | None:
+        """A reader of all values as one array; None if their shape or dtype varies."""
+        if not self._declared.is_fixed:
+            return None
+        return ArrayReader(self._values(self._cells, lent=True))
+
+    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
+        """Return the cells at indices; None for all. A subclass may read them from elsewhere."""
+        if indices is None:
+            return self._cells
+        return self._cells.take(pa.array(indices))
+
+    def _values(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
+        """Return the values of cells in any number of chunks; see :func:`values_of`."""
+        chunks = cells.chunks or [pa.array([], cells.type)]
+        return join_columns([self._decode(chunk, lent=lent) for chunk in chunks])
+
+    def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
+        """Return the values of cells in one chunk. A subclass may decode them in another way."""
+        if self.origin.as_codes:
+            cells = cells.indices.cast(pa.int64())
+        return values_of(
+            cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent
+        )
+
+
+# ---------------------------------------------------------------------- types
+
+
+def _categories_of(cells: pa.ChunkedArray) -> pa.Array:
+    """Return the categories of a column whose chunks have the same ones."""
+    if cells.num_chunks:
+        return cells.chunk(0).dictionary
+    return pa.array([], cells.type.value_type)
+
+
+def _describe_values(
+    name: str, type_: pa.DataType, shape: tuple[int, ...]
+) -> tuple[str | None, tuple[int | None, ...]]:
+    """Return dtype and shape of the values of a type.
+
+    Raises:
+        ConfigError: the type is unsupported.
+    """
+    field = field_of(name, type_)
+    no_values = values_of(pa.nulls(0, type_), name, has_nulls=False, shape=shape)
+    if no_values.ndim > 2:
+        return no_values.dtype.name, no_values.shape[1:]
+    return dtype_name(field.dtype), field.shape
+
+
+def _is_number_or_text(type_: pa.DataType) -> bool:
+    """Return whether a list holds integers, floats or text."""
+    inner = type_.value_type
+    is_number = pa.types.is_integer(inner) or pa.types.is_floating(inner)
+    return bool(is_number or pa.types.is_string(inner))
+
+
+def _array_of_list(cell: Any) -> _Array | None:
+    """Return a list of numbers or text as an array; None if it is null or holds a null number."""
+    elements = cell.values
+    if elements is None:
+        return None
+    if pa.types.is_string(elements.type):
+        return objects(elements.to_pylist())
+    if elements.null_count:
+        return None
+    array: _Array = elements.to_numpy(zero_copy_only=False).copy()
+    return array
+
+
+def _has_python_values(type_: pa.DataType) -> bool:
+    """Return whether ``as_py()`` returns the values of a type as samples hold them.
+
+    It does not for times, which are numpy's in samples.
+    """
+    if pa.types.is_struct(type_):
+        fields = [type_.field(number) for number in range(type_.num_fields)]
+        are_distinct = len({field.name for field in fields}) == len(fields)
+        return are_distinct and all(_has_python_values(field.type) for field in fields)
+    if is_list(type_):
+        return _has_python_values(type_.value_type)
+    is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    return bool(is_number or pa.types.is_boolean(type_) or pa.types.is_string(type_))
+
+
+def _is_described_by_dtype(type_: pa.DataType) -> bool:
+    """Return whether the declared dtype says all that the bytes of cells do not say.
+
+    It does not say the scale of decimals, units and zones of times, and names of fields.
+    """
+    if is_list(type_):
+        return _is_described_by_dtype(type_.value_type)
+    described_types = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_dictionary,
+    )
+    return any(is_type(type_) for is_type in described_types)

@@ -1,0 +1,316 @@
+"""Cuts the text of a CSV file into blocks of whole rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.csv_quotes import (
+    find_rows,
+    find_swallowed_line,
+    first_row_end,
+    header_warning,
+    swallowed_warning,
+)
+from data_stack.formats.text_tables.column_errors import check_columns, check_typed_columns
+from data_stack.formats.text_tables.csv_options import CSVOptions
+from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
+from data_stack.util.program_lines import warn_program
+from data_stack.values.text_numbers import is_number
+
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a file.
+
+    Attributes:
+        data: the text of the rows.
+        line: the number of its first line in the file, from 1.
+    """
+
+    data: bytes
+    line: int
+
+
+class CSVBlocks:
+    """The rows of a CSV file in blocks, without its header.
+
+    Args:
+        text: the file.
+        options: how it is written.
+        typed_columns: the columns with a given type.
+        wanted_columns: the columns to read; None for all.
+
+    Attributes:
+        column_names: the names of the columns, after the first row was read.
+        read_names: the names of those to read, in the order of the file, after that.
+    """
+
+    #: The file.
+    _text: TextFile
+
+    #: How the file is written.
+    _options: CSVOptions
+
+    #: What to warn of, once the file turned out to be readable.
+    _warnings: list[str]
+
+    def __init__(
+        self,
+        text: TextFile,
+        options: CSVOptions,
+        typed_columns: Collection[str],
+        wanted_columns: Collection[str] | None,
+    ) -> None:
+        self.column_names: list[str] = []
+        self.read_names: list[str] = []
+        self._text = text
+        self._options = options
+        self._typed_columns = typed_columns
+        self._wanted_columns = wanted_columns
+        self._warnings = []
+
+    def iterate(self, block_bytes: int) -> Iterator[Block]:
+        """Yield the rows from the start of the file, in blocks of about a size.
+
+        Raises:
+            DatasetFileCorruptError: quotes cannot be read exactly, or the text has another
+                encoding.
+            ConfigError: two columns have one name, ``names`` differ in number from the columns, or
+                a column that was asked for does not exist.
+        """
+        pieces = self._text.pieces(min(block_bytes, PIECE_BYTES))
+        held = b""
+        line = 1
+        is_first = True
+        is_last = False
+        while not is_last:
+            # A row may be longer than a block: then a larger block holds it.
+            text, is_last = _join_pieces(held, pieces, max(block_bytes, 2 * len(held)))
+            if is_first:
+                n_empty_bytes = len(text) - len(text.lstrip(b"\r\n"))
+                line += text.count(b"\n", 0, n_empty_bytes)
+                text = text[n_empty_bytes:]
+            rows = find_rows(
+                text,
+                self._text.name,
+                first_line=line,
+                delimiter=self._options.delimiter,
+                has_quotes=self._options.has_quotes,
+                is_last=is_last,
+            )
+            held = text[rows.end :]
+            text = text[: rows.end]
+            if not text and not is_last:
+                continue
+            header_bytes = 0
+            if is_first:
+                header_bytes = self._read_first_row(text, line)
+                is_first = False
+            n_columns = len(self.column_names)
+            swallowed = find_swallowed_line(text, rows.bounds, self._options.delimiter, n_columns)
+            if swallowed is not None:
+                self._note_warning(swallowed_warning(self._text.name, line + swallowed))
+            if n_columns == 1:
+                self._note_empty_lines(text, line)
+            data = text[header_bytes:]
+            if data.strip(b"\r\n"):
+                yield Block(data, line + text.count(b"\n", 0, header_bytes))
+            line += text.count(b"\n")
+
+    def warn(self) -> None:
+        """Warn of what was seen, once the file turned out to be readable."""
+        for message in self._warnings:
+            warn_program(message)
+
+    def line_of_row(self, block: Block, row: int) -> int:
+        """Return the number of the line on which a row of a block begins.
+
+        Args:
+            block: the block.
+            row: the position of the row in it.
+        """
+        reader = csv.reader(
+            io.StringIO(block.data.decode("utf-8", "replace"), newline=""),
+            delimiter=self._options.delimiter,
+            quoting=self._options.csv_quoting,
+        )
+        n_lines_before = 0
+        n_rows_before = 0
+        try:
+            for cells in reader:
+                is_row = len(cells) > 0
+                if is_row and n_rows_before == row:
+                    break
+                n_rows_before += is_row
+                n_lines_before = reader.line_num
+        except csv.Error:
+            # A field may be too long for Python's reader; the line before it is near enough.
+            pass
+        return block.line + n_lines_before
+
+    # ------------------------------------------------------------------ first row
+
+    def _read_first_row(self, text: bytes, line: int) -> int:
+        """Find the names of the columns; return the size of the header in bytes, 0 without one.
+
+        Args:
+            text: the first rows; empty if the file has none.
+            line: the number of the first line.
+        """
+        options = self._options
+        file = self._text.name
+        if not text and (options.has_header or options.names is None):
+            expected = "a header" if options.has_header else "a row, or names="
+            raise DatasetFileCorruptError(
+                f"{file!r} cannot be read as CSV: Empty CSV file; expected {expected}"
+            )
+        end = first_row_end(text, options.delimiter, has_quotes=options.has_quotes)
+        row = self._decode_row(text[:end], line)
+        cells = self._cells_of(row, line)
+        names = self._choose_names(cells)
+        if text and len(names) != len(cells):
+            raise ConfigError(
+                f"names= has {len(names)} names, but {file!r} has {len(cells)} columns"
+            )
+        self._check_names(names)
+        self.column_names = names
+        self.read_names = [
+            name for name in names if self._wanted_columns is None or name in self._wanted_columns
+        ]
+        if not options.has_header:
+            return 0
+        self._note_doubts_about_header(row, cells)
+        return end
+
+    def _decode_row(self, row: bytes, line: int) -> str:
+        try:
+            return row.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DatasetFileCorruptError(
+                f"{self._text.name!r}, line {line}, is not text in {self._text.encoding}: "
+                f"{error!s:.200}; pass encoding="
+            ) from error
+
+    def _cells_of(self, row: str, line: int) -> list[str]:
+        """Return the cells of the first row."""
+        reader = csv.reader(
+            io.StringIO(row, newline=""),
+            delimiter=self._options.delimiter,
+            quoting=self._options.csv_quoting,
+            strict=True,
+        )
+        try:
+            return next(reader, [])
+        except csv.Error as error:
+            raise DatasetFileCorruptError(f"{self._text.name!r}, line {line}: {error}") from error
+
+    def _choose_names(self, cells: list[str]) -> list[str]:
+        """Return the names of the columns.
+
+        Args:
+            cells: the cells of the first row.
+        """
+        if self._options.names is not None:
+            return list(self._options.names)
+        if self._options.has_header:
+            return cells
+        return [f"column_{number}" for number in range(len(cells))]
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        """Check that names differ, and that the columns that were asked for exist."""
+        file = self._text.name
+        repeated = [name for name, count in Counter(names).items() if count > 1]
+        if repeated:
+            advice = "rename them, or pass names="
+            if any(map(is_number, names)):
+                advice += "; if the first row holds values, pass header=False"
+            raise ConfigError(
+                f"{file!r}: the columns of a table need different names of text, "
+                f"got {repeated[0]!r:.80} twice; {advice}"
+            )
+        check_typed_columns(file, self._typed_columns, names)
+        check_columns(file, self._wanted_columns, names)
+
+    # ------------------------------------------------------------------ warnings
+
+    def _note_doubts_about_header(self, row: str, cells: Sequence[str]) -> None:
+        """Note a header with another delimiter, and one that may be a row of values.
+
+        Args:
+            row: the header.
+            cells: its cells.
+        """
+        file = self._text.name
+        other = other_delimiter(row, self._options.delimiter)
+        if other is not None:
+            self._note_warning(
+                f"{file!r} has one column, {cells[0]!r:.80}; {delimiter_advice(other)}"
+            )
+        values = [cell for cell in cells if is_number(cell) or _DATE.fullmatch(cell)]
+        if self._options.is_header_assumed and values:
+            self._note_warning(header_warning(file, values[0]))
+
+    def _note_empty_lines(self, text: bytes, line: int) -> None:
+        """Note that empty lines are left out, in a table of one column.
+
+        Args:
+            text: some rows.
+            line: the number of their first line.
+        """
+        lines = text.rstrip(b"\r\n")
+        empty_line = re.search(rb"\n(?=\r?\n)", lines)
+        # Within quotes, an empty line is part of a value.
+        if empty_line is None or b'"' in lines:
+            return
+        number = line + lines.count(b"\n", 0, empty_line.start()) + 1
+        self._note_warning(
+            f"{self._text.name!r}, line {number}: empty lines are no rows, and are left out; "
+            f'write an empty value as ""'
+        )
+
+    def _note_warning(self, message: str) -> None:
+        if message not in self._warnings:
+            self._warnings.append(message)
+
+
+def _join_pieces(held: bytes, pieces: Iterator[bytes], n_bytes: int) -> tuple[bytes, bool]:
+    """Return text of at least a size, and whether it is the last one.
+
+    Args:
+        held: the start of the text.
+        pieces: the pieces that follow.
+        n_bytes: the size.
+    """
+    parts = [held]
+    n_joined = len(held)
+    while n_joined < n_bytes:
+        piece = next(pieces, None)
+        if piece is None:
+            return b"".join(parts), True
+        parts.append(piece)
+        n_joined += len(piece)
+    return b"".join(parts), False
+
+
+def other_delimiter(header: str, delimiter: str) -> str | None:
+    """Return another delimiter that a header contains instead of ``delimiter``; None without one."""
+    if delimiter in header:
+        return None
+    for other in ",;\t|":
+        if other in header:
+            return other
+    return None
+
+
+def delimiter_advice(other: str) -> str:
+    """Return what to do about a header with another delimiter."""
+    return f"if {other!r} separates its values, pass delimiter={other!r}"

@@ -1,0 +1,161 @@
+"""Chooses types of columns of CSV files that hold all values exactly, and converts texts to them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from data_stack.formats.text_tables.exact_numbers import (
+    FIRST_INEXACT,
+    floats_are_exact,
+    narrow_floats,
+)
+
+#: The errors of a text that does not fit a type. MemoryError is one of pyarrow's too, and is
+#: raised again where these are caught.
+MISFIT_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
+
+_HEXADECIMAL_PREFIXES: Final = (b"0x", b"0X")
+
+#: Without one of these, no text of at most 100 digits is so small that float64 rounds it to 0.
+#: Patterns that begin with given letters are searched ten times as fast as alternatives.
+_TINY: Final = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
+_ZEROS: Final = b"0" * 100
+
+_NUMBERS: Final = {pa.int64(), pa.uint64(), pa.float64()}
+_TIMES: Final = {pa.date32(), pa.timestamp("s"), pa.timestamp("ns")}
+
+
+# ---------------------------------------------------------------------- inferred types
+
+
+def columns_to_check(data: bytes, table: pa.Table) -> list[str]:
+    """Return the columns of numbers that pyarrow may have changed when it read a text.
+
+    Args:
+        data: the text of the rows.
+        table: the rows, with inferred types.
+    """
+    has_tiny = _has_tiny_numbers(data)
+    has_hexadecimal = _has_hexadecimal_numbers(data)
+    names = []
+    for name in table.column_names:
+        numbers = table[name]
+        if pa.types.is_integer(numbers.type):
+            may_be_inexact = has_hexadecimal
+        elif pa.types.is_floating(numbers.type):
+            may_be_inexact = _has_large(numbers) or (has_tiny and _has_zero(numbers))
+        else:
+            may_be_inexact = False
+        if may_be_inexact:
+            names.append(name)
+    return names
+
+
+def _has_tiny_numbers(data: bytes) -> bool:
+    """Return whether a text may hold numbers that float64 rounds to 0."""
+    return _ZEROS in data or any(pattern.search(data) is not None for pattern in _TINY)
+
+
+def _has_hexadecimal_numbers(data: bytes) -> bool:
+    """Return whether a text may hold numbers such as ``0x10``."""
+    for prefix in _HEXADECIMAL_PREFIXES:
+        # A rare letter is found faster than a prefix that begins with a frequent digit.
+        letter = prefix[1:]
+        if letter in data and prefix in data:
+            return True
+    return False
+
+
+def _has_large(numbers: pa.ChunkedArray) -> bool:
+    """Return whether a float is so large that float64 lacks its neighbours."""
+    return bool(pc.any(pc.greater_equal(pc.abs(numbers), FIRST_INEXACT)).as_py())
+
+
+def _has_zero(numbers: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.equal(numbers, 0.0)).as_py())
+
+
+def exact_column(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the values of texts: as numbers if these equal the texts, otherwise as text.
+
+    Args:
+        numbers: what pyarrow read.
+        texts: the texts that it read.
+    """
+    trimmed = pc.utf8_trim(texts, " \t")
+    if pa.types.is_integer(numbers.type):
+        are_hexadecimal = pc.match_substring_regex(trimmed, "^[+-]?0[xX]")
+        return texts if pc.any(are_hexadecimal).as_py() else numbers
+    are_integers = pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$")
+    if pc.all(are_integers).as_py():  # apart from nulls
+        with contextlib.suppress(pa.ArrowInvalid):
+            return trimmed.cast(pa.uint64())
+    return numbers if floats_are_exact(numbers, trimmed) else texts
+
+
+def common_types(types: set[pa.DataType]) -> list[pa.DataType]:
+    """Return types that may hold a column whose blocks are of several types, the best one first."""
+    if types <= _NUMBERS:
+        if pa.float64() in types:
+            return [pa.float64(), pa.string()]
+        return [pa.uint64(), pa.float64(), pa.string()]
+    if types <= _TIMES:
+        if pa.timestamp("ns") in types:
+            return [pa.timestamp("ns"), pa.string()]
+        return [pa.timestamp("s"), pa.timestamp("ns"), pa.string()]
+    return [pa.string()]
+
+
+# ---------------------------------------------------------------------- given types
+
+
+def reads_exactly(type_: pa.DataType) -> bool:
+    """Return whether pyarrow reads a given type from text, without changing a value.
+
+    Of the others, texts are read, and converted by :func:`convert_texts`.
+    """
+    if pa.types.is_boolean(type_) or pa.types.is_floating(type_):
+        return False
+    return not pa.types.is_decimal256(type_)
+
+
+def convert_texts(texts: Any, type_: pa.DataType) -> Any:
+    """Return texts as values of a type; None if a text does not fit."""
+    if pa.types.is_string(type_):
+        return texts
+    trimmed = pc.utf8_trim(texts, " \t")
+    try:
+        if pa.types.is_boolean(type_):
+            return _truth_values(trimmed)
+        if pa.types.is_floating(type_):
+            return _floats(trimmed, type_)
+        return trimmed.cast(type_)
+    except MemoryError:
+        raise
+    except MISFIT_ERRORS:
+        return None
+
+
+def _floats(trimmed: Any, type_: pa.DataType) -> Any:
+    """Return texts as floats; None if the type lacks one."""
+    doubles = trimmed.cast(pa.float64())
+    if not floats_are_exact(doubles, trimmed):
+        return None
+    if type_ == pa.float64():
+        return doubles
+    return narrow_floats(doubles, type_)
+
+
+def _truth_values(texts: Any) -> Any:
+    """Return ``true``, ``false``, ``1`` and ``0`` as booleans; None if there are other texts."""
+    lower = pc.utf8_lower(texts)
+    are_true = pc.is_in(lower, pa.array(["true", "1"]))
+    are_known = pc.or_(are_true, pc.is_in(lower, pa.array(["false", "0"])))
+    if not pc.all(pc.or_(are_known, pc.is_null(texts))).as_py():
+        return None
+    return pc.if_else(pc.is_valid(texts), are_true, None)
