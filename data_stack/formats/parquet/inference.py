@@ -19,6 +19,7 @@ from data_stack.formats.parquet.codecs import (
     ScalarCodec,
 )
 from data_stack.formats.parquet.codecs.native import Nulls
+from data_stack.formats.parquet.column_values import plain_value
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.int96 import schema_with_unit, stated_units
@@ -39,7 +40,6 @@ from data_stack.formats.parquet.types import (
     name_of_arrow,
     plain_type,
 )
-from data_stack.formats.parquet.writer_cells import plain_value
 
 
 def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
