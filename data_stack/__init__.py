@@ -57,7 +57,7 @@ def _stub() -> Any:
 
 
 def _explain(name: str) -> str:
-    from data_stack.dataset.iterator.described import FUNCTIONS, explain
+    from data_stack.dataset.iterator.names_of_others import FUNCTIONS, explain
 
     return explain(name, FUNCTIONS)
 

@@ -29,7 +29,6 @@ from typing import Any
 import click
 
 from data_stack.cli.common import cli
-from data_stack.dataset.iterator.described import _Elsewhere
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "tests" / "public_api.txt"
@@ -138,7 +137,7 @@ def find_homes() -> dict[str, tuple[Any, str]]:
 def describe_name(name: str, value: Any, public: set[int]) -> Iterator[str]:
     """The lines of a name: its signature, and those of its members if it is a class of ours.
 
-    Members that it has of a public base are listed there; those that only explain what other libraries have are not public.
+    Members that it has of a public base are listed there.
     """
     if inspect.isclass(value) and _is_ours(value):
         is_plain = issubclass(value, enum.Enum) or getattr(value, "_is_protocol", False)
@@ -155,11 +154,9 @@ def describe_name(name: str, value: Any, public: set[int]) -> Iterator[str]:
             }
         ):
             found = inspect.getattr_static(value, member)
-            if (
-                any(inspect.getattr_static(base, member, None) is found for base in bases)
-                or isinstance(found, _Elsewhere)
-                or member.startswith(("test_", "pytest_"))
-            ):
+            if any(
+                inspect.getattr_static(base, member, None) is found for base in bases
+            ) or member.startswith(("test_", "pytest_")):
                 continue
             yield from _describe_member(f"{name}.{member}", found)
     else:
@@ -170,11 +167,6 @@ def _describe_member(name: str, member: Any) -> Iterator[str]:
     function = getattr(member, "__func__", member)
     is_fixture = hasattr(function, "_pytestfixturefunction")  # a function until pytest 8.4
     yield f"{name}{_signature(function) if inspect.isfunction(function) and not is_fixture else ''}"
-
-
-def _is_for_itself(member: str, value: Any) -> bool:
-    """Whether a member is a test of a contract, or only says what a name of other libraries is called here."""
-    return member.startswith(("test_", "pytest_")) or isinstance(value, _Elsewhere)
 
 
 def _owner(value: type, member: str) -> type:

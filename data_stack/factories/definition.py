@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.described import ARGUMENTS, explain
+from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
 from data_stack.factories.card import DatasetCard as DatasetCard

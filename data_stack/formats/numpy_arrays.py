@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+#: How many names of arrays a message lists.
+_MAX_NAMES_SHOWN: Final = 20
+
+
 class NumpyDatasetIterator(ColumnsDatasetIterator):
     """Samples from ``.npy`` resources, an array per column; only the requested rows are read.
 
@@ -57,12 +61,18 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
 
 
 def _open_column(file: PositionalFile) -> ColumnReader:
+    """Return a reader of the rows of a ``.npy`` file.
+
+    Raises:
+        DatasetFileCorruptError: the file differs from its header, or holds a single value.
+    """
     stream = file.open_buffered()
     header = read_npy_header(stream)
-    stored = file.size - header.offset
-    if stored != header.n_bytes:
+    n_stored_bytes = file.size - header.offset
+    if n_stored_bytes != header.n_bytes:
         raise DatasetFileCorruptError(
-            f"{file.name!r} holds {stored} bytes of values, but its header says {header.n_bytes}"
+            f"{file.name!r} holds {n_stored_bytes} bytes of values, "
+            f"but its header says {header.n_bytes}"
         )
     if not header.shape:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single value, not a column")
@@ -116,14 +126,18 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         return self._open_each(self._open_column)
 
     def _open_column(self, file: PositionalFile) -> ColumnReader:
-        stored, item_bytes = file.size - self._header_bytes, self._dtype.itemsize
-        if stored < 0 or stored % item_bytes:
+        n_bytes = file.size - self._header_bytes
+        item_bytes = self._dtype.itemsize
+        if n_bytes < 0 or n_bytes % item_bytes != 0:
             after = f" after its header of {self._header_bytes:,}" if self._header_bytes else ""
-            problem = f"{file.name!r} has {stored:,} bytes{after}, which is not a multiple of the {item_bytes:,} of {self._dtype}"
             raise DatasetFileCorruptError(
-                f"{problem}. Pass another dtype= or header_bytes=, or restore the file from a copy"
+                f"{file.name!r} has {n_bytes:,} bytes{after}, which is not a multiple of the "
+                f"{item_bytes:,} of {self._dtype}. Pass another dtype= or header_bytes=, "
+                "or restore the file from a copy"
             )
-        shape, dtype = (stored // item_bytes, *self._dtype.shape), self._dtype.base
+        # A dtype with a shape is a row of values.
+        shape = (n_bytes // item_bytes, *self._dtype.shape)
+        dtype = self._dtype.base
         return StoredRowsReader(file, self._header_bytes, shape, dtype, mapped=True)
 
     def _arguments(self) -> dict[str, Any]:
@@ -155,23 +169,24 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         max_expansion: float | None = MAX_EXPANSION,
     ) -> None:
         super().__init__(keys)
-        self._file, self._max_expansion = PositionalFile(resource), max_expansion
+        self._file = PositionalFile(resource)
+        self._max_expansion = max_expansion
 
     @of_files_only
     def _open_columns(self) -> list[ColumnReader]:
-        arrays = read_npz(
-            self._file, keys=set(map(str, self._sources)), max_expansion=self._max_expansion
-        )
+        keys = {str(key) for key in self._sources}
+        arrays = read_npz(self._file, keys=keys, max_expansion=self._max_expansion)
 
         def open_column(key: str) -> ColumnReader:
-            if key in arrays and not arrays[key].ndim:
-                raise DatasetFileCorruptError(
-                    f"{self._file.name!r}: {key!r} holds a single value, not a column; choose others: columns=[…]"
-                )
             if key not in arrays:
-                there = ", ".join(map(repr, npz_keys(self._file)[:20]))
+                known = ", ".join(map(repr, npz_keys(self._file)[:_MAX_NAMES_SHOWN]))
                 raise DatasetFileCorruptError(
-                    f"{self._file.name!r} has no column {key!r}; it has {there}"
+                    f"{self._file.name!r} has no column {key!r}; it has {known}"
+                )
+            if arrays[key].ndim == 0:
+                raise DatasetFileCorruptError(
+                    f"{self._file.name!r}: {key!r} holds a single value, not a column; "
+                    "choose others: columns=[…]"
                 )
             return ArrayReader(arrays[key])
 
@@ -200,9 +215,8 @@ def read_npz(
     n_bytes = 0
     with reading(file.name, ".npz file", file), zipfile.ZipFile(file.open_buffered()) as archive:
         members = archive.infolist()
-        check_expansion(
-            file.name, sum(member.file_size for member in members), file.size, max_expansion
-        )
+        n_unpacked_bytes = sum(member.file_size for member in members)
+        check_expansion(file.name, n_unpacked_bytes, file.size, max_expansion)
         for member in members:
             name = member.filename.removesuffix(".npy")
             if keys is not None and name not in keys:
@@ -214,7 +228,8 @@ def read_npz(
                 raise DatasetFileCorruptError(f"{file.name!r} holds {name!r} twice")
             with archive.open(member) as stream:
                 arrays[name] = read_npy(stream)
-                if stream.read(1):  # zipfile checks the CRC at the end
+                # Reading the end also makes zipfile check the CRC.
+                if stream.read(1):
                     raise DatasetFileCorruptError(
                         f"{file.name!r}: {member.filename!r} has bytes after its array"
                     )
@@ -236,7 +251,8 @@ class WriteOnly:
     """Hides that a file can seek, so that zipfile writes it sequentially, and its digest is computed on the way."""
 
     def __init__(self, file: Any) -> None:
-        self.write, self._file = file.write, file
+        self.write = file.write
+        self._file = file
 
     def flush(self) -> None:
         self._file.flush()

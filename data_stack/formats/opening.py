@@ -9,8 +9,8 @@ from typing import Any, Final
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_files import DatasetFiles
 from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format

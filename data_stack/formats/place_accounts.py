@@ -38,11 +38,9 @@ def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> Pla
     folders = {part.folder.full_name(""): part.folder for part in parts}
     root = place.as_folder()
     folders.setdefault(root.full_name(""), root)
-    metadata_files = [
-        file_name
-        for format_ in known_formats().values()
-        for file_name in sorted(format_.metadata_files)
-    ]
+    metadata_files: list[str] = []
+    for format_ in known_formats().values():
+        metadata_files.extend(sorted(format_.metadata_files))
     left_out: list[LeftOut] = []
     for name, folder in folders.items():
         read = [part.name for part in parts if part.folder.full_name("") == name]

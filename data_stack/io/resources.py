@@ -314,10 +314,14 @@ class StreamedResource(io.BufferedIOBase):
         return stream.readinto(buffer) or 0
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        return self._stream().readline(-1 if size is None else size)
+        if size is None:
+            size = -1
+        return self._stream().readline(size)
 
     def readlines(self, hint: int | None = -1, /) -> list[bytes]:
-        return self._stream().readlines(-1 if hint is None else hint)
+        if hint is None:
+            hint = -1
+        return self._stream().readlines(hint)
 
     def __iter__(self) -> Iterator[bytes]:
         if self.seekable():

@@ -77,10 +77,6 @@ class _Folder:
     real_path: str
     linked_paths: tuple[str, ...] = ()
 
-    def path_of(self, name: str) -> str:
-        """Return the path of an entry, relative to the root."""
-        return f"{self.path}/{name}" if self.path else name
-
 
 def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) -> Tree:
     """Look through a folder of this machine, however deep.
@@ -104,8 +100,9 @@ def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) ->
     pending = [_Folder(below, os.path.join(root, below))]
     while pending:
         folder = pending.pop()
+        prefix = f"{folder.path}/" if folder.path else ""
         for entry in entries_of(folder.real_path):
-            path = folder.path_of(entry.name)
+            path = prefix + entry.name
 
             if not entry.is_symlink():
                 if entry.is_dir(follow_symlinks=False):

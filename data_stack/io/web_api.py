@@ -34,8 +34,8 @@ def ask_json(
     warn_deprecated(
         "data_stack.io.web_api.ask_json()",
         instead="data_stack.io.web.ask_json(url, shape, server=…, subject=…)",
-        since="1.0",
-        removed_in="2.0",
+        since="0.3",
+        removed_in="1.0",
     )
     server, _, subject = asked.partition(" for ")
     return json_api.ask_json(

@@ -14,7 +14,7 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
-from data_stack.dataset.iterator.described import LOADER_ARGUMENTS
+from data_stack.dataset.iterator.names_of_others import LOADER_ARGUMENTS
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError

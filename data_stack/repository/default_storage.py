@@ -1,4 +1,4 @@
-"""The default store, and stores by URL with the schemes of plugins."""
+"""The stores that users name: the default one, or a connector, path or URL."""
 
 from __future__ import annotations
 
@@ -19,47 +19,51 @@ from data_stack.io.storage_connectors.url import (
 Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 """A store: a connector, or the URL or path of one."""
 
+#: The variable of the environment with the default store: a folder or a URL.
 HOME = "DATA_STACK_HOME"
+
+#: What each store has; a client's store need not be derived from StorageConnector.
+_REQUIRED_METHODS = ("get_resource", "set_resource", "has_resource")
 
 
 def default_storage() -> StorageConnector:
-    """The store at ``$DATA_STACK_HOME`` (a folder, or a URL), or else in the user's cache folder.
+    """Return the store at ``$DATA_STACK_HOME``, or else the one in the user's cache folder.
 
     Raises:
         ConfigError: the variable holds a URL that names no store.
         MissingDependencyError: the package for that kind of store is not installed.
     """
-    return storage_connector_from_url(
-        os.environ.get(HOME) or platformdirs.user_cache_path("data_stack", appauthor=False)
-    )
+    home = os.environ.get(HOME)
+    if home:
+        return storage_connector_from_url(home)
+    return storage_connector_from_url(platformdirs.user_cache_path("data_stack", appauthor=False))
 
 
 def as_storage_connector(storage: Storage | None) -> StorageConnector:
-    """``storage`` itself if it is a connector; the one at a URL or path; the default one for None.
+    """Return a connector as it is, the one at a path or URL, or the default one for None.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: ``storage`` is something else.
     """
     if storage is None:
         return default_storage()
     if isinstance(storage, (str, os.PathLike)):
         return storage_connector_from_url(storage)
     connector: Any = storage
-    if not all(
-        callable(getattr(connector, name, None))
-        for name in ("get_resource", "set_resource", "has_resource")
-    ):
-        raise ConfigError(
-            f"a store is a StorageConnector, a URL or a path, not the {type(storage).__name__} {storage!r:.80}"
-        )
+    for method in _REQUIRED_METHODS:
+        if not callable(getattr(connector, method, None)):
+            raise ConfigError(
+                f"a store is a StorageConnector, a URL or a path, not the "
+                f"{type(storage).__name__} {storage!r:.80}"
+            )
     return storage
 
 
 def existing_storage(storage: Storage | None) -> StorageConnector:
-    """As :func:`as_storage_connector`, but a folder named by path or URL must exist.
+    """Return a store as :func:`as_storage_connector` does; a path or URL must exist.
 
     Raises:
-        ConfigError: ``storage`` is not a store. StorageError: the folder does not exist.
+        ConfigError: ``storage`` is not a store. StorageError: its place does not exist.
     """
     connector = as_storage_connector(storage)
     if isinstance(storage, (str, os.PathLike)):
@@ -68,7 +72,9 @@ def existing_storage(storage: Storage | None) -> StorageConnector:
 
 
 def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> None:
-    """Check that the place of a store exists: a missing one is a wrong name or a disk that is not mounted, not an empty store.
+    """Check that the place of a store exists.
+
+    A missing one is a wrong name or a disk that is not mounted, not an empty store.
 
     Args:
         connector: the store; a folder, a database, or one whose connector says what is missing.
@@ -78,26 +84,28 @@ def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> Non
         StorageError: it does not exist, or the folder is a file.
     """
     store: object = uncached(connector)
-    missing: str | None
-    if not isinstance(store, StorageConnector):
-        return  # a store of a client, which has but the methods of the contract
     if isinstance(store, FileStorageConnector):
-        if os.path.isdir(store.root_path):
-            return
-        if os.path.lexists(store.root_path):
-            raise StorageError(
-                f"{store.root_path!r} is a file, not the folder of a store; check the path",
-                errno.ENOTDIR,
-            )
-        missing = f"the store {store.root_path!r}"
-        advice = "check the path, and whether its disk is mounted"
-    elif may_be_new:
-        return
-    else:
+        _check_folder(store.root_path, may_be_new=may_be_new)
+    elif isinstance(store, StorageConnector) and not may_be_new:
+        # Not a store of a client, which only has the methods of the contract.
         missing = store.missing_place()
-        advice = "check its name"
-    if missing is not None and not may_be_new:
+        if missing is not None:
+            raise _missing_error(missing, "check its name")
+
+
+def _check_folder(path: str, *, may_be_new: bool) -> None:
+    if os.path.isdir(path):
+        return
+    if os.path.lexists(path):
         raise StorageError(
-            f"{missing} does not exist; {advice}. `data-stack prepare` makes a new one.",
-            errno.ENOENT,
+            f"{path!r} is a file, not the folder of a store; check the path", errno.ENOTDIR
         )
+    if not may_be_new:
+        advice = "check the path, and whether its disk is mounted"
+        raise _missing_error(f"the store {path!r}", advice)
+
+
+def _missing_error(missing: str, advice: str) -> StorageError:
+    return StorageError(
+        f"{missing} does not exist; {advice}. `data-stack prepare` makes a new one.", errno.ENOENT
+    )

@@ -130,7 +130,7 @@ ARCHIVES = {
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
-def test_compressed_streams_are_read_as_one_and_zeros_behind_them_are_padding(
+def test_concatenated_streams_are_one_and_zeros_are_padding(
     compression: str,
 ) -> None:
     data, compress = random.Random(1).randbytes(1 << 18) + bytes(3 << 18), COMPRESS[compression]
@@ -145,7 +145,7 @@ def test_compressed_streams_are_read_as_one_and_zeros_behind_them_are_padding(
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_members_are_read_in_their_order_and_by_name_in_any_other(kind: str) -> None:
+def test_members_are_read_in_order_and_by_name(kind: str) -> None:
     with open_archive(io.BytesIO(ARCHIVES[kind])) as archive:
         found = {member.name: (archive.read(member), member.size) for member in archive}
 
@@ -157,7 +157,7 @@ def test_members_are_read_in_their_order_and_by_name_in_any_other(kind: str) -> 
             archive.open("image/0.bin")
 
 
-def test_a_member_read_after_the_iteration_went_on_is_an_error_not_other_data() -> None:
+def test_a_member_that_the_iteration_passed_is_an_error() -> None:
     archive = open_archive(io.BytesIO(ARCHIVES["tar.gzip"]))
     members = iter(archive)
     next(members)
@@ -221,7 +221,7 @@ def test_a_tar_written_by_other_tools_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_unpacking_stores_all_or_chosen_files_below_a_prefix_within_limits(kind: str) -> None:
+def test_unpacking_stores_chosen_files_below_a_prefix_within_limits(kind: str) -> None:
     connector = InMemoryStorageConnector()
     limits = ArchiveLimits(max_bytes=sum(map(len, FILES.values())), max_members=len(FILES) * 3)
 
@@ -269,7 +269,7 @@ ESCAPING = [*UP, "a\\b", "a\nb", "a\x7fb", "a\x85b", "x" * 1100]
 
 
 @pytest.mark.parametrize("name", ESCAPING)
-def test_a_name_that_leads_out_or_is_not_portable_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_that_leads_out_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for data in (tar_of(member(name)), tar_of(pax(path=name), member("a")), zip_of((name, b"x"))):
         with pytest.raises(UnsafeArchiveError):
@@ -327,7 +327,7 @@ def test_a_special_file_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
-def test_a_bomb_gives_bounded_chunks_and_is_refused_inside_of_a_tar(compression: str) -> None:
+def test_a_bomb_gives_bounded_chunks_and_no_tar(compression: str) -> None:
     compress = COMPRESS[compression]
     bomb, header = compress(bytes(24 << 20)), member("big", bytes(24 << 20))[:512]
 
@@ -348,7 +348,7 @@ def test_a_bomb_gives_bounded_chunks_and_is_refused_inside_of_a_tar(compression:
         unpacked(compress(header) + bomb)
 
 
-def test_a_zip_bomb_is_refused_by_its_directory_and_one_that_lies_when_it_is_read() -> None:
+def test_a_zip_bomb_is_refused_even_if_its_directory_lies() -> None:
     honest = zip_of(("a", bytes(40 << 20)))
 
     with pytest.raises(ArchiveLimitError, match="max_ratio"):
@@ -409,7 +409,7 @@ def resized(data: bytes, size: bytes) -> bytes:
     "kind",
     [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE, tarfile.SYMTYPE],
 )
-def test_a_size_that_cannot_be_is_an_error_and_takes_no_memory(size: bytes, kind: bytes) -> None:
+def test_an_impossible_size_is_an_error_and_takes_no_memory(size: bytes, kind: bytes) -> None:
     data = tar_of(resized(member("a", b"x", kind), size), member("b"))
 
     tracemalloc.start()
@@ -424,7 +424,7 @@ def test_a_size_that_cannot_be_is_an_error_and_takes_no_memory(size: bytes, kind
     assert peak < 8 << 20
 
 
-def test_the_size_of_a_pax_header_decides_where_the_next_member_begins() -> None:
+def test_a_pax_size_tells_where_the_next_member_begins() -> None:
     hidden = member("hidden")
     data = tar_of(
         pax(size=str(len(hidden))),
@@ -501,7 +501,7 @@ def test_an_entry_that_a_damaged_length_hides_is_missed() -> None:
         unpacked(hiding)
 
 
-def test_a_zip_of_more_files_than_16_bits_count_is_read() -> None:
+def test_a_zip_of_more_than_65535_files_is_read() -> None:
     """Old writers have no 64-bit record, and count modulo 65,536."""
     data = zip_with_comments(b"")
     start, end = data.index(b"PK\1\2"), data.index(b"PK\5\6")
@@ -553,7 +553,7 @@ def test_what_follows_the_end_is_an_error(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [*COMPRESS, "deflated", "stored"])
-def test_the_last_bytes_are_not_given_out_before_the_checksum_was_verified(kind: str) -> None:
+def test_the_checksum_is_verified_before_the_last_bytes(kind: str) -> None:
     zipped = zip_of(("a", CONTENT), method=0 if kind == "stored" else zipfile.ZIP_DEFLATED)
     at = {"gzip": -8, "bz2": -5, "xz": -44, "zstd": -1}.get(kind, zipped.rindex(b"PK\1\2") + 16)
     data = bytearray(WHOLE.get(kind, zipped))

@@ -101,7 +101,7 @@ def test_a_copied_store_has_all_bytes_and_needs_no_preparation(
     assert is_ready("iris", target)
 
 
-def test_a_store_of_three_methods_can_be_copied_to_but_not_from(
+def test_a_store_of_three_methods_can_only_be_a_target(
     prepared: FileStorageConnector,
 ) -> None:
     minimal = MinimalConnector()
@@ -113,7 +113,7 @@ def test_a_store_of_three_methods_can_be_copied_to_but_not_from(
         copy_datasets(minimal, InMemoryStorageConnector(), ["digits"])
 
 
-def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_an_empty_store(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="does not exist"):
         copy_datasets(tmp_path / "misspelt", InMemoryStorageConnector())
 
@@ -124,7 +124,7 @@ def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Pa
 @pytest.mark.parametrize(
     "n_actions", range(8)
 )  # journal, five resources, manifest, away with the journal
-def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(
+def test_an_interrupted_copy_never_looks_ready_and_goes_on(
     prepared: FileStorageConnector, n_actions: int
 ) -> None:
     target = Watched()
@@ -153,7 +153,7 @@ def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(
     }
 
 
-def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced(
+def test_an_old_manifest_goes_before_anything_is_replaced(
     prepared: FileStorageConnector,
 ) -> None:
     target = Watched()
@@ -169,7 +169,7 @@ def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced
     assert is_ready("digits", target)
 
 
-def test_where_nothing_can_be_deleted_an_old_manifest_is_made_void(
+def test_an_old_manifest_that_cannot_go_is_made_void(
     prepared: FileStorageConnector,
 ) -> None:
     target = MinimalConnector()
@@ -206,7 +206,7 @@ def test_what_is_there_is_neither_read_nor_sent_again(prepared: FileStorageConne
     assert not target.identifiers("set")
 
 
-def test_what_is_damaged_at_the_target_is_replaced_by_a_deep_copy(tmp_path: Path) -> None:
+def test_a_deep_copy_replaces_what_is_damaged(tmp_path: Path) -> None:
     source, target = InMemoryStorageConnector(), FileStorageConnector(tmp_path / "target")
     for identifier in ("a", "b"):
         source.set_resource(identifier, os.urandom(MiB))
@@ -222,7 +222,7 @@ def test_what_is_damaged_at_the_target_is_replaced_by_a_deep_copy(tmp_path: Path
     assert contents(target) == contents(source)
 
 
-def test_a_dry_run_stores_nothing_and_tells_what_would_be_done(
+def test_a_dry_run_stores_nothing(
     prepared: FileStorageConnector,
 ) -> None:
     target = Watched()
@@ -241,7 +241,7 @@ def test_a_dry_run_stores_nothing_and_tells_what_would_be_done(
 # ------------------------------------------------------------------ damage
 
 
-def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_is_copied(
+def test_a_damaged_resource_leaves_only_its_dataset_unready(
     prepared: FileStorageConnector, tmp_path: Path
 ) -> None:
     damaged = "digits/1.0.0/preprocessed/test/images.npy"
@@ -266,7 +266,7 @@ def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_
     "change", [lambda data: flipped(data, 0), lambda data: data[:-1]], ids=["flipped", "cut"]
 )
 @pytest.mark.parametrize("make", [InMemoryStorageConnector, MinimalConnector])
-def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, make: Any) -> None:
+def test_bytes_of_another_digest_are_not_published(change: Any, make: Any) -> None:
     class Lying(InMemoryStorageConnector):
         def get_resource(
             self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
@@ -309,7 +309,7 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
     ]
 
 
-def test_a_damaged_manifest_is_a_fault_and_all_else_is_copied(
+def test_a_damaged_manifest_does_not_stop_the_others(
     prepared: FileStorageConnector,
 ) -> None:
     source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
@@ -328,7 +328,7 @@ def test_a_damaged_manifest_is_a_fault_and_all_else_is_copied(
     }
 
 
-def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copied(
+def test_an_unknown_dataset_is_answered_with_the_nearest(
     prepared: FileStorageConnector,
 ) -> None:
     target = Watched()

@@ -125,7 +125,7 @@ def test_no_name_leads_out_of_a_folder(tmp_path: Path, name: str) -> None:
             put(folder, name)
 
 
-def test_files_below_are_listed_with_their_paths_and_a_deleted_one_leaves_no_empty_folders(
+def test_deep_files_are_listed_and_leave_no_empty_folders(
     folder: Folder,
 ) -> None:
     assert folder.list_files() == []

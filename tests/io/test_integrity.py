@@ -181,7 +181,7 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
         assert files.sha256_of(resource) == hashlib.sha256(b"other").hexdigest()
 
 
-def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched(
+def test_a_file_of_others_in_a_bucket_is_not_fetched(
     s3_server: S3Server,
 ) -> None:
     bucket = s3_server.new_bucket()

@@ -74,7 +74,7 @@ def test_iterating_gives_chunks_from_the_start_every_time() -> None:
             next(resource)
 
 
-def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(
+def test_only_a_wrapped_buffer_can_be_written(
     resource: StreamedResource,
 ) -> None:
     with StreamedResource("x", io.BytesIO()) as wrapped:
@@ -165,7 +165,7 @@ def test_a_copy_stands_at_its_start_and_reads_by_itself(plain: PlainConnector) -
                 assert copied_again.read() == CONTENT
 
 
-def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(
+def test_replaced_bytes_of_known_digest_are_refused(
     tmp_path: Path,
 ) -> None:
     connector = PlainConnector(tmp_path)
@@ -194,7 +194,7 @@ def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(
         changed.read_at(0, 1)
 
 
-def test_reading_takes_no_memory_for_a_size_that_is_only_claimed() -> None:
+def test_a_claimed_size_takes_no_memory() -> None:
     assert (
         StreamedResource.from_source("x", Claimed(1 << 60), InMemoryStorageConnector()).read(
             1 << 60
@@ -246,7 +246,7 @@ STEPS = (
         st.tuples(st.sampled_from(STEPS), st.integers(0, 400), st.integers(-1, 400)), max_size=30
     ),
 )
-def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
+def test_a_resource_reads_like_a_file_in_any_order(
     size: int, block_bytes: int | None, steps: list[tuple[str, int, int]]
 ) -> None:
     """In blocks, or out of memory."""
@@ -289,9 +289,7 @@ def test_a_resource_reads_like_a_file_whatever_the_order_of_calls(
 # ---------------------------------------------------------------------- requests
 
 
-def test_random_reads_fetch_the_blocks_they_touch_once_and_a_batch_of_ranges_in_one_request() -> (
-    None
-):
+def test_random_reads_fetch_each_block_once() -> None:
     requests: list[list[int]] = []
     ranges = [(offset, 100) for offset in (900_000, 5, 500_000, 5, 29_950)]
 
@@ -316,7 +314,7 @@ def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
 # ---------------------------------------------------------------------- threads, forks, errors, memory
 
 
-def test_what_a_store_says_reaches_the_reader_and_a_later_read_goes_on() -> None:
+def test_an_error_of_a_store_does_not_stop_later_reads() -> None:
     with in_blocks(DATA, 10_000, []) as resource:
         beginning = resource.read(25_000)
         with mock.patch.object(

@@ -53,7 +53,7 @@ def test_links_that_stay_below_the_place_are_followed(place: Path) -> None:
     assert folder_of(place).list_names() == ["cats", "tigers"]
 
 
-def test_a_folder_in_a_place_may_link_to_another_one_in_it(place: Path) -> None:
+def test_a_folder_may_link_within_its_place(place: Path) -> None:
     write(place / "shared" / "3.png")
     (place / "cats" / "more").symlink_to("../shared")
 
@@ -61,7 +61,7 @@ def test_a_folder_in_a_place_may_link_to_another_one_in_it(place: Path) -> None:
     assert folder_of(place / "cats").list_files() == ["1.png"]
 
 
-def test_a_folder_behind_a_link_that_leads_out_is_left_out(place: Path) -> None:
+def test_a_linked_folder_outside_is_left_out(place: Path) -> None:
     (place / "dogs").symlink_to("../outside")
 
     files, left_out = folder_of(place).survey()

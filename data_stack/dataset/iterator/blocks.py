@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,13 +12,26 @@ import numpy.typing as npt
 
 _Block = TypeVar("_Block")
 
-_MAX_SAMPLES = 1 << 14  # of a block
+#: Bytes of a block: large enough that a request costs little per byte, small enough to stay in a
+#: processor's cache.
+_BYTES_OF_BLOCK = 4 << 20
 
-#: Values that are measured of a column of objects: to measure all texts takes as long as to read
-#: them.
-_MAX_MEASURED = 1024
+#: Samples of a block.
+_MAX_SAMPLES = 1 << 14
 
-_ARRAY_BYTES = 112  # of the object around the numbers
+#: Bytes of a block of a remote file.
+_BYTES_OF_REMOTE_BLOCK = 768 << 10
+
+#: Bytes of a remote file that are cached while it is read: a smaller file is fetched once, in any
+#: order.
+MAX_KEPT_REMOTE_BYTES = 16 << 20
+
+#: Bytes of the object around the numbers of an array.
+_ARRAY_BYTES = 112
+
+#: Levels of containers in containers that are measured.
+_MAX_DEPTH = 8
+
 #: Types of values that hold no others.
 _ATOMS = frozenset((str, bytes, int, float, bool, type(None)))
 
@@ -27,50 +39,60 @@ _ATOMS = frozenset((str, bytes, int, float, bool, type(None)))
 def in_blocks(
     n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]
 ) -> Iterator[tuple[int, _Block]]:
-    """What ``read`` returns for consecutive positions that together are ``0 .. n_samples - 1``, each with its first position.
+    """Read all samples in blocks: one, then as many as the samples so far were small.
 
-    The first block is one sample; the others are as long as the samples so far were small: about 4 MiB, at most 16,384 samples.
+    Args:
+        n_samples: of all.
+        read: reads the samples at consecutive positions.
+
+    Yields:
+        The first position of each block, and what ``read`` returned for it: about 4 MiB, and at most
+        16,384 samples.
     """
-    start, length = 0, 1
+    start = 0
+    n_at_once = 1
     while start < n_samples:
-        stop = min(start + length, n_samples)
+        stop = min(start + n_at_once, n_samples)
         block = read(np.arange(start, stop, dtype=np.intp))
-        n_bytes = estimate_bytes(block, max_objects=_MAX_MEASURED)
-        bytes_per_sample = max(1, n_bytes // (stop - start))
+        bytes_per_sample = max(1, estimate_bytes(block) // (stop - start))
         yield start, block
-        # large enough that a request costs little per byte, small enough to stay in a processor's cache
-        length = max(1, min(length * 8, (1 << 22) // bytes_per_sample, _MAX_SAMPLES))
+        n_that_fit = _BYTES_OF_BLOCK // bytes_per_sample
+        n_at_once = max(1, min(n_at_once * 8, n_that_fit, _MAX_SAMPLES))
         start = stop
 
 
-#: Bytes of a remote file that are cached while it is read: a smaller file is fetched once, in any order.
-MAX_KEPT_REMOTE_BYTES = 16 << 20
-
-
 def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
-    """The lengths of the blocks of samples that lie one behind the other in a remote store, shape ``(n_blocks,)``.
+    """Return the lengths of the blocks of samples that lie end to end in a remote store.
+
+    A window of a block-wise shuffle, 16 blocks, fits into the cache of a remote file, and the pieces
+    that two blocks share are few.
 
     Args:
         n_samples: of all.
         n_bytes: of each sample.
+
+    Returns:
+        Shape ``(n_blocks,)``.
     """
-    # a window of a block-wise shuffle, 16 blocks, fits into that cache, and the pieces that two blocks share are few
-    length = max(1, int((768 << 10) // n_bytes))
-    lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
-    lengths[-1:] -= len(lengths) * length - n_samples
+    length = max(1, int(_BYTES_OF_REMOTE_BLOCK // n_bytes))
+    n_blocks = -(-n_samples // length)
+    lengths = np.full(n_blocks, length, dtype=np.int64)
+    if n_blocks:
+        lengths[-1] -= n_blocks * length - n_samples
     return lengths
 
 
 def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None) -> int:
-    """Roughly the memory that ``value`` takes: arrays, tensors, images, strings, containers and dataclasses are measured.
+    """Return roughly the memory that ``value`` takes.
 
-    What several values share is counted for each; what an array is a view of is not counted.
+    Arrays, tensors, images, strings, containers and dataclasses are measured. What several values
+    share is counted for each; what an array is a view of is not counted.
 
     Args:
         value: any object.
         depth: how many containers it is in; those deeper than 8 are not looked into.
-        max_objects: measure only so many elements of an array of objects, evenly spaced, as if the others
-            were like them; None: all.
+        max_objects: measure only so many elements of an array of objects, evenly spaced, as if the
+            others were like them; None: all.
     """
     is_array_of_objects = isinstance(value, np.ndarray) and value.dtype == object
     if max_objects is not None and is_array_of_objects and value.size > max_objects:
@@ -78,42 +100,48 @@ def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None
         measured: npt.NDArray[Any] = value.ravel()[::step]
         n_all: int = value.size
         return estimate_bytes(measured, depth) * n_all // measured.size
+    own_bytes, items = _look_into(value)
+    if depth >= _MAX_DEPTH:
+        return own_bytes
+    if _ATOMS.issuperset(map(type, items)):
+        # takes an eighth of the time below for texts
+        return own_bytes + sum(map(sys.getsizeof, items))
+    bytes_of_items = [estimate_bytes(item, depth + 1, max_objects=max_objects) for item in items]
+    return own_bytes + sum(bytes_of_items)
+
+
+def _look_into(value: Any) -> tuple[int, list[Any]]:
+    """Return the memory of a value itself, and the objects that it refers to."""
+    n_bytes = _find_n_bytes(value)
+    if n_bytes is not None:
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            return n_bytes + _ARRAY_BYTES, value.ravel().tolist()
+        return n_bytes + _ARRAY_BYTES, []
+    own_bytes = sys.getsizeof(value, _ARRAY_BYTES)
+    if isinstance(value, Mapping):
+        return own_bytes, [*value, *value.values()]
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return own_bytes, list(value)
+    is_image_of_pillow = hasattr(value, "getbands") and hasattr(value, "size")
+    if is_image_of_pillow:
+        return own_bytes + int(math.prod(value.size)) * len(value.getbands()), []
+    field_names = getattr(type(value), "__dataclass_fields__", ())
+    return own_bytes, [getattr(value, name, None) for name in field_names]
+
+
+def _find_n_bytes(value: Any) -> int | None:
+    """Return ``nbytes`` of arrays, numpy's scalars, tensors and memoryviews; None of other values."""
     try:
-        n_bytes = getattr(value, "nbytes", None)  # arrays, numpy scalars, tensors, memoryviews
+        n_bytes = getattr(value, "nbytes", None)
     except Exception:  # noqa: BLE001  # sparse tensors raise, and any other class may
-        n_bytes = None
-    if isinstance(n_bytes, int):
-        own = n_bytes + _ARRAY_BYTES
-        items: Iterable[Any] = (
-            value.ravel().tolist()
-            if isinstance(value, np.ndarray) and value.dtype == object
-            else ()
-        )
-    else:
-        own = sys.getsizeof(value, _ARRAY_BYTES)
-        if isinstance(value, Mapping):
-            items = itertools.chain(value, value.values())
-        elif isinstance(value, (tuple, list, set, frozenset)):
-            items = value
-        elif hasattr(value, "getbands") and hasattr(value, "size"):  # an image of PIL
-            own += int(math.prod(value.size)) * len(value.getbands())
-            items = ()
-        elif hasattr(type(value), "__dataclass_fields__"):
-            items = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
-        else:
-            items = ()
-    if depth >= 8:
-        return own
-    if isinstance(items, list) and _ATOMS.issuperset(map(type, items)):  # 8 times as fast for texts
-        return own + sum(map(sys.getsizeof, items))
-    return own + sum(estimate_bytes(item, depth + 1, max_objects=max_objects) for item in items)
+        return None
+    return n_bytes if isinstance(n_bytes, int) else None
 
 
 def is_plain_tensor(value: Any) -> bool:
-    """Whether this is a tensor of torch's, and nothing but numbers in this machine's memory."""
-    torch = sys.modules.get(
-        "torch"
-    )  # a tensor can only be there if torch is; importing it takes seconds
+    """Return whether this is a tensor of torch's, and nothing but numbers in this machine's memory."""
+    # There is a tensor only if torch was imported; importing it takes seconds.
+    torch = sys.modules.get("torch")
     if torch is None or type(value) is not getattr(torch, "Tensor", None):
         return False
     is_dense = value.device.type == "cpu" and value.layout is torch.strided

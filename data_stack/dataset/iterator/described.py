@@ -1,121 +1,22 @@
-"""The methods of iterators that describe the samples, or convert them for other libraries, by our names or theirs."""
+"""The methods of iterators that describe the samples, or convert them for other libraries."""
 
 # mypy: no-warn-unused-ignores
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.access import ColumnKey
 from data_stack.util.program_lines import warn_deprecated
 
-_CLASSES = "`dataset_meta.class_names`"
-_LEFT = '`select("image", "label")`, of the columns that stay'
-_BATCHES_FOR_OTHERS = "`data_stack.Loader(dataset, 64).torch()`, `to_tensorflow()`, `to_pandas()`"
-
-METHODS: Mapping[str, str] = {
-    "apply": "`map(function)`, or `function(dataset)`",
-    "as_numpy_iterator": "nothing: iterate over it",
-    "cast_column": '`map(function, column="label")`',
-    "class_names": _CLASSES,
-    "classes": _CLASSES,
-    "columns": "`column_names`",
-    "concatenate": "`combine(other)`",
-    "describe": "`report(statistics=True)`",
-    "drop": _LEFT,
-    "enumerate": "`enumerate(dataset)`, or `zip([*range(len(dataset))])`",
-    "iloc": "`dataset[3]`, `dataset[[5, 3]]`, `dataset[:10]`",
-    "info": '`dataset_meta`, `report()`, `data_stack.describe("name")`',
-    "num_rows": "`len(dataset)`",
-    "prefetch": "`data_stack.Loader(dataset, 64)`, which reads ahead",
-    "remove_columns": _LEFT,
-    "push_to_hub": '`to_huggingface().push_to_hub("owner/name")`, or `data-stack publish NAME FOLDER`',
-    "save_to_disk": '`data_stack.formats.convert(dataset, "folder")`',
-    "select_columns": '`select("image", "label")`',
-    "set_format": _BATCHES_FOR_OTHERS,
-    "sort_values": '`sort("label")`',
-    "targets": '`read_column("label")`',
-    "to_csv": '`to_pandas().to_csv("file.csv")`',
-    "to_dict": "`read_column(name)` of each of `column_names`, or `to_arrow().to_pydict()`",
-    "to_json": '`to_pandas().to_json("file.jsonl", orient="records", lines=True)`',
-    "to_list": "`list(dataset)`",
-    "to_parquet": '`data_stack.formats.convert(dataset, "folder", target_format="parquet")`',
-    "train_test_split": '`split([0.8, 0.2], seed=1, stratify="label")`',
-    "value_counts": "`report()`, `plot(column)`",
-    "with_format": _BATCHES_FOR_OTHERS,
-    "with_transform": "`map(function)`",
-}
-"""Methods and attributes of datasets, and what they are called here. The pages of migration in ``docs`` have more."""
-
-FUNCTIONS: Mapping[str, str] = {
-    "ConcatDataset": "`a.combine(b)`",
-    "DataLoader": "`data_stack.Loader(dataset, 64).torch()`",
-    "Subset": "`dataset[indices]`",
-    "concatenate_datasets": "`a.combine(b)`",
-    "interleave_datasets": "`a.mix(b, proportions=[0.5, 0.5], seed=1)`",
-    "load_dataset": '`data_stack.load("name", split="train")`',
-    "load_from_disk": '`data_stack.load("./folder")`',
-    "random_split": "`dataset.split([0.8, 0.2], seed=1)`",
-    "read_csv": '`data_stack.from_csv("file.csv")`',
-}
-"""Functions and classes of packages, and what they are called here."""
-
-ARGUMENTS: Mapping[str, str] = {
-    "cache_dir": "`storage=`",
-    "download": "nothing: it is downloaded at the first use",
-    "root": "`storage=`",
-    "streaming": "nothing: only what a sample needs is read",
-    "train": '`split="train"`',
-    "trust_remote_code": "nothing: reading runs no code of a dataset",
-}
-"""Arguments of functions that load a dataset, and what they are called here."""
-
-METHOD_ARGUMENTS: Mapping[str, str] = {
-    "batched": "`batch(n).map(function)`, or a function of columns by `map(function, column=…)`",
-    "buffer_size": "nothing: all samples are shuffled, without a buffer",
-    "desc": "nothing: `map` and `filter` show no progress, as they compute what is read",
-    "fn_kwargs": "`functools.partial(function, …)`",
-    "frac": "`shuffle(seed).take(n)`",
-    "input_columns": "`column=`",
-    "keep_in_memory": "`.in_memory()`",
-    "load_from_cache_file": "`.cache()`",
-    "n_jobs": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
-    "num_parallel_calls": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
-    "num_proc": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
-    "random_state": "`seed=`",
-    "remove_columns": _LEFT,
-    "reshuffle_each_iteration": "nothing: a Loader draws a new order for each epoch",
-    "with_indices": "`zip([*range(len(dataset))]).map(function)`",
-}
-"""Arguments of methods, and what they are called here."""
-
-LOADER_ARGUMENTS: Mapping[str, str] = {
-    "batch_sampler": "`shuffle=` and `batch_size=`",
-    "collate_fn": "`collate=`",
-    "dataset": "`iterator`, the first argument",
-    "generator": "`seed=`",
-    "multiprocessing_context": '`worker_kind="processes"`',
-    "num_epochs": "`epochs=`",
-    "num_workers": "`workers=`",
-    "persistent_workers": "`with loader:`, inside of which workers stay for the next epoch",
-    "pin_memory": "`loader.torch(pin_memory=True)`",
-    "prefetch_factor": "`prefetch=`",
-    "sampler": "`shuffle=`; `shard=(rank, world)` in place of a DistributedSampler",
-    "timeout": "`timeout_seconds=`",
-    "worker_init_fn": "nothing: `transform=` with a parameter `rng` draws the same in all workers",
-}
-"""Arguments of loaders of other libraries, and what they are called here."""
-
-
-def explain(name: str, names: Mapping[str, str]) -> str:
-    """``"; here it is …"``, or an empty string for a name that no library has."""
-    return f"; here it is {names[name]}" if name in names else ""
-
 
 class Attribute:
-    """An attribute of iterators that is computed when it is read, and that a client's class or instance may define or set.
+    """An attribute of iterators that is computed when it is read.
+
+    A client's class or instance may define or set an attribute of its name, which it could not if it
+    were a property.
 
     Args:
         function: of the iterator.
@@ -127,29 +28,6 @@ class Attribute:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self._function if instance is None else self._function(instance)
-
-
-class _Elsewhere:
-    """A name of other libraries: its error says what it is called here. Attributes of clients' classes and objects come first.
-
-    A ``__getattr__`` of the base class would do the same, but makes each attribute of each iterator slower to read.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        raise missing_attribute(owner if instance is None else instance, self._name)
-
-
-def missing_attribute(instance: Any, name: str) -> AttributeError:
-    """The error of an attribute that an iterator lacks, with what it is called here."""
-    kind = instance.__name__ if isinstance(instance, type) else type(instance).__name__
-    return AttributeError(
-        f"{kind!r} object has no attribute {name!r}{explain(name, METHODS)}",
-        name=name,
-        obj=instance,
-    )
 
 
 class DescribedIterator:
@@ -337,10 +215,3 @@ class DescribedIterator:
         from data_stack.exchange.arrays import to_tensorflow
 
         return to_tensorflow(self, **options)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in METHODS or hasattr(self, name)]
-
-
-for _name in METHODS:
-    setattr(DescribedIterator, _name, _Elsewhere(_name))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from data_stack.dataset.class_lists import Classes, ClassesOfZip
 from data_stack.dataset.iterator.access import ColumnKey
-from data_stack.dataset.iterator.described import METHOD_ARGUMENTS, DescribedIterator
+from data_stack.dataset.iterator.described import DescribedIterator
+from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_key
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError

@@ -112,6 +112,7 @@ def retrieve(
         verify_stored=verify_stored,
     )
     threads = JobThreads(distinct.values(), run.retrieve_and_note, min(max_parallel, len(distinct)))
+    # The threads call the run, and the run asks the threads whether its results are still wanted.
     run.check_wanted = threads.check
     with byte_bar("retrieving", progress) as draw:
         threads.run(

@@ -175,8 +175,10 @@ class Transfer:
             validator: identifies the version at the source, such as an ETag; None if the source has
                 none. Without a digest nothing could verify what is resumed, so nothing is kept.
         """
+        if not self.has_digest:
+            validator = None
         if self._writer.partial is not None:
-            self._writer.partial.keep(validator if self.has_digest else None)
+            self._writer.partial.keep(validator)
 
     def restart(self) -> None:
         """Discard all bytes written."""

@@ -13,6 +13,7 @@ import http.client
 import io
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -198,9 +199,12 @@ class _TimedConnection(HTTPConnection):
         ):
             request.tick(0)
             try:
-                return self._connect_to(socket.socket(family, kind, protocol), address)
+                sock = self._connect_to(socket.socket(family, kind, protocol), address)
             except OSError as error:
                 failure = error
+                continue
+            sys.audit("http.client.connect", self, self.host, self.port)  # as urllib3 does
+            return sock
         raise failure
 
     def _connect_to(self, sock: socket.socket, address: Any) -> socket.socket:

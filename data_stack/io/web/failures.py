@@ -93,7 +93,8 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         seen_ids.add(id(current))
         yield current
 
-        candidates = [*current.args, getattr(current, "reason", None)]
+        candidates = list(current.args)
+        candidates.append(getattr(current, "reason", None))
         candidates.append(current.__cause__)
         candidates.append(current.__context__)
         pending.extend(item for item in candidates if isinstance(item, BaseException))

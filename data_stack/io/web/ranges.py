@@ -122,7 +122,8 @@ class ByteRange:
             if match is None:
                 continue
             start, last = match.groups()
-            return cls(int(start), int(last) + 1 if last else None)
+            stop = int(last) + 1 if last else None
+            return cls(int(start), stop)
         return None
 
     def headers(self) -> dict[str, str]:
@@ -186,8 +187,9 @@ def sent_range(headers: Mapping[str, str]) -> SentRange | None:
     match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
     if match is None:
         return None
-    start, last, size = match.groups()
-    return SentRange(int(start), int(last) + 1, None if size == "*" else int(size))
+    start, last, size_text = match.groups()
+    size = None if size_text == "*" else int(size_text)
+    return SentRange(int(start), int(last) + 1, size)
 
 
 def size_beyond(headers: Mapping[str, str]) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 from collections.abc import Callable, Mapping
@@ -27,39 +28,33 @@ class _TimedAdapter(HTTPAdapter):
     """Sends requests over connections that obey :func:`~data_stack.io.web.connections.sending`."""
 
     def send(
-        self, request: requests.PreparedRequest, *arguments: Any, **options: Any
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Any = None,
     ) -> requests.Response:
+        send_once = functools.partial(
+            super().send,
+            request,
+            stream=stream,
+            timeout=timeout,
+            verify=verify,
+            cert=cert,
+            proxies=proxies,
+        )
         timed_request = current_request()
         if timed_request is None:
-            return super().send(request, *arguments, **options)
+            return send_once()
 
-        answer = self._send_over_live_connection(timed_request, request, *arguments, **options)
+        answer = _send_over_live_connection(send_once, timed_request)
         # The hook of a login reads the body of the refusal whole, and sends its own requests.
         has_login_hook = bool(request.hooks.get("response"))
         if has_login_hook and answer.status_code in (401, 407):
             answer.raw = _read_beginning(answer.raw)
         return answer
-
-    def _send_over_live_connection(
-        self,
-        timed_request: TimedRequest,
-        request: requests.PreparedRequest,
-        *arguments: Any,
-        **options: Any,
-    ) -> requests.Response:
-        """Send a request, again as long as it meets kept connections that the server has closed.
-
-        A server may close a kept connection at any time. Each try uses up one of them, and the last
-        try makes a new connection.
-        """
-        while True:
-            timed_request.tick(0)
-            timed_request.uses_kept_connection = False
-            try:
-                return super().send(request, *arguments, **options)
-            except requests.ConnectionError as error:
-                if not timed_request.uses_kept_connection or not is_closed_by_server(error):
-                    raise
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options)
@@ -71,6 +66,24 @@ class _TimedAdapter(HTTPAdapter):
         if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = TIMED_POOLS
         return manager
+
+
+def _send_over_live_connection(
+    send_once: Callable[[], requests.Response], timed_request: TimedRequest
+) -> requests.Response:
+    """Send a request, again as long as it meets kept connections that the server has closed.
+
+    A server may close a kept connection at any time. Each try uses up one of them, and the last try
+    makes a new connection.
+    """
+    while True:
+        timed_request.tick(0)
+        timed_request.uses_kept_connection = False
+        try:
+            return send_once()
+        except requests.ConnectionError as error:
+            if not timed_request.uses_kept_connection or not is_closed_by_server(error):
+                raise
 
 
 def _read_beginning(raw: urllib3.BaseHTTPResponse) -> urllib3.HTTPResponse:

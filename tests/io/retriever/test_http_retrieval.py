@@ -147,7 +147,7 @@ def test_a_busy_server_is_asked_again(
 
 
 @pytest.mark.parametrize("status", [401, 404, 451, 204, 304])
-def test_a_refusal_is_taken_for_an_answer_and_the_mirror_is_asked(
+def test_after_a_refusal_the_mirror_is_asked(
     store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer, status: int
 ) -> None:
     resource = fetch(
@@ -225,7 +225,7 @@ def test_good_files_are_kept_and_all_failures_are_told(
 # ---------------------------------------------------------------------- too much, too little, something else
 
 
-def test_an_endless_answer_is_cut_at_the_limit_and_an_html_page_is_no_dataset(
+def test_endless_answers_and_html_pages_are_refused(
     store: FileStorageConnector, server: ScriptedServer
 ) -> None:
     endless = refusal(
@@ -458,7 +458,7 @@ CHANGED = {"body": LONG, "headers": {"ETag": '"two"'}, "ranges": True}
 @pytest.mark.parametrize(
     "then", [GOOD, CHANGED, {"body": LONG}], ids=["good", "changed", "without ranges"]
 )
-def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it_must(
+def test_the_next_command_asks_only_for_the_rest(
     store: StorageConnector, server: ScriptedServer, tmp_path: Path, then: dict[str, Any]
 ) -> None:
     url = interrupted_for_ever(server, then)

@@ -103,7 +103,7 @@ def test_what_is_stored_otherwise_is_replaced(
     assert any_store.get_resource("a").read() == BODY
 
 
-def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetched_once() -> None:
+def test_results_come_in_order_and_repeated_ones_once() -> None:
     store, source = InMemoryStorageConnector(), Source()
     definitions = [ResourceDefinition(name, f"test:{name}") for name in ("c", "a", "c", "b")]
 
@@ -198,7 +198,7 @@ def test_a_store_that_cannot_be_written_ends_the_retrieval() -> None:
 # ---------------------------------------------------------------------- schemes of plugins, retrievers of others
 
 
-def test_a_registered_scheme_is_fetched_by_its_function_and_taken_for_network() -> None:
+def test_a_registered_scheme_is_fetched_and_taken_for_network() -> None:
     source = Source()
     register_scheme("Test-Registered", source)
     register_scheme("test-registered", source)  # once more is no other
@@ -238,7 +238,7 @@ def refusal(store: FileStorageConnector, source: str) -> str:
     return str(caught.value)
 
 
-def test_a_path_may_come_as_a_path_and_hold_a_colon(
+def test_a_path_may_be_a_path_with_a_colon(
     store: FileStorageConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "v1:data.bin").write_bytes(BODY)
@@ -252,7 +252,7 @@ def test_a_path_may_come_as_a_path_and_hold_a_colon(
     assert store.list_resources() == ["raw/data", "raw/more"]
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(
+def test_a_special_file_is_refused_without_waiting(
     store: FileStorageConnector, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "fifo")
@@ -303,7 +303,7 @@ def test_an_imported_file_is_verified_and_stored(path: Path) -> None:
     "digests",
     [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}],
 )
-def test_an_imported_file_of_another_digest_is_refused_and_the_stored_one_kept(
+def test_an_imported_file_of_another_digest_is_refused(
     store: FileStorageConnector, path: Path, digests: dict[str, str]
 ) -> None:
     store.set_resource("raw/data", b"old")

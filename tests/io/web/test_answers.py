@@ -168,7 +168,7 @@ def test_a_few_trailers_are_discarded(server: ScriptedServer) -> None:
     assert read_all(url) == b"hello"
 
 
-def test_a_whole_file_without_an_end_is_stored_with_a_warning(
+def test_a_file_without_an_end_is_stored_with_a_warning(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = server.serve("/a", BODY, announced=None)
@@ -271,7 +271,7 @@ def test_parts_of_two_versions_are_not_mixed(
         file.read(100, 200)
 
 
-def test_a_file_that_is_opened_again_is_read_as_it_is_now(server: ScriptedServer) -> None:
+def test_a_file_that_is_reopened_is_read_anew(server: ScriptedServer) -> None:
     server.url("/a", Answer(BODY, headers=ONE, ranges=True), Answer(b"new", ranges=True))
     files = WebFiles(server.origin)
 
@@ -316,7 +316,7 @@ def test_a_date_may_differ_where_a_strong_tag_does_not() -> None:
     assert not before.is_kept_by(FileVersion('"one"', "", 11))
 
 
-def test_only_a_strong_tag_asks_for_the_rest_of_a_file() -> None:
+def test_only_a_strong_tag_asks_for_the_rest() -> None:
     with pytest.raises(ValueError, match="strong ETag"):
         ByteRange(5, version=FileVersion('W/"one"'), or_whole=True).headers()
 
@@ -362,7 +362,7 @@ def test_a_range_among_the_headers_is_checked_as_well(server: ScriptedServer) ->
 # ---------------------------------------------------------------------- encoded
 
 
-def test_a_wrong_digest_of_an_encoded_body_says_that_it_is_encoded(
+def test_a_wrong_digest_says_that_the_body_is_encoded(
     server: ScriptedServer,
 ) -> None:
     url = server.serve("/a", gzip.compress(BODY), headers={"Content-Encoding": "gzip"})
@@ -383,7 +383,7 @@ def test_an_encoded_answer_is_refused_by_its_name(server: ScriptedServer, encodi
     assert "\x1b" not in str(caught.value)
 
 
-def test_a_part_is_no_answer_to_a_request_for_the_whole(server: ScriptedServer) -> None:
+def test_a_part_is_no_answer_for_the_whole(server: ScriptedServer) -> None:
     url = server.url("/a", part(0, 3000))
 
     with pytest.raises(RetrievalError, match=r"206 .*instead of the whole file"):

@@ -187,7 +187,7 @@ def test_a_session_of_the_user_serves_its_own_server_alone(
             read_all(server.serve("/drips", drip_header=True))
 
 
-def test_a_session_of_the_user_goes_on_to_serve_the_user(
+def test_a_session_goes_on_to_serve_its_user(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, url = requests.Session(), server.serve("/a", BODY)
@@ -201,7 +201,7 @@ def test_a_session_of_the_user_goes_on_to_serve_the_user(
     assert session.get(url).content == BODY
 
 
-def test_a_session_of_the_user_brings_certificates_and_no_redirect_leaves_encryption(
+def test_a_session_brings_certificates_and_redirects_stay_encrypted(
     server: ScriptedServer, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "others.pem").write_bytes(trustme.CA().cert_pem.bytes())
@@ -242,7 +242,7 @@ def test_passwords_of_netrc_and_cookies_go_nowhere(
 
 
 @pytest.mark.parametrize("is_tls", [False, True], ids=["http", "https"])
-def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
+def test_reads_share_a_connection_which_forks_do_not(
     server: ScriptedServer, tls: ssl.SSLContext, is_tls: bool
 ) -> None:
     with RangeServer(BODY, tls if is_tls else None) as ranges:
@@ -280,7 +280,7 @@ def test_a_kept_connection_that_the_server_closes_is_replaced() -> None:
         assert closing.connections == 3
 
 
-def test_a_proxy_of_the_environment_is_used_and_its_password_not_shown(
+def test_a_proxy_is_used_and_its_password_hidden(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.serve("/a", BODY)

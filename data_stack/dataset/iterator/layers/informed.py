@@ -20,8 +20,8 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
 )
-from data_stack.dataset.iterator.described import missing_attribute
 from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.names_of_others import missing_attribute
 from data_stack.dataset.meta import DatasetMetaIF, column_key_by
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.values.stacking import Batch, Column
