@@ -24,7 +24,7 @@ LAYERS = [
     "util",
     "values",
     "processes",
-    "distributed",
+    "engines",
     "io",
     "codecs",
     "dataset",

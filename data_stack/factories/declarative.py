@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.meta import IteratorMeta
+from data_stack.engines.engine import PreparationEngine
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -17,11 +18,11 @@ from data_stack.exception import (
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
-from data_stack.factories.engine import PreparationEngine, engine_called, prepare_in_turn
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.factories.resource_names import MANIFEST
+from data_stack.factories.shards import prepare_in_turn
 from data_stack.factories.stored import Readiness, StoredDataset
 from data_stack.io.integrity import Fault
 from data_stack.io.resource_definition import ResourceDefinition
@@ -234,7 +235,7 @@ class DatasetFactory(BaseDatasetFactory):
             progress: show progress bars; None shows them on a terminal and in a notebook.
             lease_timeout_seconds: how long to wait for another process that is preparing; then prepare too, which is safe but
                 does its work twice.
-            engine: prepares the shards: an engine, e.g. :class:`data_stack.distributed.ProcessEngine`, or the name of one:
+            engine: prepares the shards: an engine, e.g. :class:`data_stack.engines.ProcessEngine`, or the name of one:
                 ``"processes"``, and with their plugins ``"ray"`` and ``"spark"``; None: this process does. A dataset without
                 shards is one task.
             again: prepare a ready dataset again from the stored sources, e.g. after a fix in ``preprocess``; the old resources
@@ -251,7 +252,9 @@ class DatasetFactory(BaseDatasetFactory):
         """
         stored = self._find_stored()
         if isinstance(engine, str):
-            engine = engine_called(engine)
+            from data_stack.factories.engine_names import make_engine  # imports the plugins
+
+            engine = make_engine(engine)
         if stored is None:
             return PreparationReport((), adopted=False, already_ready=True)
         return Preparation(stored, self, engine, again, keep_steps, offline, progress).run(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from data_stack.engines.engine import PreparationEngine
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -27,12 +28,12 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.code_digest import code_digest
-from data_stack.factories.engine import PreparationEngine, prepare_by
 from data_stack.factories.journal import WHOLE, Journal, fingerprint
 from data_stack.factories.manifest import Manifest, SourceRecord
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.resource_names import MANIFEST
 from data_stack.factories.resource_record import ResourceRecord
+from data_stack.factories.shards import prepare_by
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.retriever import retrieve
