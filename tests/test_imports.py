@@ -25,6 +25,7 @@ LAYERS = [
     "values",
     "processes",
     "engines",
+    "distributed",
     "io",
     "codecs",
     "dataset",

@@ -21,9 +21,10 @@ from data_stack.factories.definition import DatasetCard, DatasetDefinition
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
+from data_stack.factories.readiness import Readiness
 from data_stack.factories.resource_names import MANIFEST
 from data_stack.factories.shards import prepare_in_turn
-from data_stack.factories.stored import Readiness, StoredDataset
+from data_stack.factories.stored import StoredDataset
 from data_stack.io.integrity import Fault
 from data_stack.io.resource_definition import ResourceDefinition
 

@@ -13,7 +13,8 @@ from data_stack.exception import ConfigError, DataStackError, LicenseDeniedError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
-from data_stack.factories.stored import Readiness, StoredDataset
+from data_stack.factories.readiness import Readiness
+from data_stack.factories.stored import StoredDataset
 from data_stack.io.retriever.planned_source import PlannedSource, ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached.connector import uncached
