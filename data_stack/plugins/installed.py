@@ -219,7 +219,7 @@ def _find_copies() -> dict[str, list[_InstalledCopy]]:
     for distribution in importlib.metadata.distributions():
         try:
             copy = _read_copy(distribution)
-        except Exception as error:  # noqa: BLE001  # any finder of distributions may be installed; none may disturb the others
+        except Exception as error:  # noqa: BLE001  # of any finder that is installed
             path = getattr(distribution, "_path", distribution)
             logger.warning("cannot read the entry points of %s: %s", path, error)
             continue
@@ -269,5 +269,8 @@ def _shadowed_records(copy: _InstalledCopy, in_use: _InstalledCopy) -> list[Plug
 
 
 def _normalise(name: str) -> str:
-    """Return a name as https://packaging.python.org/specifications/name-normalization compares it."""
+    """Return a name as distributions are compared.
+
+    See https://packaging.python.org/specifications/name-normalization.
+    """
     return re.sub(r"[-_.]+", "-", name.strip()).lower()

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from data_stack.io.url import StorageURL
 
-#: The beginnings of a path: of this folder, of the folder above, of the root, and of the home folder.
+#: The beginnings of paths: this folder, the folder above, the root, the home folder.
 _BEGINNINGS_OF_PATHS = ("./", "../", "/", "~")
 
 

@@ -264,7 +264,7 @@ def _takes_store(factory_class: type) -> bool:
 
 
 def _opens_together(factory: Any) -> bool:
-    """Return whether a factory opens several splits at once, and does not override how one is opened."""
+    """Return whether a factory opens several splits at once, as no override opens one."""
     return (
         isinstance(factory, DatasetFactory)
         and type(factory).get_dataset_iterator is DatasetFactory.get_dataset_iterator

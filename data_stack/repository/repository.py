@@ -78,7 +78,7 @@ class DatasetRepository:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {list_names(self.list())}>"
 
-    # ------------------------------------------------------------------ methods of the original DataStack
+    # ------------------------------------------------------------------ of the original DataStack
 
     def register(
         self, identifier: str, dataset_factory: FactoryOrClass, *, replace: bool = False

@@ -279,7 +279,7 @@ def _depth(identifier: str) -> int:
 def _read_version(
     connector: StorageConnector, folder: str, *, has_manifest: bool
 ) -> StoredVersion | None:
-    """Return the version in a folder; None if the manifest is of another kind, as that of records."""
+    """Return the version in a folder; None if the manifest is one of records, or the like."""
     stored = StoredVersion(folder)
     if not has_manifest:
         return stored

@@ -229,7 +229,7 @@ def _remove_version(
 
 def _delete_all(connector: StorageConnector, identifiers: Iterable[str]) -> None:
     for identifier in identifiers:
-        # It may be missing, as an unfinished dataset has no manifest, or another process was faster.
+        # An unfinished dataset has no manifest, or another process was faster.
         with contextlib.suppress(ResourceNotFoundError):
             connector.delete_resource(identifier)
 

@@ -23,6 +23,9 @@ from data_stack.dataset.iterator.layers.balanced import (
 from data_stack.dataset.iterator.layers.batched import (
     BatchedDatasetIterator as BatchedDatasetIterator,
 )
+from data_stack.dataset.iterator.layers.cached import (
+    CachedDatasetIterator as CachedDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.combined import (
     CombinedDatasetIterator as CombinedDatasetIterator,
 )
@@ -40,9 +43,6 @@ from data_stack.dataset.iterator.layers.fields import (
 from data_stack.dataset.iterator.layers.fields import TuplesDatasetIterator as TuplesDatasetIterator
 from data_stack.dataset.iterator.layers.filtered import (
     FilteredDatasetIterator as FilteredDatasetIterator,
-)
-from data_stack.dataset.iterator.layers.in_memory import (
-    CachedDatasetIterator as CachedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.in_memory import (
     InMemoryDatasetIterator as InMemoryDatasetIterator,

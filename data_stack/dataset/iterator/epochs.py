@@ -89,8 +89,20 @@ def _iterators_to_redraw(iterator: Any) -> list[Any]:
 
 
 def _draw_of(iterator: Any) -> Draw | None:
-    """Return what decides the random numbers of a layer; None where nothing is random."""
-    return iterator._draw if _is_layer(iterator) else None
+    """Return what decides the random numbers of a layer; None where nothing is random.
+
+    Raises:
+        ConfigError: a layer takes an epoch and does not say that it draws by it.
+    """
+    if not _is_layer(iterator):
+        return None
+    draw: Draw | None = iterator._draw
+    if draw is None and "epoch" in iterator._arguments():
+        raise ConfigError(
+            f"the layer {iterator._layer_name!r} has an argument 'epoch', but no draw, so each epoch "
+            f"would be the same: set self._draw = check_draw(name, seed, epoch) in its constructor"
+        )
+    return draw
 
 
 def _is_layer(iterator: Any) -> bool:

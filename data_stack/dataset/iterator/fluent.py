@@ -398,7 +398,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
             mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
             columns: which columns; None for the target.
         """
-        from data_stack.dataset.iterator.layers.encoded import map_classes
+        from data_stack.dataset.iterator.layers.mapped_classes import map_classes
 
         return map_classes(self, mapping, columns=columns)  # type: ignore[return-value]
 
@@ -415,7 +415,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
                 sorted distinct values, read now.
             column: None for the target.
         """
-        from data_stack.dataset.iterator.layers.encoded import one_hot
+        from data_stack.dataset.iterator.layers.one_hot import one_hot
 
         return one_hot(self, classes, column=column)  # type: ignore[return-value]
 
@@ -450,7 +450,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         Raises:
             ConfigError: arguments exclude each other, or a ``version`` is needed.
         """
-        from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
+        from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
         from data_stack.formats.stored_cache import StoredCacheDatasetIterator
         from data_stack.repository.default_storage import storage_connector_from_url
 
@@ -550,7 +550,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         """This iterator and ``others``, with labels that mean the same classes if ``classes`` says so."""
         if classes == "same":  # the layer compares them
             return [self, *others]
-        from data_stack.dataset.iterator.layers.encoded import with_common_classes
+        from data_stack.dataset.iterator.layers.common_classes import with_common_classes
 
         return with_common_classes([self, *others], classes)
 

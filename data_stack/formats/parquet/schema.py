@@ -41,11 +41,12 @@ class Field(FieldLike):
 
     Attributes:
         name: name of the column.
-        dtype: dtype of the values: a dtype of numpy (``str`` for text, ``bytes`` for bytes, ``object`` for structs, maps and
-            nested lists), or ``decimal.Decimal``.
+        dtype: dtype of the values: a dtype of numpy (``str`` for text, ``bytes`` for bytes,
+            ``object`` for structs, maps and nested lists), or ``decimal.Decimal``.
         shape: shape of each value, None for a variable size; ``()`` for scalars.
-        codec: how values are stored: an :class:`ArrowCodec` such as ``ScalarCodec()``, or any :class:`~data_stack.codecs.Codec`
-            or its type (``"zstd(json)"``). Default: Parquet's own types for scalars and lists, ``NdarrayCodec`` for other arrays.
+        codec: how values are stored: an :class:`ArrowCodec` such as ``ScalarCodec()``, or any
+            :class:`~data_stack.codecs.Codec` or its type (``"zstd(json)"``). Default: Parquet's own
+            types for scalars and lists, ``NdarrayCodec`` for other arrays.
         nullable: whether a value may be missing.
 
     Raises:
@@ -65,70 +66,80 @@ class Field(FieldLike):
         if not name or type(name) is not str:
             raise ConfigError(f"the name of a field must be a non-empty string, got {name!r:.60}")
         try:
-            sizes = tuple(None if size is None else operator.index(size) for size in shape)
-        except TypeError as error:
-            raise ConfigError(
-                f"the shape of field {name!r} must be a tuple of sizes and None, got {shape!r:.80}"
-            ) from error
-        if any(size is not None and size < 0 for size in sizes):
-            raise ConfigError(f"the shape of field {name!r} has a negative size: {shape!r:.80}")
-        try:
-            kind = check_dtype(dtype)
+            checked_dtype = check_dtype(dtype)
         except ConfigError as error:
             raise ConfigError(f"field {name!r}: {error}") from error
-        self.__dict__.update(name=name, dtype=kind, shape=sizes, nullable=bool(nullable))
-        self.__dict__["codec"] = choose_codec(self, codec)
+        # the way of a frozen dataclass to set its attributes
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "dtype", checked_dtype)
+        object.__setattr__(self, "shape", _check_shape(name, shape))
+        object.__setattr__(self, "nullable", bool(nullable))
+        object.__setattr__(self, "codec", choose_codec(self, codec))
         self.arrow_type()  # raises if the codec does not fit
 
     @functools.cached_property
     def cells(self) -> ArrowCodec:
         """Encodes and decodes cells."""
-        return self.codec if isinstance(self.codec, ArrowCodec) else BinaryCells(self.codec, self)
+        if isinstance(self.codec, ArrowCodec):
+            return self.codec
+        return BinaryCells(self.codec, self)
 
     def arrow_type(self) -> pa.DataType:
-        """The type of the Parquet column."""
+        """Return the type of the Parquet column."""
         try:
             return self.cells.arrow_type(self)
         except ConfigError as error:
             raise ConfigError(f"field {self.name!r}: {error}") from error
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for :meth:`from_json`."""
-        content = {
+        """Return plain data for :meth:`from_json`."""
+        return {
             "name": self.name,
             "dtype": dtype_name(self.dtype),
             "shape": list(self.shape),
             **self.codec.to_json(),
+            "nullable": self.nullable,
         }
-        return {**content, "nullable": self.nullable}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Field:
-        """The field that :meth:`to_json` described.
+        """Return the field that :meth:`to_json` described.
 
         Raises:
             ConfigError: dtype, shape or codec is unknown.
         """
         try:
-            name, dtype, shape, nullable = (
-                content["name"],
-                content["dtype"],
-                content["shape"],
-                content["nullable"],
-            )
+            name = content["name"]
+            dtype = content["dtype"]
+            shape = content["shape"]
+            nullable = content["nullable"]
         except (KeyError, TypeError) as error:
             raise ConfigError(
                 f"a field needs name, dtype, shape and nullable, got {content!r:.80}"
             ) from error
-        if (
-            not isinstance(dtype, str)
-            or not isinstance(shape, list)
-            or not isinstance(nullable, bool)
-        ):
+        is_valid = isinstance(dtype, str) and isinstance(shape, list) and isinstance(nullable, bool)
+        if not is_valid:
             raise ConfigError(
                 f"field {name!r:.60} has an invalid dtype, shape or nullable: {content!r:.200}"
             )
         return cls(name, dtype, shape, read_codec(content), nullable)
+
+
+def _check_shape(name: str, shape: Sequence[int | None]) -> tuple[int | None, ...]:
+    """Check the shape of a field.
+
+    Raises:
+        ConfigError: it is not a tuple of sizes and None.
+    """
+    try:
+        sizes = tuple(None if size is None else operator.index(size) for size in shape)
+    except TypeError as error:
+        raise ConfigError(
+            f"the shape of field {name!r} must be a tuple of sizes and None, got {shape!r:.80}"
+        ) from error
+    if any(size is not None and size < 0 for size in sizes):
+        raise ConfigError(f"the shape of field {name!r} has a negative size: {shape!r:.80}")
+    return sizes
 
 
 class Schema:
@@ -136,7 +147,10 @@ class Schema:
 
     ::
 
-        schema = Schema("frames", [Field("id", "int64"), Field("image", "uint8", (None, None, 3), PngCodec())])
+        schema = Schema(
+            "frames",
+            [Field("id", "int64"), Field("image", "uint8", (None, None, 3), PngCodec())],
+        )
         schema["image"].shape
         schema.view(["id", "image.*"])       # by name or regular expression
 
@@ -164,9 +178,10 @@ class Schema:
 
     def __getitem__(self, name: str) -> Field:
         if name not in self.fields:
-            known, near = ", ".join(self.fields), did_you_mean(name, self.fields)
+            known = ", ".join(self.fields)
+            suggestion = did_you_mean(name, self.fields)
             raise ConfigError(
-                f"schema {self.name!r} has no field {name!r:.60}{near}; it has: {known:.300}"
+                f"schema {self.name!r} has no field {name!r:.60}{suggestion}; it has: {known:.300}"
             )
         return self.fields[name]
 
@@ -190,7 +205,7 @@ class Schema:
         return f"Schema({self.name!r}, [{lines}\n])"
 
     def view(self, choices: Iterable[str | Field | re.Pattern[str]]) -> Schema:
-        """The schema of some of the fields, in the order of this schema.
+        """Return the schema of some of the fields, in the order of this schema.
 
         Args:
             choices: names, regular expressions that match whole names, or fields of this schema.
@@ -198,12 +213,14 @@ class Schema:
         Raises:
             ConfigError: a choice matches no field.
         """
-        wanted: set[str] = set()
-        for choice in [choices] if isinstance(choices, (str, Field, re.Pattern)) else choices:
+        if isinstance(choices, (str, Field, re.Pattern)):
+            choices = [choices]
+        chosen: set[str] = set()
+        for choice in choices:
             if isinstance(choice, Field) and self.fields.get(choice.name) != choice:
                 raise ConfigError(f"schema {self.name!r} has no such field: {choice!r:.200}")
-            wanted.update(match_names(choice, list(self.fields)))
-        return Schema(self.name, [field for field in self if field.name in wanted])
+            chosen.update(match_names(choice, list(self.fields)))
+        return Schema(self.name, [field for field in self if field.name in chosen])
 
     # ------------------------------------------------------------------ as JSON
 

@@ -1,1 +1,1 @@
-"""Croissant, the vocabulary of MLCommons for datasets (https://docs.mlcommons.org/croissant), written and read."""
+"""Croissant, the vocabulary of MLCommons for datasets (https://docs.mlcommons.org/croissant)."""

@@ -151,7 +151,7 @@ def is_missing(value: Any) -> bool:
 
 
 def _map_nested(function: Callable[[Any], Any], value: Any) -> Any:
-    """Return ``function`` of a value, or of each in nested lists; what is missing stays as it is."""
+    """Apply a function to a value, or to each in nested lists; a missing one stays as it is."""
     if isinstance(value, (list, np.ndarray)):
         return [_map_nested(function, element) for element in value]
     return value if is_missing(value) else function(value)

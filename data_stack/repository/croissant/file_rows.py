@@ -77,7 +77,7 @@ def _rows_of_table(
     elif "json" in formats:
         rows = from_jsonl(stream)
     else:
-        # A column that the document declares as text has no numbers, even if all its values look so.
+        # A column that is declared as text has no numbers, even if all its values look so.
         dtypes = {column.key: column.dtype for column in columns}
         texts = {
             key: str

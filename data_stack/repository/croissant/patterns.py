@@ -79,7 +79,7 @@ def _split_into_runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
 
 
 def _rewrite_run(run: list[str], pattern: str, replacement: str | None) -> list[str]:
-    """Rewrite texts in another process, which has limits, or in this one if that is switched off."""
+    """Rewrite texts in a process with limits; in this one if that is switched off."""
     data = json.dumps(run).encode()
     if os.environ.get(ISOLATION, "").strip().lower() in ("off", "0"):
         return rewrite(io.BytesIO(data), pattern, replacement)

@@ -96,7 +96,7 @@ class Sources:
                 ]
 
     def _add_node(self, node: Any) -> list[Any]:
-        """Add the resources of a node; return the nodes that contain it and have resources instead."""
+        """Add the resources of a node; return its containers if they have them."""
         containers = containers_of(node, self._files)
         if any(_is_repository(container) for container in containers):
             self._add_files_of_repositories(node, containers)
@@ -156,9 +156,9 @@ class Sources:
             paths = [_unescape(pattern) for pattern in includes]
             if not paths or any(_GLOB.search(path) for path in paths):
                 raise ConfigError(
-                    f"{node.uuid!r} of {shorten(self._place)} is a FileSet without containedIn, but "
-                    f"the files of a web server cannot be listed; copy the document and its files "
-                    f"to a folder, or write full names"
+                    f"{node.uuid!r} of {shorten(self._place)} is a FileSet without containedIn, "
+                    f"but the files of a web server cannot be listed; copy the document and its "
+                    f"files to a folder, or write full names"
                 )
             return sorted(paths)
         # One more than is allowed, so that more are noticed.

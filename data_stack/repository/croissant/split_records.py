@@ -185,7 +185,7 @@ def _splits_in(file: str, splits: Sequence[str]) -> set[str]:
 
 
 def _columns_of_file(file: str, resources: Resources) -> dict[str, bool]:
-    """Return the columns of a table, and whether their values are pictures; ``{}`` of other files."""
+    """Return by column of a table whether its values are pictures; ``{}`` of other files."""
     suffix = PurePosixPath(file).suffix
     if suffix not in _SUFFIXES_OF_TABLES:
         return {}

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator.epochs import at_epoch
+from data_stack.dataset.iterator.layer import LAYERS, layer
 from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 
 
@@ -210,3 +213,17 @@ def test_parts_are_strides_or_runs_of_all_samples_or_of_so_many_that_they_are_eq
         assert shards(True, uneven) == [
             taken[rank * size : (rank + 1) * size] for rank in range(world)
         ]
+
+
+def test_a_layer_with_an_epoch_and_no_draw_is_refused() -> None:
+    @layer("forgetful")
+    class Forgetful(DatasetIteratorView):
+        def __init__(self, dataset_iterator: Any, *, epoch: int = 0) -> None:
+            super().__init__(dataset_iterator, range(len(dataset_iterator)))
+            self._made_with = {"epoch": epoch}
+
+    try:
+        with pytest.raises(ConfigError, match=r"'forgetful' has an argument 'epoch', but no draw"):
+            at_epoch(Forgetful(SequenceDatasetIterator([[1, 2, 3]])), 1)
+    finally:
+        del LAYERS["forgetful"]

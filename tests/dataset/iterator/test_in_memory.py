@@ -21,7 +21,7 @@ from data_stack.dataset.iterator import (
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
+from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
 
 
 class Counting(Samples):

@@ -1,0 +1,225 @@
+"""Samples with one column that a function maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, split_positions
+from data_stack.dataset.iterator.contract import Sample
+from data_stack.dataset.iterator.layers.batched_function import (
+    call_batched,
+    check_mapped_column,
+    iterate_in_growing_reads,
+)
+from data_stack.dataset.iterator.layers.transformed import TransformedColumnsAccess, stack_objects
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.randomness import derive_generator
+from data_stack.util.functions import stopped_by
+from data_stack.values.stacked_values import exact_array, objects
+from data_stack.values.stacking import Batch, Column, list_values, replace_values, value_of
+
+#: Kinds of numpy dtypes whose arrays are stacked as they are: bool, int, float, complex.
+_KINDS_OF_NUMBERS = "biufc"
+
+
+class ValueMapAccess(TransformedColumnsAccess):
+    """Access to samples with a function of each value of one column.
+
+    Args:
+        below: the samples.
+        key: of the column.
+        function: of a value; where there is a seed, also of a random generator.
+        mixed_seed: of the draws; None for a function without.
+    """
+
+    #: The mapped column, as it was given.
+    _key: ColumnKey
+
+    #: What each value is mapped with.
+    _function: Callable[..., Any]
+
+    #: What the random generators are derived from; None for a function without.
+    _mixed_seed: int | None
+
+    #: Reads a sample below.
+    _read_below: Callable[[int], Any]
+
+    def __init__(
+        self,
+        below: SampleAccess,
+        key: ColumnKey,
+        function: Callable[..., Any],
+        mixed_seed: int | None,
+    ) -> None:
+        super().__init__(below, {key: self._map_column}, max_rows=below.n_at_once)
+        self._key = key
+        self._function = function
+        self._mixed_seed = mixed_seed
+        self._read_below = below.make_sample_reader()
+
+    def sample(self, position: int) -> Sample:
+        return self._map_sample(self._read_below(position), position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        mapped: list[Sample] = []
+        for part in split_positions(positions, self.below.n_at_once):
+            mapped += map(self._map_sample, self.below.samples(part), part.tolist())
+        return mapped
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return map(self._map_sample, self.below.iterate(start, stop), range(start, stop))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        if len(positions) <= 1:
+            return super().batch(positions)
+        mapped_values = self.iterate_column(self._key, positions)
+        if mapped_values is None:
+            return super().batch(positions)
+        # each value is decoded and mapped by itself, so that few are in memory
+        mapped_column = stack_one_by_one(mapped_values, len(positions))
+        form = self._find_layout_at(positions).form
+        other_keys = [key for key in form.keys if key != self._key]
+        columns: dict[Any, Column] = {self._key: mapped_column}
+        if other_keys:
+            other_columns = self.below.columns(other_keys, positions)
+            columns.update(zip(other_keys, other_columns, strict=True))
+        batch: Batch = form.make([columns[key] for key in form.keys])
+        return batch
+
+    def _find_layout_at(self, positions: IndexArrayOfInts) -> Any:
+        if self._layout is not None:
+            return self._layout
+        declared = self.below.declare_columns()
+        if declared:
+            return self._find_layout(dict.fromkeys(declared))
+        return self._find_layout(self.below.batch(positions[:1]))
+
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        if not isinstance(self._key, str) and self._key < 0:
+            # only a sample tells where a position that counts from the end is
+            return None
+        values = self.below.iterate_column(key, positions)
+        if values is None or key != self._key:
+            return values
+        return map(self._map_value, map(_as_argument, values), positions.tolist())
+
+    # ------------------------------------------------------------------ the function
+
+    def _map_sample(self, sample: Any, position: int) -> Sample:
+        layout = self._layout or self._find_layout(sample)
+        key = layout.form.normal(self._key)
+        value = _as_argument(value_of(sample, key))
+        return replace_values(sample, {key: self._map_value(value, position)})
+
+    def _map_column(
+        self, key: ColumnKey, column: Column, positions: IndexArrayOfInts | None
+    ) -> Column:
+        """Return the mapped values of a column, as objects."""
+        if positions is None:
+            positions = np.arange(len(column), dtype=np.intp)
+        values = map(_as_argument, list_values(column))
+        return objects(list(map(self._map_value, values, positions.tolist())))
+
+    def _map_value(self, value: Any, position: int) -> Any:
+        try:
+            if self._mixed_seed is None:
+                return self._function(value)
+            return self._function(value, derive_generator(self._mixed_seed, position))
+        except StopIteration as error:
+            raise stopped_by(self._function) from error
+
+
+class ColumnMapAccess(TransformedColumnsAccess):
+    """Access to samples with a batched function of one column.
+
+    Args:
+        below: the samples.
+        key: of the column.
+        function: of a column; where there is a seed, also of a random generator for each row.
+        mixed_seed: of the draws; None for a function without.
+    """
+
+    #: What the column is mapped with.
+    _function: Callable[..., Any]
+
+    #: What the random generators are derived from; None for a function without.
+    _mixed_seed: int | None
+
+    def __init__(
+        self,
+        below: SampleAccess,
+        key: ColumnKey,
+        function: Callable[..., Any],
+        mixed_seed: int | None,
+    ) -> None:
+        super().__init__(below, {key: self._map_column})
+        self._function = function
+        self._mixed_seed = mixed_seed
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return iterate_in_growing_reads(self.samples, start, stop)
+
+    def _map_column(
+        self, key: ColumnKey, column: Column, positions: IndexArrayOfInts | None
+    ) -> Column:
+        n_rows = len(column)
+        if n_rows == 0:
+            # the function is never called with an empty column
+            return np.empty(0, dtype=object)
+        if positions is None:
+            positions = np.arange(n_rows, dtype=np.intp)
+        mapped = call_batched(self._function, column, self._mixed_seed, positions)
+        return check_mapped_column(mapped, n_rows, self._function, f" for column {key!r}")
+
+
+def _as_argument(value: Any) -> Any:
+    """Return a value of a sample as a function gets it.
+
+    Numbers become Python's; lists and tensors of numbers become arrays.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    array = exact_array(value)
+    if array is None or array.dtype.kind in "mMV":
+        return value
+    return array if array.ndim else array.item()
+
+
+def stack_one_by_one(values: Iterator[Any], n_rows: int) -> Column:
+    """Stack mapped values while they are made.
+
+    Arrays of one shape and dtype are copied into the column at once, so that few of them are in
+    memory. Other values are collected first.
+
+    Args:
+        values: at least one.
+        n_rows: their number.
+    """
+    column: Column = np.empty(0)
+    for row, value in enumerate(values):
+        stacked = _stack_single_value(value)
+        if row == 0 and isinstance(stacked, np.ndarray):
+            column = np.empty((n_rows, *stacked.shape), stacked.dtype)
+        if not _is_row_of(stacked, column):
+            collected = [*column[:row], value, *values]
+            return stack_objects(objects(collected))
+        column[row] = stacked
+    return column
+
+
+def _stack_single_value(value: Any) -> Any:
+    """Return a value as it is in a column of its own."""
+    is_stacked = (
+        type(value) is np.ndarray and value.dtype.isnative and value.dtype.kind in _KINDS_OF_NUMBERS
+    )
+    return value if is_stacked else stack_objects(objects([value]))[0]
+
+
+def _is_row_of(value: Any, column: Column) -> bool:
+    if not isinstance(value, np.ndarray) or value.ndim == 0:
+        return False
+    has_shape_of_row: bool = value.shape == column.shape[1:]
+    return has_shape_of_row and value.dtype == column.dtype
