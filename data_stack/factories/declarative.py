@@ -125,10 +125,13 @@ class DatasetFactory(BaseDatasetFactory):
     # ------------------------------------------------------------------------- the author's part
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Make the prepared resources from the raw ones; override it, or :meth:`preparation_shards` and :meth:`prepare_shard`.
+        """Make the prepared resources from the raw ones.
 
-        A resource exists once its ``with prepared.create(name)`` block has ended. Steps of ``prepared.steps(names)`` are not
-        repeated after a crash. An exception reaches the user as PreparationError, and no resource is left half written.
+        Override it, or :meth:`preparation_shards` and :meth:`prepare_shard`.
+
+        A resource exists once its ``with prepared.create(name)`` block has ended. Steps of
+        ``prepared.steps(names)`` are not repeated after a crash. An exception reaches the user as
+        PreparationError, and no resource is left half written.
 
         Args:
             raw: the sources, verified, by the names of their definitions.
@@ -137,24 +140,29 @@ class DatasetFactory(BaseDatasetFactory):
         prepare_in_turn(self, raw, prepared)
 
     def preparation_shards(self, raw: Resources) -> Sequence[Any]:
-        """Name independent parts of the work, in place of ``preprocess``; override it together with :meth:`prepare_shard`.
+        """Name independent parts of the work, in place of ``preprocess``.
 
-        Processes of this machine or a Spark cluster prepare them concurrently (``prepare(engine=...)``); without an engine they
-        are prepared one after the other.
+        Override it together with :meth:`prepare_shard`.
+
+        Processes of this machine or a Spark cluster prepare them concurrently
+        (``prepare(engine=...)``); without an engine they are prepared one after the other.
 
         Args:
             raw: the sources, verified, by the names of their definitions.
 
         Returns:
-            Plain JSON values, each different, e.g. ``[{"file": "raw/part-0.csv"}, ...]``; the same at each call.
+            Plain JSON values, each different, e.g. ``[{"file": "raw/part-0.csv"}, ...]``; the same
+            at each call.
         """
         raise NotImplementedError
 
     def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        """Make the resources of one shard, and no others; override it together with :meth:`preparation_shards`.
+        """Make the resources of one shard, and no others.
 
-        It may run in any process, on any machine, several times, even concurrently; the resources of one complete run count.
-        It does not see the resources of other shards.
+        Override it together with :meth:`preparation_shards`.
+
+        It may run in any process, on any machine, several times, even concurrently; the resources
+        of one complete run count. It does not see the resources of other shards.
 
         Args:
             shard: one of the values of ``preparation_shards``.
@@ -269,27 +277,31 @@ class DatasetFactory(BaseDatasetFactory):
         again: bool = False,
         keep_steps: bool = False,
     ) -> PreparationReport:
-        """Retrieve and preprocess the dataset unless it is ready. Of several concurrent processes, one does the work.
+        """Retrieve and preprocess the dataset unless it is ready.
+
+        Of several concurrent processes, one does the work.
 
         Args:
             offline: use no network; None reads ``DATA_STACK_OFFLINE``.
             progress: show progress bars; None shows them on a terminal and in a notebook.
-            lease_timeout_seconds: how long to wait for another process that is preparing; then prepare too, which is safe but
-                does its work twice.
-            engine: prepares the shards: an engine, e.g. :class:`data_stack.engines.ProcessEngine`, or the name of one:
-                ``"processes"``, and with their plugins ``"ray"`` and ``"spark"``; None: this process does. A dataset without
-                shards is one task.
-            again: prepare a ready dataset again from the stored sources, e.g. after a fix in ``preprocess``; the old resources
-                stay in use until that is done.
-            keep_steps: keep finished steps and shards when the author's code raises, and take over those that other code than
-                this finished. The author answers for their contents.
+            lease_timeout_seconds: how long to wait for another process that is preparing; then
+                prepare too, which is safe but does its work twice.
+            engine: prepares the shards: an engine, e.g. :class:`data_stack.engines.ProcessEngine`,
+                or the name of one: ``"processes"``, and with their plugins ``"ray"`` and
+                ``"spark"``; None: this process does. A dataset without shards is one task.
+            again: prepare a ready dataset again from the stored sources, e.g. after a fix in
+                ``preprocess``; the old resources stay in use until that is done.
+            keep_steps: keep finished steps and shards when the author's code raises, and take over
+                those that other code than this finished. The author answers for their contents.
 
         Raises:
-            ConfigError: the class contradicts itself, or needs a storage connector; or there is no such engine.
+            ConfigError: the class contradicts itself, or needs a storage connector; or there is no
+                such engine.
             RetrievalError: a source did not arrive; those that arrived are kept.
             StorageError: a resource could not be stored; finished work is kept.
-            PreparationError: the author's code failed, see its cause. After an error in ``preprocess`` or one of its parts, only
-                the sources are kept, unless ``keep_steps``; after one in ``open``, all is kept.
+            PreparationError: the author's code failed, see its cause. After an error in
+                ``preprocess`` or one of its parts, only the sources are kept, unless
+                ``keep_steps``; after one in ``open``, all is kept.
         """
         stored = self._find_stored()
         if isinstance(engine, str):

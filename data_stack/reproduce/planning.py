@@ -130,7 +130,8 @@ def plan(
 
         print(data_stack.plan("mnist", storage="/data/sets"))
 
-    Requests the first bytes of each source that is missing in the store, and its mirrors if the source does not answer.
+    Requests the first bytes of each source that is missing in the store, and its mirrors if the
+    source does not answer.
 
     Args:
         name: as for :func:`data_stack.load`, like ``storage`` and ``config``.
@@ -140,7 +141,8 @@ def plan(
         config: further options of the dataset.
 
     Raises:
-        DatasetNotFoundError, AmbiguousDatasetError, PluginError: the dataset is unknown, or its plugin is broken.
+        DatasetNotFoundError, AmbiguousDatasetError, PluginError: the dataset is unknown, or its
+            plugin is broken.
         ConfigError: ``storage`` is not a store. StorageError: the store cannot be read.
     """
     connector = as_storage_connector(storage)
@@ -277,7 +279,8 @@ class DatasetReport(Document):
             storage: the store: a connector, a path or a URL; None for the default store.
             config: further options of the dataset.
             offline: use no network; None reads ``DATA_STACK_OFFLINE``.
-            statistics: read all samples for missing values, extremes, means and distinct values of each column.
+            statistics: read all samples for missing values, extremes, means and distinct values of
+                each column.
             duplicates: read all samples, and search for equal ones.
 
         Raises:
