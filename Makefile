@@ -56,7 +56,7 @@ part-fuzz := tests/fuzz
 part-differential := tests/differential
 part-formats := tests/formats tests/codecs
 part-io := tests/io tests/stores tests/stored tests/factories
-part-loader := tests/loader tests/processes tests/distributed
+part-loader := tests/loader tests/processes tests/engines
 part-petastorm := tests/petastorm tests/spark
 part-rest := $(filter-out tests/faults $(foreach part,$(PARTS),$(part-$(part))),$(patsubst %/,%,$(wildcard tests/*/)) \
 	$(wildcard tests/test_*.py plugins/*/tests))

@@ -36,7 +36,7 @@ import s3fs  # noqa: F401  # before the forks
 from mongodb_server import MongoDBServer
 
 import data_stack
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.formats import records
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector

@@ -17,7 +17,7 @@ import numpy as np
 from harness import MIB, SUPPORT, Results, answer_of, machine, parser_of
 
 import data_stack
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
 
 sys.path.insert(0, str(SUPPORT))

@@ -27,7 +27,7 @@ from harness import Results, in_turn, machine, parser_of
 
 import data_stack
 from data_stack import DatasetCard, DatasetFactory, FileStorageConnector, SequenceDatasetIterator
-from data_stack.distributed import ProcessEngine
+from data_stack.engines import ProcessEngine
 from data_stack.formats.records import ShardedRecordWriter
 
 OURS, PARQUET = "ours: records", "Ray's Parquet"

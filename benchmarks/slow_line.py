@@ -69,7 +69,7 @@ def write_ours(folder: Path) -> None:
 
 
 def _factory() -> Any:
-    from data_stack.factories.declarative import DatasetCard, DatasetFactory
+    from data_stack import DatasetCard, DatasetFactory
     from data_stack.formats import records
 
     class Slow(DatasetFactory):

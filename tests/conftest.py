@@ -117,7 +117,7 @@ LONGEST = [
         "ray",
         "io",
         "faults",
-        "distributed",
+        "engines",
         "loader",
         "getting_started",
         "cli",

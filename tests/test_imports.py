@@ -24,6 +24,7 @@ LAYERS = [
     "util",
     "values",
     "processes",
+    "engines",
     "distributed",
     "io",
     "codecs",

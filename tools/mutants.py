@@ -46,7 +46,7 @@ N_AT_ONCE = 2
 
 _IO, _CONNECTORS = "tests/io", "tests/io/storage_connectors"
 _RECORDS = "tests/formats/records/test_record"
-_FACTORIES = ["tests/factories", "tests/io/test_resources.py", "tests/distributed"]
+_FACTORIES = ["tests/factories", "tests/io/test_resources.py", "tests/engines"]
 _CONTRACTS = f"{_CONNECTORS}/test_contracts.py"
 _FILE = [f"{_CONNECTORS}/test_file.py", f"{_CONTRACTS}::TestStoresThatFreeLeases"]
 _OTHERS_OF_WRITER = [

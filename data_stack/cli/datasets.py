@@ -17,7 +17,7 @@ from data_stack.show.markup import size_text
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
-    from data_stack.factories.engine import PreparationEngine
+    from data_stack.engines import PreparationEngine
 
 
 @cli.command()
@@ -191,8 +191,8 @@ def engine_of(
     Raises:
         ConfigError: the options contradict each other, or the engine is unknown.
     """
-    from data_stack.distributed import ProcessEngine
-    from data_stack.factories.engine import engine_called
+    from data_stack.engines import ProcessEngine
+    from data_stack.factories.engine_names import make_engine
 
     kind = kind or (
         "spark" if master is not None else "processes" if n_processes is not None else None
@@ -203,7 +203,7 @@ def engine_of(
         raise ConfigError("--processes requires --engine processes")
     if n_processes is not None:
         return ProcessEngine(n_processes)
-    return None if kind is None else engine_called(kind, master)
+    return None if kind is None else make_engine(kind, master)
 
 
 @cli.command()

@@ -1,3 +1,21 @@
-"""Preparing datasets with several processes."""
+"""The old path of :class:`data_stack.engines.ProcessEngine`."""
 
-from data_stack.distributed.attempts import ProcessEngine as ProcessEngine
+from __future__ import annotations
+
+from typing import Any
+
+from data_stack.util.program_lines import warn_deprecated
+
+
+def __getattr__(name: str) -> Any:
+    if name != "ProcessEngine":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn_deprecated(
+        "data_stack.distributed.ProcessEngine",
+        instead="data_stack.engines.ProcessEngine",
+        since="0.3",
+        removed_in="1.0",
+    )
+    from data_stack.engines import ProcessEngine
+
+    return ProcessEngine

@@ -23,21 +23,30 @@ from data_stack.io.resources import ResourceFactory, StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 
 
-class BaseDatasetFactory(ABC):  # noqa: B024  # the original's is abstract in name only, and its clients construct it
-    """Makes the iterators of one dataset; the freest form: a subclass does everything in ``get_dataset_iterator``.
+# The original's is abstract in name only, and its clients construct it.
+class BaseDatasetFactory(ABC):  # noqa: B024
+    """Makes the iterators of one dataset.
 
-    Nothing else of a subclass is ever called. :class:`data_stack.factories.declarative.DatasetFactory` is the form that
-    retrieves, stores and checks by itself.
+    This is the freest form: a subclass does everything in ``get_dataset_iterator``.
+
+    Nothing else of a subclass is ever called.
+    :class:`data_stack.factories.declarative.DatasetFactory` is the form that retrieves, stores and
+    checks by itself.
 
     Args:
-        storage_connector: where the dataset's resources are kept, for the subclass to use; None if it keeps none.
+        storage_connector: where the dataset's resources are kept, for the subclass to use; None if
+            it keeps none.
     """
 
     def __init__(self, storage_connector: StorageConnector | None = None) -> None:
         self.storage_connector: Any = storage_connector
 
     def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        """An iterator as ``config`` wants it, e.g. ``{"split": "train"}``, and the layout of its samples."""
+        """Return an iterator, and the layout of its samples.
+
+        Args:
+            config: what the iterator is to hold, e.g. ``{"split": "train"}``.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define get_dataset_iterator(config)")
 
 
@@ -46,10 +55,11 @@ class PreprocessingHelpers:
 
     @staticmethod
     def get_gzip_stream(resource: StreamedResource) -> StreamedResource:
-        """The decompressed content of a gzip resource, under the same identifier; nothing is read yet.
+        """Return the decompressed content of a gzip resource, under the same identifier.
 
-        It reads from ``resource`` as it is read, so ``resource`` must stay open, and remains the caller's to close.
-        Damaged content raises what :mod:`gzip` raises (EOFError, gzip.BadGzipFile, zlib.error) when it is reached.
+        Nothing is read yet. It reads from ``resource`` as it is read, so ``resource`` must stay
+        open; the caller closes it. Damaged content raises what :mod:`gzip` raises (EOFError,
+        gzip.BadGzipFile, zlib.error) when it is reached.
         """
         decompressed: StreamedResource = ResourceFactory.get_resource(
             resource.identifier, gzip.GzipFile(fileobj=resource, mode="rb")
@@ -58,7 +68,10 @@ class PreprocessingHelpers:
 
 
 class HigherOrderDatasetFactory:
-    """Makes iterators from iterators, as the original DataStack did; an iterator's methods make these and all other layers."""
+    """Makes iterators from iterators, as the original DataStack did.
+
+    An iterator's methods make these and all other layers.
+    """
 
     @staticmethod
     def get_combined_dataset_iterator(iterators: Sequence[DatasetIteratorIF]) -> DatasetIteratorIF:
@@ -81,7 +94,8 @@ class HigherOrderDatasetFactory:
     def get_shuffled_dataset_iterator(iterator: DatasetIteratorIF, seed: int) -> DatasetIteratorIF:
         """All samples in the original's order for ``seed``: Python's shuffle of all positions.
 
-        ``iterator.shuffle(seed)`` keeps no positions and takes no time to begin with; its order is another one.
+        ``iterator.shuffle(seed)`` keeps no positions and takes no time to begin with; its order is
+        another one.
         """
         indices = list(range(len(iterator)))
         random.Random(seed).shuffle(indices)  # noqa: S311  # an order, not a secret

@@ -15,7 +15,8 @@ from data_stack.io.identifiers import check_identifier
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-# The version may also come last: so a version is added to a name that has a part. No URL is such a name.
+#: The version may also come last: so a version is added to a name that has a part. No URL is such
+#: a name.
 _NAME = re.compile(
     r"(?![^@]*@[^@]*@)([a-z][a-z0-9-]*):((?!/)[^@#]+)(?:@([^@#]+))?(?:#([^@#]+))?(?:@([^@#]+))?",
     re.ASCII,
@@ -24,7 +25,9 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CatalogueName:
-    """The name of a dataset of a catalogue, ``scheme:name@version#part``; as text, the version comes last.
+    """The name of a dataset of a catalogue, ``scheme:name@version#part``.
+
+    As text, the version comes last.
 
     Attributes:
         scheme: of the catalogue, e.g. ``"hf"``.
@@ -40,43 +43,55 @@ class CatalogueName:
 
     @classmethod
     def parse(cls, text: str) -> CatalogueName | None:
-        """The parts of ``scheme:name@version#part`` or ``scheme:name#part@version``; None for any other text."""
+        """Return the parts of ``scheme:name@version#part`` or ``scheme:name#part@version``.
+
+        Returns:
+            The name; None for any other text.
+        """
         match = _NAME.fullmatch(text)
-        return match and cls(match[1], match[2], match[3] or match[5], match[4])
+        if match is None:
+            return None
+        scheme, name, version, part, version_at_end = match.groups()
+        return cls(scheme, name, version or version_at_end, part)
 
     @property
     def plain(self) -> str:
         """The name without its version: ``scheme:name#part``."""
-        return f"{self.scheme}:{self.name}" + (f"#{self.part}" if self.part else "")
+        part = f"#{self.part}" if self.part else ""
+        return f"{self.scheme}:{self.name}{part}"
 
     @property
     def folder(self) -> str:
         """What a card calls the dataset, and so its folder in every store: ``"hf+owner+name"``.
 
-        ``:`` and ``/`` become ``+``, ``#`` becomes ``,`` and other characters than letters, digits and ``._-`` their UTF-8
-        bytes as ``=2A``, so no two names have one folder.
+        ``:`` and ``/`` become ``+``, ``#`` becomes ``,`` and other characters than letters, digits
+        and ``._-`` their UTF-8 bytes as ``=2A``, so no two names have one folder.
 
         Raises:
-            MalformedIdentifierError: no folder of a store can have that name: it is too long, or ends with a dot.
+            MalformedIdentifierError: no folder of a store can have that name: it is too long, or
+                ends with a dot.
         """
-        written = (
-            quote(self.plain, safe=":/#", errors="surrogatepass")
-            .replace("%", "=")
-            .replace("~", "=7E")
-        )
-        return check_identifier(written.translate(str.maketrans(":/#", "++,")))
+        escaped = quote(self.plain, safe=":/#", errors="surrogatepass")
+        escaped = escaped.replace("%", "=").replace("~", "=7E")
+        return check_identifier(escaped.translate(str.maketrans(":/#", "++,")))
 
     def __str__(self) -> str:
-        return self.plain + (f"@{self.version}" if self.version else "")
+        version = f"@{self.version}" if self.version else ""
+        return f"{self.plain}{version}"
 
 
 def stored_name(name: str) -> str:
-    """The name under which stores keep a dataset, or a version of it: ``"hf:owner/name@v1"`` is ``"hf+owner+name/v1"``.
+    """Return the name under which stores keep a dataset, or a version of it.
 
-    Names of other datasets are returned as they are.
+    ``"hf:owner/name@v1"`` is ``"hf+owner+name/v1"``. Names of other datasets are returned as they
+    are.
     """
-    found = CatalogueName.parse(name)
-    return name if found is None else f"{found.folder}/{found.version or ''}".removesuffix("/")
+    catalogue_name = CatalogueName.parse(name)
+    if catalogue_name is None:
+        return name
+    if catalogue_name.version is None:
+        return catalogue_name.folder
+    return f"{catalogue_name.folder}/{catalogue_name.version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +112,13 @@ class CatalogueEntry:
 
 
 class Catalogue(ABC):
-    """Datasets by names such as ``hf:owner/name``; plugins bring one by the hook ``data_stack_catalogues``.
+    """Datasets by names such as ``hf:owner/name``.
 
-    Making a catalogue contacts nothing; :meth:`find` and :meth:`search` do. It pickles as its configuration, threads may share
-    it, and it never shows a password or token, in a repr, an error, a recipe or a log line.
+    Plugins bring one by the hook ``data_stack_catalogues``.
+
+    Making a catalogue contacts nothing; :meth:`find` and :meth:`search` do. It pickles as its
+    configuration, threads may share it, and it never shows a password or token, in a repr, an
+    error, a recipe or a log line.
 
     Both methods raise :class:`~data_stack.exception.CatalogueError` and the errors derived from it.
     """
@@ -109,27 +127,30 @@ class Catalogue(ABC):
     def find(
         self, name: CatalogueName, store: StorageConnector | None = None
     ) -> BaseDatasetFactory:
-        """The factory of a dataset, e.g. a :class:`CatalogueDataset`: what is known of it before anything of it is retrieved.
+        """Return the factory of a dataset, e.g. a :class:`CatalogueDataset`.
 
-        Its ``card.version`` is exact: the same version always means the same bytes. A name with such a version must find it
-        again. ``card.name`` is ``name.folder``.
+        The factory tells what is known of the dataset before anything of it is retrieved.
+
+        Its ``card.version`` is exact: the same version always means the same bytes. A name with
+        such a version must find it again. ``card.name`` is ``name.folder``.
 
         Args:
             name: of the dataset; its version may be missing, or move, such as a branch.
-            store: where the dataset may have been prepared before: without network (``data_stack.io.retriever.is_offline()``),
-                the catalogue may read there what it has stored.
+            store: where the dataset may have been prepared before: without network
+                (``data_stack.io.retriever.is_offline()``), the catalogue may read there what it has
+                stored.
 
         Returns:
             A factory that has no store and pickles; copies of it get one.
 
         Raises:
-            DatasetNotFoundError: the dataset is unknown; the message offers near names. Its subclass RevisionNotFoundError:
-                the version or part is unknown.
+            DatasetNotFoundError: the dataset is unknown; the message offers near names. Its
+                subclass RevisionNotFoundError: the version or part is unknown.
         """
 
     @abstractmethod
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
-        """Datasets that match some words, the best first.
+        """Return datasets that match some words, the best first.
 
         Args:
             text: what the user asks for.
@@ -137,7 +158,9 @@ class Catalogue(ABC):
         """
 
     def list_files(self, name: CatalogueName) -> Mapping[str, ResourceDefinition]:
-        """The files of a repository by their paths, for documents that name files in it, such as those of Croissant.
+        """Return the files of a repository by their paths.
+
+        Documents such as those of Croissant name files by their paths.
 
         Args:
             name: of the repository; its version may be a branch.
@@ -154,7 +177,9 @@ class Catalogue(ABC):
 
 
 class CatalogueDataset(DatasetFactory):
-    """A dataset of a catalogue: a factory whose objects, not classes, declare what they are; override ``open`` in a subclass.
+    """A dataset of a catalogue: a factory whose objects, not classes, declare what they are.
+
+    Override ``open`` in a subclass.
 
     Args:
         card: its name (``CatalogueName.folder``), version, license and origin.
@@ -173,6 +198,8 @@ class CatalogueDataset(DatasetFactory):
         description: str = "",
     ) -> None:
         super().__init__(None)
-        vars(self).update(
-            card=card, splits=tuple(splits), sources=tuple(sources), __doc__=description
-        )
+        # On the object: these are class variables of a factory that an author writes.
+        self.card = card  # type: ignore[misc]
+        self.splits = tuple(splits)  # type: ignore[misc]
+        self.sources = tuple(sources)  # type: ignore[misc]
+        self.__doc__ = description

@@ -6,7 +6,6 @@ import contextlib
 import io
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -19,6 +18,7 @@ from data_stack.exception import (
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.journal import Journal
 from data_stack.factories.manifest import Manifest
+from data_stack.factories.readiness import Readiness, difference_from_definition
 from data_stack.factories.resource_names import JOURNAL, MANIFEST, STAGED
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.integrity import Fault
@@ -28,131 +28,123 @@ from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES
 from data_stack.util.versions import version_key
 
-_MARK = f"{STAGED}mark"
-_MARK_BYTES = 200
+#: The resource that exists as long as shards are accepted, see :meth:`StoredDataset.open_shards`.
+_OPENING = f"{STAGED}mark"
 
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Whether a dataset is ready, and why not.
-
-    Attributes:
-        manifest: of a ready dataset; None if it is not ready.
-        reason: why the stored data cannot be used; None if the dataset is ready, or nothing is stored.
-        resumes: whether the next preparation resumes an earlier one.
-        is_damaged: whether the dataset was ready, and its resources were damaged or lost since.
-    """
-
-    manifest: Manifest | None = None
-    reason: str | None = None
-    resumes: bool = False
-    is_damaged: bool = False
+#: More than an opening takes: two digests of 64 and 32 digits, and a space.
+_MAX_OPENING_BYTES = 200
 
 
 class StoredDataset:
     """The resources, manifest and journal of one dataset in one store.
 
+    Names of resources are relative to the folder of the dataset.
+
     Args:
         connector: the store; the three required methods suffice.
         definition: what the dataset should be.
-
-    Attributes:
-        outdated: a valid manifest that must be replaced; None if there is no such manifest.
-        why_outdated: its damage; None if it is replaced on demand.
     """
 
-    def __init__(self, connector: StorageConnector, definition: DatasetDefinition) -> None:
-        self.connector, self.definition, self.folder = connector, definition, definition.folder
-        self.outdated: Manifest | None = None
-        self.why_outdated: str | None = None
+    #: The store.
+    connector: StorageConnector
 
-    # ------------------------------------------------------------------ readiness
+    #: What the dataset should be.
+    definition: DatasetDefinition
+
+    #: The folder of the dataset in the store.
+    folder: str
+
+    #: A valid manifest that must be replaced; None if there is no such manifest.
+    outdated: Manifest | None
+
+    #: The damage of the outdated manifest's resources; None if it is replaced on demand.
+    why_outdated: str | None
+
+    def __init__(self, connector: StorageConnector, definition: DatasetDefinition) -> None:
+        self.connector = connector
+        self.definition = definition
+        self.folder = definition.folder
+        self.outdated = None
+        self.why_outdated = None
+
+    # ------------------------------------------------------------------------------- readiness
 
     def ready_manifest(self) -> Manifest | None:
-        """The manifest, if it is valid: then the dataset is ready."""
+        """Return the manifest, if it is valid: then the dataset is ready."""
         manifest = self.manifest()
-        return (
-            manifest
-            if manifest is not None and (self.difference(manifest) or self.damage(manifest)) is None
-            else None
-        )
+        if manifest is None:
+            return None
+        if self.difference(manifest) is not None or self.damage(manifest) is not None:
+            return None
+        return manifest
 
     def readiness(self, code: Callable[[], str] | None) -> Readiness:
-        """Whether the dataset is ready, and if not, why; may read the journal and list other versions.
+        """Return whether the dataset is ready, and if not, why.
+
+        It may read the journal and list other versions.
 
         Args:
-            code: returns the digest of the author's code; None: a preparation reuses steps of other code too.
+            code: returns the digest of the author's code; None: a preparation reuses steps of
+                other code too.
         """
         try:
             manifest = self._parse_manifest()
         except DatasetFileCorruptError as error:
             return Readiness(reason=str(error))
         if manifest is not None:
-            difference = self.difference(manifest)
-            reason = difference or self.damage(manifest)
-            is_damaged = reason is not None and (
-                difference is None or difference == self.why_outdated
-            )
-            return Readiness(manifest if reason is None else None, reason, is_damaged=is_damaged)
-        if (journal := self.journal()) is not None:
-            is_of_others = bool(journal.steps) and code is not None and code() not in journal.codes
-            begun = (
-                "its preparation has not finished"
-                + "; its steps were done by other code" * is_of_others
-            )
-            return Readiness(reason=begun, resumes=not is_of_others)
+            return self._readiness_of(manifest)
+        journal = self.journal()
+        if journal is not None:
+            return _readiness_of_journal(journal, code)
+        return Readiness(reason=self._describe_other_versions())
+
+    def _readiness_of(self, manifest: Manifest) -> Readiness:
+        difference = self.difference(manifest)
+        if difference is not None:
+            is_damaged = difference == self.why_outdated
+            return Readiness(reason=difference, is_damaged=is_damaged)
+        damage = self.damage(manifest)
+        if damage is not None:
+            return Readiness(reason=damage, is_damaged=True)
+        return Readiness(manifest)
+
+    def _describe_other_versions(self) -> str | None:
+        """Return which versions are stored, and which is required; None if none is stored."""
         card = self.definition.card
-        parts = [each.split("/") for each in self._list(f"{card.name}/")]
-        versions = sorted(
-            (part[1] for part in parts if len(part) == 3 and part[2] == MANIFEST), key=version_key
-        )
-        stored = f"stored: {card.name} {', '.join(versions)}; required: {card.version}"
-        return Readiness(reason=stored if versions else None)
-
-    def manifest(self) -> Manifest | None:
-        """The stored manifest, valid or not; None if it is missing or damaged."""
-        with contextlib.suppress(DatasetFileCorruptError):
-            return self._parse_manifest()
-        return None
-
-    def _parse_manifest(self) -> Manifest | None:
-        data = self.read(MANIFEST, MAX_BYTES)  # a longer one is cut, and fails its digest
-        return None if data is None else Manifest.from_json(data)
+        versions = []
+        for identifier in self._list(f"{card.name}/"):
+            segments = identifier.split("/")
+            if len(segments) == 3 and segments[2] == MANIFEST:
+                versions.append(segments[1])
+        if not versions:
+            return None
+        versions.sort(key=version_key)
+        return f"stored: {card.name} {', '.join(versions)}; required: {card.version}"
 
     def difference(self, manifest: Manifest) -> str | None:
-        """How a manifest differs from the definition; None if it does not."""
-        card = self.definition.card
+        """Return how a manifest differs from the definition; None if it does not."""
         if manifest == self.outdated:
             return self.why_outdated or "it must be prepared again"
-        if (manifest.name, manifest.version) != (card.name, card.version):
-            return (
-                f"stored: {manifest.name} {manifest.version}; required: {card.name} {card.version}"
-            )
-        recorded = {source.identifier: source for source in manifest.sources}
-        if recorded.keys() != {source.identifier for source in self.definition.sources}:
-            return "it was prepared from other sources"
-        for source in self.definition.sources:
-            record = recorded[source.identifier]
-            promised, found = (
-                (source.sha256, record.sha256)
-                if source.sha256
-                else (source.md5_sum, record.md5_sum)
-            )
-            if promised not in (None, found) or (
-                None not in (source.size, record.size) and source.size != record.size
-            ):
-                return f"it was prepared from another {source.identifier!r}"
-        if not self.definition.has_preprocess and self.definition.sources:
-            return None
-        missing = set(self.definition.prepared_resources or ()) - {
-            record.identifier for record in manifest.prepared
-        }
-        return f"{min(missing)!r} was not prepared" if missing else None
+        return difference_from_definition(manifest, self.definition)
 
-    # ------------------------------------------------------------------ manifest
+    # -------------------------------------------------------------------------------- manifest
+
+    def manifest(self) -> Manifest | None:
+        """Return the stored manifest, valid or not; None if it is missing or damaged."""
+        try:
+            return self._parse_manifest()
+        except DatasetFileCorruptError:
+            return None
+
+    def _parse_manifest(self) -> Manifest | None:
+        # A longer manifest is cut, and fails its digest.
+        data = self.read(MANIFEST, MAX_BYTES)
+        if data is None:
+            return None
+        return Manifest.from_json(data)
 
     def has_manifest(self) -> bool:
-        """Whether there is a manifest, valid or not."""
+        """Return whether there is a manifest, valid or not."""
         return self.connector.has_resource(self.identifier(MANIFEST))
 
     def invalidate(self) -> None:
@@ -160,15 +152,18 @@ class StoredDataset:
         try:
             self.delete(MANIFEST)
         except UnsupportedStorageOperationError:
-            self.write(MANIFEST, b"{}\n")  # an invalid manifest, so that the store is not adopted
+            # An invalid manifest, so that the store is not adopted.
+            self.write(MANIFEST, b"{}\n")
 
-    # ------------------------------------------------------------------ journal
+    # --------------------------------------------------------------------------------- journal
 
     def journal(self) -> Journal | None:
-        """The stored journal; None if it is missing or damaged."""
+        """Return the stored journal; None if it is missing or damaged."""
         try:
             data = self.read(JOURNAL, MAX_BYTES)
-            return None if data is None else Journal.from_json(data, self.definition.folder)
+            if data is None:
+                return None
+            return Journal.from_json(data, self.folder)
         except DatasetFileCorruptError as error:
             logger.info(
                 "the preparation of dataset %r starts over: %s", self.definition.card.name, error
@@ -176,7 +171,10 @@ class StoredDataset:
             return None
 
     def was_begun(self) -> bool:
-        """Whether there is a manifest or journal, valid or not; then the store is not adopted."""
+        """Return whether there is a manifest or journal, valid or not.
+
+        If so, the store is not adopted.
+        """
         return self.has_manifest() or self.connector.has_resource(self.identifier(JOURNAL))
 
     def write_journal(self, journal: Journal) -> None:
@@ -188,91 +186,81 @@ class StoredDataset:
         with contextlib.suppress(UnsupportedStorageOperationError, StorageError):
             self.delete(JOURNAL)
 
-    # ------------------------------------------------------------------ temporary names
+    # ------------------------------------------------------------------------- temporary names
 
     def open_shards(self, attempt: str) -> str:
-        """Accept shards until :meth:`remove_staged`; returns the token of this opening.
+        """Accept shards until :meth:`remove_staged`, and return the token of this opening.
 
-        The same attempt, resumed, continues its opening. A mark is stored as long as shards are accepted, and is removed first. A
-        task checks the mark after it has stored a resource: if the mark is there, :meth:`remove_staged` will see the resource;
-        if not, the task removes the resource itself. So no task leaves resources behind, not even an abandoned one.
+        The same attempt, resumed, continues its opening. The token is stored as long as shards are
+        accepted, and is removed first. A task checks the token after it has stored a resource: if
+        it is there, :meth:`remove_staged` will see the resource; if not, the task removes the
+        resource itself. So no task leaves resources behind, not even an abandoned one.
+
+        Args:
+            attempt: ID of the attempt at the preparation, see :attr:`Journal.attempt`.
         """
-        if (self.read(_MARK, _MARK_BYTES) or b"").split(b" ")[0] != attempt.encode():
-            self.write(_MARK, f"{attempt} {secrets.token_hex(16)}".encode())
-        return (self.read(_MARK, _MARK_BYTES) or b"").decode("ascii", "replace")
+        stored_token = self.read(_OPENING, _MAX_OPENING_BYTES) or b""
+        stored_attempt = stored_token.split(b" ")[0]
+        if stored_attempt != attempt.encode():
+            token = f"{attempt} {secrets.token_hex(16)}"
+            self.write(_OPENING, token.encode())
+        # Another process, without a lease, may have stored its own; the last one counts.
+        stored_token = self.read(_OPENING, _MAX_OPENING_BYTES) or b""
+        return stored_token.decode("ascii", "replace")
 
     def wants_shards(self, opening: str) -> bool:
-        """Whether shards of this opening are still accepted."""
-        return self.read(_MARK, _MARK_BYTES) == opening.encode()
+        """Return whether shards of this opening are still accepted."""
+        return self.read(_OPENING, _MAX_OPENING_BYTES) == opening.encode()
 
     def remove_staged(self) -> None:
-        """Remove all resources with temporary names, of any preparation, and accept no more shards."""
+        """Remove all resources with temporary names, of any preparation; accept no more shards."""
         with contextlib.suppress(UnsupportedStorageOperationError):
-            self.delete(_MARK)
-            staged = self.connector.list_resources(self.identifier(STAGED))
-            self.delete(
-                _MARK
-            )  # a process without a lease may have opened again; its tasks notice before they lose anything
-            for identifier in staged:
+            self.delete(_OPENING)
+            staged_identifiers = self.connector.list_resources(self.identifier(STAGED))
+            # A process without a lease may have opened again; its tasks notice before they lose
+            # anything.
+            self.delete(_OPENING)
+            for identifier in staged_identifiers:
                 with contextlib.suppress(ResourceNotFoundError, StorageError):
                     self.connector.delete_resource(identifier)
 
-    # ------------------------------------------------------------------ resources
+    # ------------------------------------------------------------------------ damage and loss
 
     def damage(self, manifest: Manifest) -> str | None:
-        """How the store differs from a manifest; None if it does not.
+        """Return how the store differs from a manifest; None if it does not.
 
-        Reads only resources without a digest in a store that records digests: other programs have changed them.
+        Only resources without a digest, in a store that records digests, are read: other programs
+        have changed them.
         """
-        return next(
-            (fault.problem for fault in self._changes(manifest.prepared, read_touched=True)), None
-        )
+        for fault in self._changes(manifest.prepared, reads_undigested=True):
+            return fault.problem
+        return None
 
     def damage_behind(self, error: BaseException | None) -> str | None:
-        """The damage of a stored resource that an error, or one of its causes, names; else None."""
+        """Return the damage of a stored resource that an error, or one of its causes, names.
+
+        Returns:
+            The damage; None if no resource of this dataset is named.
+        """
         while error is not None:
-            if isinstance(error, ChecksumMismatchError) and error.identifier.startswith(
-                self.identifier("")
-            ):
-                return _describe_damage(error)
+            if isinstance(error, ChecksumMismatchError):
+                is_of_dataset = error.identifier.startswith(self.identifier(""))
+                if is_of_dataset:
+                    return _describe_damage(error)
             error = error.__cause__ or error.__context__
         return None
 
-    def take_over_sources(self) -> None:
-        """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
-        wanted = [
-            job
-            for job in self.definition.retrieval_jobs
-            if job.sha256 and not self.connector.has_resource(job.identifier)
-        ]
-        listed = self._list(f"{self.definition.card.name}/") if wanted else []
-        for job in wanted:
-            end = job.identifier.removeprefix(self.definition.folder)
-            for identifier in listed:
-                with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
-                    if (
-                        not identifier.endswith(end)
-                        or self.connector.stat(identifier).sha256 != job.sha256
-                    ):
-                        continue
-                    with self.connector.get_resource(identifier) as resource:
-                        self.connector.set_resource(job.identifier, resource)
-                    logger.info(
-                        "dataset %r: copied %r from %r",
-                        self.definition.card.name,
-                        job.identifier,
-                        identifier,
-                    )
-                    break
-
     def holds(self, record: ResourceRecord, name: str | None = None) -> bool:
-        """Whether a resource is unchanged; reads it whole if the store records no digest of it.
+        """Return whether a resource is unchanged.
+
+        It is read whole if the store records no digest of it.
 
         Args:
             record: its size and digest.
-            name: its name relative to the dataset; None: that of the record.
+            name: its name; None: that of the record.
         """
-        name = record.identifier if name is None else name
+        if name is None:
+            name = record.identifier
         try:
             info = self.stat(name)
             if info is None or _difference(record, info) is not None:
@@ -283,73 +271,47 @@ class StoredDataset:
             return False
         return True
 
-    def stat(self, name: str) -> ResourceInfo | None:
-        """Size and digest of a resource of this dataset; None if it is missing.
-
-        Raises:
-            DatasetFileCorruptError: the record of the store is damaged.
-        """
-        return info_of(self.connector, self.identifier(name))
-
     def verify(self, manifest: Manifest) -> list[Fault]:
-        """Compare the definition and every byte of the store with a manifest; sources need not be kept."""
+        """Compare the definition and every byte of the store with a manifest.
+
+        Sources need not be kept.
+        """
+        faults = []
         difference = self.difference(manifest)
-        faults = [] if difference is None else [Fault(self.identifier(MANIFEST), difference)]
-        opened, records = (
-            {record.identifier for record in manifest.prepared},
-            list(manifest.prepared),
-        )
-        for source in manifest.sources:
-            is_kept = source.identifier not in opened and self.connector.has_resource(
-                self.identifier(source.identifier)
-            )
-            if is_kept and source.size is not None:
-                records.append(ResourceRecord(source.identifier, source.size, source.sha256))
-        faults += self._changes(records)
-        reported = {fault.identifier for fault in faults}
+        if difference is not None:
+            faults.append(Fault(self.identifier(MANIFEST), difference))
+
+        # Compare sizes and recorded digests, then the bytes of what seems intact.
+        records = [*manifest.prepared, *self._kept_sources(manifest)]
+        faults.extend(self._changes(records))
+        faulty_identifiers = {fault.identifier for fault in faults}
         for record in records:
-            if self.identifier(record.identifier) not in reported:
-                faults += self._check_bytes(self.identifier(record.identifier), record.sha256)
+            identifier = self.identifier(record.identifier)
+            if identifier not in faulty_identifiers:
+                faults.extend(self._check_bytes(identifier, record.sha256))
         return faults
 
-    def _list(self, prefix: str) -> list[str]:
-        """The resources with a prefix; none if the store cannot list."""
-        with contextlib.suppress(UnsupportedStorageOperationError):
-            return self.connector.list_resources(prefix)
-        return []
-
-    def identifier(self, name: str) -> str:
-        """The identifier in the store of a name relative to the dataset."""
-        return f"{self.folder}/{name}"
-
-    def write(self, name: str, data: bytes) -> None:
-        """Store a few bytes under a name relative to the dataset."""
-        # As a stream: a connector for the original DataStack iterates it, and iterating bytes yields integers.
-        identifier = self.identifier(name)
-        self.connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
-
-    def read(self, name: str, n_bytes: int) -> bytes | None:
-        """The first ``n_bytes`` of the resource of this name relative to the dataset; None if it is missing."""
-        identifier = self.identifier(name)
-        with contextlib.suppress(ResourceNotFoundError):  # removed in between
-            if self.connector.has_resource(identifier):
-                with self.connector.get_resource(identifier) as resource:
-                    return bytes(resource.read(n_bytes + 1)[:n_bytes])
-        return None
-
-    def delete(self, name: str) -> None:
-        """Remove the resource of this name relative to the dataset, if it exists.
-
-        Raises:
-            UnsupportedStorageOperationError, StorageError: it could not be removed.
-        """
-        if self.connector.has_resource(self.identifier(name)):
-            with contextlib.suppress(ResourceNotFoundError):  # another process was faster
-                self.connector.delete_resource(self.identifier(name))
+    def _kept_sources(self, manifest: Manifest) -> list[ResourceRecord]:
+        """Return records of the sources that are still stored and that ``open`` does not read."""
+        prepared_names = {record.identifier for record in manifest.prepared}
+        records = []
+        for source in manifest.sources:
+            if source.identifier in prepared_names or source.size is None:
+                continue
+            if self.connector.has_resource(self.identifier(source.identifier)):
+                records.append(ResourceRecord(source.identifier, source.size, source.sha256))
+        return records
 
     def _changes(
-        self, records: Iterable[ResourceRecord], *, read_touched: bool = False
+        self, records: Iterable[ResourceRecord], *, reads_undigested: bool = False
     ) -> Iterator[Fault]:
+        """Yield how stored resources differ from their records in size or digest.
+
+        Args:
+            records: of the resources.
+            reads_undigested: whether to read a resource that has no digest though the store records
+                digests.
+        """
         for record in records:
             identifier = self.identifier(record.identifier)
             try:
@@ -357,15 +319,14 @@ class StoredDataset:
             except DatasetFileCorruptError as error:
                 yield Fault(identifier, _describe_damage(error))
                 continue
-            problem = "is missing" if info is None else _difference(record, info)
-            if problem is not None:
-                yield Fault(identifier, f"{identifier!r} {problem}")
-            elif (
-                read_touched
-                and self.connector.knows_digests
-                and info is not None
-                and info.sha256 is None
-            ):
+            if info is None:
+                yield Fault(identifier, f"{identifier!r} is missing")
+                continue
+            difference = _difference(record, info)
+            if difference is not None:
+                yield Fault(identifier, f"{identifier!r} {difference}")
+                continue
+            if reads_undigested and info.sha256 is None and self.connector.knows_digests:
                 logger.info(
                     "%r has no recorded digest; reading its %d bytes once", identifier, record.size
                 )
@@ -377,18 +338,124 @@ class StoredDataset:
         except (ChecksumMismatchError, ResourceNotFoundError, StorageError) as error:
             yield Fault(identifier, _describe_damage(error))
 
+    # ------------------------------------------------------------------------------- resources
+
+    def take_over_sources(self) -> None:
+        """Copy sources that the store has for another version of the dataset.
+
+        They need not be retrieved again.
+        """
+        missing_sources = []
+        for source in self.definition.retrieval_jobs:
+            if source.sha256 and not self.connector.has_resource(source.identifier):
+                missing_sources.append(source)
+        if not missing_sources:
+            return
+        stored_identifiers = self._list(f"{self.definition.card.name}/")
+        for source in missing_sources:
+            self._copy_from_another_version(source.identifier, source.sha256, stored_identifiers)
+
+    def _copy_from_another_version(
+        self, identifier: str, sha256: str | None, stored_identifiers: Iterable[str]
+    ) -> None:
+        """Copy a resource from the first of these identifiers that has its name and digest."""
+        name_with_slash = identifier.removeprefix(self.folder)
+        for other_identifier in stored_identifiers:
+            if not other_identifier.endswith(name_with_slash):
+                continue
+            try:
+                if self.connector.stat(other_identifier).sha256 != sha256:
+                    continue
+                with self.connector.get_resource(other_identifier) as resource:
+                    self.connector.set_resource(identifier, resource)
+            except (DatasetFileCorruptError, ResourceNotFoundError):
+                continue
+            logger.info(
+                "dataset %r: copied %r from %r",
+                self.definition.card.name,
+                identifier,
+                other_identifier,
+            )
+            return
+
+    def identifier(self, name: str) -> str:
+        """Return the identifier in the store of a name."""
+        return f"{self.folder}/{name}"
+
+    def stat(self, name: str) -> ResourceInfo | None:
+        """Return size and digest of a resource; None if it is missing.
+
+        Raises:
+            DatasetFileCorruptError: the record of the store is damaged.
+        """
+        return info_of(self.connector, self.identifier(name))
+
+    def read(self, name: str, n_bytes: int) -> bytes | None:
+        """Return the first ``n_bytes`` of a resource; None if it is missing."""
+        identifier = self.identifier(name)
+        # What get_resource raises for a missing resource is not known of connectors of third
+        # parties, which define the three required methods only.
+        if not self.connector.has_resource(identifier):
+            return None
+        try:
+            with self.connector.get_resource(identifier) as resource:
+                return bytes(resource.read(n_bytes))
+        except ResourceNotFoundError:
+            # Another process has removed it since.
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Store a few bytes under a name."""
+        identifier = self.identifier(name)
+        # As a stream: a connector for the original DataStack iterates it, and iterating bytes
+        # yields integers.
+        self.connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
+
+    def delete(self, name: str) -> None:
+        """Remove a resource, if it exists.
+
+        Raises:
+            UnsupportedStorageOperationError, StorageError: it could not be removed.
+        """
+        identifier = self.identifier(name)
+        if self.connector.has_resource(identifier):
+            # Another process may be faster.
+            with contextlib.suppress(ResourceNotFoundError):
+                self.connector.delete_resource(identifier)
+
+    def _list(self, prefix: str) -> list[str]:
+        """Return the resources with a prefix; none if the store cannot list."""
+        try:
+            return self.connector.list_resources(prefix)
+        except UnsupportedStorageOperationError:
+            return []
+
+
+def _readiness_of_journal(journal: Journal, code: Callable[[], str] | None) -> Readiness:
+    """Return why a dataset is not ready whose preparation has begun."""
+    reason = "its preparation has not finished"
+    has_other_code = bool(journal.steps) and code is not None and code() not in journal.codes
+    if has_other_code:
+        reason += "; its steps were done by other code"
+    return Readiness(reason=reason, resumes=not has_other_code)
+
 
 def _describe_damage(error: Exception) -> str:
-    """What is damaged, without the advice of the error."""
+    """Return what is damaged, without the advice of the error."""
     if not isinstance(error, ChecksumMismatchError):
         return str(error).rstrip(".")
     part = f"block {error.block} of " if isinstance(error, DamagedBlockError) else ""
-    return f"{part}{error.identifier!r} is damaged: it has {error.algorithm} {error.actual}, expected {error.expected}"
+    return (
+        f"{part}{error.identifier!r} is damaged: it has {error.algorithm} {error.actual}, "
+        f"expected {error.expected}"
+    )
 
 
 def _difference(record: ResourceRecord, info: ResourceInfo) -> str | None:
+    """Return how a stored resource differs from its record; None if it does not."""
     if info.size != record.size:
         return f"has {info.size:,} bytes, {record.size:,} were prepared"
-    if None not in (info.sha256, record.sha256) and info.sha256 != record.sha256:
+    are_digests_known = info.sha256 is not None and record.sha256 is not None
+    if are_digests_known and info.sha256 != record.sha256:
         return f"has sha256 {info.sha256}, prepared was {record.sha256}"
     return None

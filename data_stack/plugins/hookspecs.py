@@ -23,9 +23,9 @@ import pluggy
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
     from data_stack.dataset.encoders import Encoder
+    from data_stack.engines.engine import PreparationEngine
     from data_stack.io.retriever.transfer import Fetch
     from data_stack.io.storage_connectors import StorageConnector
-    from data_stack.processes.engine import PreparationEngine
 
 __all__ = ["hookimpl"]
 
@@ -66,7 +66,7 @@ def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
     """Name the engines of preparations this plugin brings, e.g. ``{"spark": engine}``.
 
     A name is for ``data-stack prepare --engine NAME`` and ``DatasetFactory.prepare(engine=NAME)``.
-    ``engine(master, attempts=3)`` makes a :class:`~data_stack.factories.engine.PreparationEngine`:
+    ``engine(master, attempts=3)`` makes a :class:`~data_stack.engines.PreparationEngine`:
     ``master`` is the value of ``--master`` or ``--address``, the address of a cluster, or None;
     ``attempts`` how often a task is tried. It contacts nothing yet, and raises
     :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.

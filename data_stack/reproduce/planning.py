@@ -13,7 +13,8 @@ from data_stack.exception import ConfigError, DataStackError, LicenseDeniedError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
-from data_stack.factories.stored import Readiness, StoredDataset
+from data_stack.factories.readiness import Readiness
+from data_stack.factories.stored import StoredDataset
 from data_stack.io.retriever.planned_source import PlannedSource, ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached.connector import uncached
@@ -129,7 +130,8 @@ def plan(
 
         print(data_stack.plan("mnist", storage="/data/sets"))
 
-    Requests the first bytes of each source that is missing in the store, and its mirrors if the source does not answer.
+    Requests the first bytes of each source that is missing in the store, and its mirrors if the
+    source does not answer.
 
     Args:
         name: as for :func:`data_stack.load`, like ``storage`` and ``config``.
@@ -139,7 +141,8 @@ def plan(
         config: further options of the dataset.
 
     Raises:
-        DatasetNotFoundError, AmbiguousDatasetError, PluginError: the dataset is unknown, or its plugin is broken.
+        DatasetNotFoundError, AmbiguousDatasetError, PluginError: the dataset is unknown, or its
+            plugin is broken.
         ConfigError: ``storage`` is not a store. StorageError: the store cannot be read.
     """
     connector = as_storage_connector(storage)
@@ -276,7 +279,8 @@ class DatasetReport(Document):
             storage: the store: a connector, a path or a URL; None for the default store.
             config: further options of the dataset.
             offline: use no network; None reads ``DATA_STACK_OFFLINE``.
-            statistics: read all samples for missing values, extremes, means and distinct values of each column.
+            statistics: read all samples for missing values, extremes, means and distinct values of
+                each column.
             duplicates: read all samples, and search for equal ones.
 
         Raises:

@@ -95,24 +95,29 @@ def from_recipe(
         recipe = train.shuffle(seed=1).take(1000).recipe()        # plain JSON data
         again = data_stack.from_recipe(recipe)                    # on another machine, next year
 
-    A recipe is data, also a stranger's. It can name datasets, which are loaded as by ``data_stack.load``, files and folders of
-    this machine, whose samples must have the fingerprint that the recipe gives, and functions, which are called only if they
-    are allowed here. It can still ask for more work than you have time for.
+    A recipe is data, also a stranger's. It can name datasets, which are loaded as by
+    ``data_stack.load``, files and folders of this machine, whose samples must have the fingerprint
+    that the recipe gives, and functions, which are called only if they are allowed here. It can
+    still ask for more work than you have time for.
 
     Args:
         recipe: returned by :meth:`~data_stack.DatasetIteratorIF.recipe`, or its JSON text.
-        storage: where datasets, and caches in a store, are kept: a connector, a path or a URL; None for the default store.
-        sources: iterators that stand for what no recipe can make, such as an iterator of your own class or large arrays:
-            each takes the place of the nodes that are equal to the last one of its own recipe. Of several alike, the first
-            is for the first such node, and so on.
-        functions: functions that the recipe may call, by the name that it calls them, e.g. ``{"package.module:name": name}``.
+        storage: where datasets, and caches in a store, are kept: a connector, a path or a URL; None
+            for the default store.
+        sources: iterators that stand for what no recipe can make, such as an iterator of your own
+            class or large arrays: each takes the place of the nodes that are equal to the last one
+            of its own recipe. Of several alike, the first is for the first such node, and so on.
+        functions: functions that the recipe may call, by the name that it calls them, e.g.
+            ``{"package.module:name": name}``.
         repository: knows the datasets; None for the default one.
 
     Raises:
-        RecipeError: the recipe is damaged or of another version, names a layer, function, dataset or version that is not
-            there, a function that is not allowed, or something that has to be given as one of ``sources``. It names the node.
+        RecipeError: the recipe is damaged or of another version, names a layer, function, dataset
+            or version that is not there, a function that is not allowed, or something that has to
+            be given as one of ``sources``. It names the node.
         ConfigError: an argument has another type.
-        RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
+        RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a
+            dataset could not be loaded.
     """
     nodes = _nodes_of(recipe)
     given = _match_sources(nodes, sources)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.engines import PreparationEngine
 from data_stack.exception import ConfigError, PreparationError, TaskError
 from data_stack.factories.declarative import (
     DatasetCard,
@@ -30,7 +31,6 @@ from data_stack.factories.declarative import (
     PreparedResources,
     Resources,
 )
-from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.resource_names import JOURNAL
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector

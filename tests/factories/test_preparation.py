@@ -549,7 +549,7 @@ def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
 def test_a_process_that_keeps_overwriting_the_dataset_is_an_error(
     numbers: Numbers, store: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparation, "_ATTEMPTS", 2)  # it waits in between
+    monkeypatch.setattr(preparation, "_MAX_ATTEMPTS", 2)  # it waits in between
 
     class Vandalised(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
         def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:

@@ -310,7 +310,7 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
     )
     (home / "scans.py").write_text(factory, encoding="utf-8")
     lines = [
-        "from data_stack import FileStorageConnector; from data_stack.distributed import ProcessEngine",
+        "from data_stack import FileStorageConnector; from data_stack.engines import ProcessEngine",
         "from data_stack_spark import SparkEngine; from scans import Scans",
         "if __name__ == '__main__':",
         "    factory = Scans(FileStorageConnector('store'))",

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from process_harness import in_fork, run_python
 
-from data_stack.distributed.attempts import ProcessEngine
+from data_stack.engines import ProcessEngine
 from data_stack.processes.fork_server import ForkedProcess, hold
 from data_stack.processes.program_settings import ProgramSettings, ThreadSettings
 from data_stack.processes.seeding import draw_entropy, seed_generators

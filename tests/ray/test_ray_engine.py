@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from data_stack.engines import PreparationEngine
 from data_stack.exception import TaskError
-from data_stack.factories.engine import PreparationEngine
 from data_stack.testing import EngineContract
 
 

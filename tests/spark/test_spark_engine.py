@@ -8,7 +8,7 @@ import pytest
 from data_stack_spark import SparkEngine
 from pyspark.sql import SparkSession
 
-from data_stack.factories.engine import PreparationEngine
+from data_stack.engines import PreparationEngine
 from data_stack.testing import EngineContract
 
 

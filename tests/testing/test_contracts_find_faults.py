@@ -15,7 +15,7 @@ import pytest
 from plain_connector import FilesConnector
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.factories.engine import PreparationEngine
+from data_stack.engines import PreparationEngine
 from data_stack.io.storage_connectors.storable import binary_chunks
 from data_stack.testing import DatasetIteratorContract, EngineContract, StorageConnectorContract
 from data_stack.testing.iterators import PlainIterator, assert_same

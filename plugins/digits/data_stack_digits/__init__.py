@@ -7,12 +7,16 @@ import gzip
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.factories.prepared import PreparedResources, Resources
+from data_stack import (
+    DatasetCard,
+    DatasetFactory,
+    DatasetIteratorIF,
+    PreparedResources,
+    ResourceDefinition,
+    Resources,
+)
 from data_stack.formats.csv import read_csv_matrix
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
-from data_stack.io.resource_definition import ResourceDefinition
 
 __all__ = ["DigitsFactory", "Sample"]
 
@@ -26,13 +30,16 @@ _SOURCES = (
     "https://cdn.jsdelivr.net/gh/scikit-learn/scikit-learn@1.9.1/sklearn/datasets/data/digits.csv.gz",
 )
 
+#: Rows of the file that are ``train``; the others are ``test``.
+_N_TRAIN = 1437
+
 
 class DigitsFactory(DatasetFactory):
     """Handwritten digits of the UCI repository, 8 × 8 pixels.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(8, 8)`` with values from 0 (paper) to 16 (ink), and
-    twice the digit as an int. The file has one order and no official split: the first 1,437 of its rows (80 %) are
-    ``train``, the last 360 are ``test``.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(8, 8)`` with values from 0
+    (paper) to 16 (ink), and twice the digit as an int. The file has one order and no official
+    split: the first 1,437 of its rows (80 %) are ``train``, the last 360 are ``test``.
     """
 
     card = DatasetCard(
@@ -40,7 +47,10 @@ class DigitsFactory(DatasetFactory):
         version="1.0.0",
         license="CC-BY-4.0",
         homepage="https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits",
-        citation="E. Alpaydin, C. Kaynak: Optical Recognition of Handwritten Digits. UCI, 1998. https://doi.org/10.24432/C50P49",
+        citation=(
+            "E. Alpaydin, C. Kaynak: Optical Recognition of Handwritten Digits. UCI, 1998. "
+            "https://doi.org/10.24432/C50P49"
+        ),
     )
     sources = (
         ResourceDefinition("raw/digits.csv.gz", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),
@@ -52,17 +62,20 @@ class DigitsFactory(DatasetFactory):
         """Turn rows of 64 pixels and a label into two arrays for each split."""
         with raw["raw/digits.csv.gz"] as resource, gzip.GzipFile(fileobj=resource) as lines:
             rows = read_csv_matrix(lines, np.uint8)
-        for split, part in zip(self.splits, np.split(rows, [1437]), strict=True):
-            for name, array in (
-                ("images", part[:, :64].reshape(-1, 8, 8)),
-                ("targets", part[:, 64].astype(np.int64)),
-            ):
-                with prepared.create(f"preprocessed/{split}/{name}.npy") as file:
-                    write_npy(file, array)
+        train_rows, test_rows = np.split(rows, [_N_TRAIN])
+        self._write_split("train", train_rows, prepared)
+        self._write_split("test", test_rows, prepared)
+
+    def _write_split(
+        self, split: str, rows: npt.NDArray[np.uint8], prepared: PreparedResources
+    ) -> None:
+        with prepared.create(f"preprocessed/{split}/images.npy") as file:
+            write_npy(file, rows[:, :64].reshape(-1, 8, 8))
+        with prepared.create(f"preprocessed/{split}/targets.npy") as file:
+            write_npy(file, rows[:, 64].astype(np.int64))
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF[Sample]:
-        """The images and digits of one split; rows are read when they are asked for."""
-        images, targets = (
-            prepared[f"preprocessed/{split}/{name}.npy"] for name in ("images", "targets")
-        )
+        """Return the images and digits of one split; rows are read when they are asked for."""
+        images = prepared[f"preprocessed/{split}/images.npy"]
+        targets = prepared[f"preprocessed/{split}/targets.npy"]
         return NumpyDatasetIterator([images, targets, targets])

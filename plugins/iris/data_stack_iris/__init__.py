@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.factories.prepared import Resources
+from data_stack import (
+    DatasetCard,
+    DatasetFactory,
+    DatasetIteratorIF,
+    ResourceDefinition,
+    Resources,
+)
 from data_stack.formats.csv import CSVDatasetIterator
-from data_stack.io.resource_definition import ResourceDefinition
 
 __all__ = ["IrisFactory", "Sample"]
 
@@ -27,9 +30,10 @@ _SOURCES = (
 class IrisFactory(DatasetFactory):
     """Fisher's iris flowers: four lengths of 150 flowers of three species.
 
-    Samples are ``(features, species, tag)``: a float64 array of shape ``(4,)`` in centimetres, in the order of
-    ``feature_names``, and twice the species as an int, a position in ``class_names``. There is one split, ``all``:
-    the flowers are sorted by species, and no division of them was published.
+    Samples are ``(features, species, tag)``: a float64 array of shape ``(4,)`` in centimetres, in
+    the order of ``feature_names``, and twice the species as an int, a position in ``class_names``.
+    There is one split, ``all``: the flowers are sorted by species, and no division of them was
+    published.
     """
 
     card = DatasetCard(
@@ -37,7 +41,10 @@ class IrisFactory(DatasetFactory):
         version="1.0.0",
         license="CC-BY-4.0",
         homepage="https://archive.ics.uci.edu/dataset/53/iris",
-        citation="R. A. Fisher: The use of multiple measurements in taxonomic problems, 1936. https://doi.org/10.24432/C56C76",
+        citation=(
+            "R. A. Fisher: The use of multiple measurements in taxonomic problems, 1936. "
+            "https://doi.org/10.24432/C56C76"
+        ),
     )
     sources = (
         ResourceDefinition("raw/iris.csv", _SOURCES[0], sha256=_SHA256, mirrors=_SOURCES[1:]),
@@ -48,5 +55,6 @@ class IrisFactory(DatasetFactory):
     class_names = ("setosa", "versicolor", "virginica")
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF[Sample]:
-        """All flowers; the first line of the file holds its counts and the names of the classes."""
+        """Return all flowers."""
+        # The first line of the file holds its counts and the names of the classes.
         return CSVDatasetIterator(prepared["raw/iris.csv"], header=False, skip_lines=1)

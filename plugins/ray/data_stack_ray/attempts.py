@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from data_stack.distributed.attempts import attempt
+from data_stack.engines.attempts import attempt
 
 
 class Attempts:
@@ -17,7 +17,7 @@ class Attempts:
         """Return once Ray has placed and started this actor."""
 
     def attempt(self, packed: bytes, arguments: Sequence[Any]) -> list[Any]:
-        """Try tasks; see :func:`data_stack.distributed.attempts.attempt`."""
+        """Try tasks; see :func:`data_stack.engines.attempts.attempt`."""
         with contextlib.redirect_stdout(
             sys.stderr
         ):  # standard output of the driver may be JSON for another program

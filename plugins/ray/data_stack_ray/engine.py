@@ -12,9 +12,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from data_stack.distributed.attempts import Failure, pack
+from data_stack.engines import PreparationEngine
+from data_stack.engines.attempts import Failure, pack
 from data_stack.exception import ConfigError
-from data_stack.factories.engine import PreparationEngine
 from data_stack_ray.attempts import Attempts
 from data_stack_ray.session import ray_session
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from typing import Any
 
-from data_stack.distributed.attempts import attempt, pack
+from data_stack.engines.attempts import attempt, pack
 
 
 def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:

@@ -17,9 +17,9 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.accumulators import AddingAccumulatorParam
 from pyspark.sql import SparkSession
 
-from data_stack.distributed.attempts import Failure, pack, unpack
+from data_stack.engines import PreparationEngine
+from data_stack.engines.attempts import Failure, pack, unpack
 from data_stack.exception import ConfigError
-from data_stack.factories.engine import PreparationEngine
 from data_stack_spark.attempts import attempt_by_spark
 
 logger = logging.getLogger("data_stack")

@@ -16,11 +16,10 @@ from process_harness import run_python
 from sharded_dataset import N_SHARDS, Random, Sharded
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.distributed import ProcessEngine
+from data_stack.engines import PreparationEngine, ProcessEngine
 from data_stack.exception import PreparationError, TaskError
 from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -217,7 +216,7 @@ def test_the_work_for_a_shard_does_not_grow_with_their_number(
 SCRIPT = """
 import sys
 from data_stack import DatasetCard, DatasetFactory, FileStorageConnector, SequenceDatasetIterator
-from data_stack.distributed import ProcessEngine
+from data_stack.engines import ProcessEngine
 
 class Own(DatasetFactory):
     card = DatasetCard("own", "1")
