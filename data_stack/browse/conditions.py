@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.browse.table import BrowsedColumn, Table, Values, number_of
+from data_stack.browse.plain_values import Values, number_of
+from data_stack.browse.table import BrowsedColumn, Table
 from data_stack.exception import ConfigError
 from data_stack.util.untrusted_text import parse_json
 from data_stack.values.missing import missing_in

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.browse.conditions import MAX_VALUES, Condition, Mask
-from data_stack.browse.table import BrowsedColumn, Table, Values, plain
+from data_stack.browse.plain_values import Values, plain
+from data_stack.browse.table import BrowsedColumn, Table
 from data_stack.exception import ConfigError
 from data_stack.show.markup import readable
 from data_stack.values.missing import missing_in
