@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.browse.query import Condition, Search, compare, histograms, parse_conditions
+from data_stack.browse.conditions import Condition, parse_conditions
+from data_stack.browse.histograms import compare, histograms
+from data_stack.browse.search import Search
 from data_stack.browse.table import Table
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError

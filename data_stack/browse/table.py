@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,26 +12,37 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.browse.plain_values import Values, is_plain_value, plain, size_of
 from data_stack.dataset.iterator import Column, DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
-from data_stack.show.column_report import columns_of
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.show.column_report import ColumnReport, columns_of
 from data_stack.show.display_value import Kind, to_display_value
 from data_stack.show.markup import readable
 from data_stack.show.sample_parts import hints_of, part_of
-from data_stack.show.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
-from data_stack.values.missing import is_missing, is_null, present_values
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import join_columns
 
-Values = npt.NDArray[Any]
-"""Plain values of a column, shape ``(n,)``: numbers, times, or objects (str or None)."""
-
 #: Histograms count at most this many rows of a split.
-_MAX_ROWS: Final = 1 << 16
-_N_STRETCHES: Final = 64
-_MIN_BLOCK, _MAX_BLOCK = 16, 1 << 13
-_TRUTHS: Final = {"True": 1, "False": 0}
+_MAX_SAMPLED_ROWS: Final = 1 << 16
+
+#: Of a larger split, histograms count blocks in this many places.
+_N_SAMPLED_BLOCKS: Final = 64
+
+#: Rows of a block.
+_MIN_BLOCK_ROWS: Final = 16
+_MAX_BLOCK_ROWS: Final = 1 << 13
+
+#: A block is read in about this time, so that a page can be answered in between.
+_SECONDS_OF_A_BLOCK: Final = 0.03
+
+_CACHE_BYTES: Final = 48 << 20
+
+#: The columns are found from this many samples at most.
+_N_FIRST_SAMPLES: Final = 8
+
+#: The usual names of columns of classes, the most usual first.
+_NAMES_OF_CLASS_COLUMNS: Final = ("label", "class", "target", "y", "category", "cls")
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Table:
     """The samples of a split.
 
     Args:
-        iterator: the samples; the caller closes it.
+        iterator: the samples. It is not closed.
 
     Attributes:
         n_samples: number of samples.
@@ -76,235 +86,243 @@ class Table:
         n_sampled: number of samples that histograms count.
         columns: of the samples; empty if no sample can be read.
         class_column: number of the column of classes; None if there is none.
-        caption_column: number of the column that best describes a sample in a few words; None without plain columns.
+        caption_column: number of the column that best describes a sample in a few words; None
+            without plain columns.
     """
+
+    n_samples: int
+    is_small: bool
+    n_sampled: int
+    columns: tuple[BrowsedColumn, ...]
+    class_column: int | None
+    caption_column: int | None
+
+    _access: SampleAccess
+
+    #: Held while samples are read: not every iterator is thread-safe.
+    _lock: threading.RLock
+
+    #: Plain values by column, start and stop.
+    _cache: ByteCache[tuple[int, int, int], Values]
+
+    #: Rows of a block.
+    _block_rows: int
 
     def __init__(self, iterator: DatasetIteratorIF) -> None:
         self._access = access_to(iterator)
+        self._lock = threading.RLock()
+        self._cache = ByteCache(_CACHE_BYTES, size_of)
         self.n_samples = self._access.n_samples
-        self._lock = threading.RLock()  # not every iterator is thread-safe
-        self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(48 << 20, _size_of)
-        self.columns = self._look_at(iterator)
+        self.columns = self._find_columns(iterator)
         self.class_column = self._find_class_column()
-        texts_first = sorted(
-            self.plain_columns(), key=lambda number: self.columns[number].kind != "text"
-        )
-        self.caption_column = (
-            next(iter(texts_first), None) if self.class_column is None else self.class_column
-        )
-        self._block, self.is_small = self._measure_block(), self.n_samples <= _MAX_ROWS
-        self.n_sampled = (
-            self.n_samples
-            if self.is_small
-            else _N_STRETCHES * min(self._block, _MAX_ROWS // _N_STRETCHES)
-        )
+        self.caption_column = self._find_caption_column()
+        self._block_rows = self._measure_block()
+        self.is_small = self.n_samples <= _MAX_SAMPLED_ROWS
+        self.n_sampled = self.n_samples
+        if not self.is_small:
+            rows_of_sampled_block = min(self._block_rows, _MAX_SAMPLED_ROWS // _N_SAMPLED_BLOCKS)
+            self.n_sampled = _N_SAMPLED_BLOCKS * rows_of_sampled_block
 
-    def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
+    # ------------------------------------------------------------------ columns
+
+    def plain_columns(self) -> list[int]:
+        """Return the numbers of the columns that can be filtered."""
+        return [number for number, column in enumerate(self.columns) if column.is_plain]
+
+    def _find_columns(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
         """Find the columns from the first samples that can be read."""
         samples = []
-        for position in range(min(8, self.n_samples)):
-            with contextlib.suppress(
-                Exception
-            ):  # foreign code; the error is shown in place of the sample
+        for position in range(min(_N_FIRST_SAMPLES, self.n_samples)):
+            # Foreign code; the error is shown in place of the sample.
+            with contextlib.suppress(Exception):
                 samples.append(self._access.sample(position))
         if not samples:
             return ()
-        meta = getattr(iterator, "dataset_meta", None)
-        reports = columns_of(iterator, samples)
-        classes = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
-        kind = getattr(meta, "target_kind", None)
-        if kind != "one_hot" and any(isinstance(name, int) for name in classes):
-            classes = ()  # the numbers are the names
-        found, hints = list[BrowsedColumn](), dict[Any, str](hints_of(iterator))
-        for report in reports:
-            values, hint = (
-                [part_of(sample, report.key) for sample in samples],
-                hints.get(report.key),
+        has_meta = getattr(iterator, "dataset_meta", None) is not None
+        class_names = _class_names_of(iterator)
+        is_one_hot = _target_kind_of(iterator) == "one_hot"
+        hints: dict[Any, str] = dict(hints_of(iterator))
+
+        columns = []
+        for report in columns_of(iterator, samples):
+            values = [part_of(sample, report.key) for sample in samples]
+            is_class = report.role == "target" or (not has_meta and report.key == "label")
+            columns.append(
+                _describe_column(
+                    report,
+                    values,
+                    hints.get(report.key),
+                    class_names=class_names if is_class else (),
+                    is_one_hot=is_class and is_one_hot,
+                )
             )
-            looks = [
-                look
-                for look in (to_display_value(value, hint) for value in values)
-                if look.kind != "missing"
-            ]
-            is_class = report.role == "target" or (meta is None and report.key == "label")
-            is_plain = (is_class and kind == "one_hot") or all(map(_is_plain, values))
-            unnamed = (
-                "value"
-                if report.key is None
-                else f"column {report.key}"
-                if isinstance(report.key, int)
-                else report.key
-            )
-            name = readable(unnamed if report.name is None else report.name)
-            shown: Kind = looks[0].kind if looks else "missing"
-            has_picture = not is_plain and any(look.is_picture for look in looks)
-            # as they are shown, so that the text that one filters by is the one that one sees
-            names = tuple(readable(class_name) for class_name in classes) if is_class else ()
-            about = (
-                report.role,
-                report.dtype,
-                report.shape,
-                shown,
-                is_plain,
-                has_picture,
-                hint,
-                names,
-            )
-            found.append(BrowsedColumn(report.key, name, *about))
-        return tuple(found)
+        return tuple(columns)
 
     def _find_class_column(self) -> int | None:
         """Find the column of classes: the target, or a column with a usual name."""
-        plain = self.plain_columns()
-        targets = [number for number in plain if self.columns[number].role == "target"]
-        words = {number: self.columns[number].name.lower().split(".") for number in plain}
-        names = ("label", "class", "target", "y", "category", "cls")
-        usual = [number for name in names for number in plain if name in words[number]]
-        return next(iter([*targets, *usual]), None)
+        plain_columns = self.plain_columns()
+        for number in plain_columns:
+            if self.columns[number].role == "target":
+                return number
+        for name in _NAMES_OF_CLASS_COLUMNS:
+            for number in plain_columns:
+                if name in self.columns[number].name.lower().split("."):
+                    return number
+        return None
 
-    def _measure_block(self) -> int:
-        """Measure how many rows can be read at once without delaying a page."""
-        rows, numbers = min(_MIN_BLOCK, self.n_samples), self.plain_columns()
-        if not rows or not numbers:
-            return _MAX_BLOCK
-        self._read_rows(numbers, 0, rows)  # opens files
-        started = time.perf_counter()
-        self._read_rows(numbers, 0, rows)
-        seconds_a_row = (time.perf_counter() - started) / rows
-        return 1 << int(np.log2(np.clip(0.03 / max(seconds_a_row, 1e-9), _MIN_BLOCK, _MAX_BLOCK)))
-
-    def plain_columns(self) -> list[int]:
-        """The numbers of the columns that can be filtered."""
-        return [number for number, column in enumerate(self.columns) if column.is_plain]
+    def _find_caption_column(self) -> int | None:
+        """Find the column of classes, or the first text, or the first plain column."""
+        if self.class_column is not None:
+            return self.class_column
+        plain_columns = self.plain_columns()
+        for number in plain_columns:
+            if self.columns[number].kind == "text":
+                return number
+        return plain_columns[0] if plain_columns else None
 
     # ------------------------------------------------------------------ blocks
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Start and stop of consecutive blocks of all rows."""
-        for start in range(0, self.n_samples, self._block):
-            yield start, min(start + self._block, self.n_samples)
+        """Yield start and stop of consecutive blocks of all rows."""
+        for start in range(0, self.n_samples, self._block_rows):
+            yield start, min(start + self._block_rows, self.n_samples)
 
     def sampled_blocks(self) -> Iterator[tuple[int, int]]:
-        """Start and stop of representative blocks, in an order whose beginning is representative, too."""
+        """Yield start and stop of blocks that are spread over the table, and so are the first ones."""
         if self.is_small:
             yield from self.blocks()
             return
-        rows = self.n_sampled // _N_STRETCHES
-        for number in range(_N_STRETCHES):
-            # bit-reversed order; the last block ends with the table
-            start = int(f"{number:06b}"[::-1], 2) * (self.n_samples - rows) // (_N_STRETCHES - 1)
-            yield start, start + rows
+        n_rows = self.n_sampled // _N_SAMPLED_BLOCKS
+        last_start = self.n_samples - n_rows
+        for number in range(_N_SAMPLED_BLOCKS):
+            # The order of the bits of 0 … 63 reversed: 0, 32, 16, 48, …
+            place = int(f"{number:06b}"[::-1], 2)
+            start = place * last_start // (_N_SAMPLED_BLOCKS - 1)
+            yield start, start + n_rows
+
+    def _measure_block(self) -> int:
+        """Measure how many rows can be read at once without delaying a page; a power of 2."""
+        n_rows = min(_MIN_BLOCK_ROWS, self.n_samples)
+        columns = self.plain_columns()
+        if not n_rows or not columns:
+            return _MAX_BLOCK_ROWS
+        # The first reading opens files, and is not measured.
+        self._read_rows(columns, 0, n_rows)
+        started_at = time.perf_counter()
+        self._read_rows(columns, 0, n_rows)
+        seconds_of_a_row = (time.perf_counter() - started_at) / n_rows
+        fitting_rows = _SECONDS_OF_A_BLOCK / max(seconds_of_a_row, 1e-9)
+        return 1 << int(np.log2(np.clip(fitting_rows, _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS)))
+
+    # ------------------------------------------------------------------ reading
 
     def read(self, columns: Sequence[int], start: int, stop: int) -> dict[int, Values]:
-        """Plain values of the rows from ``start`` to ``stop``; the values of an unreadable row are missing."""
-        keeps = stop - start <= _MAX_ROWS // _N_STRETCHES or self.is_small
-        known = self._cache.get_many((number, start, stop) for number in columns)
-        values = {number: read for (number, _, _), read in known.items()}
+        """Return plain values of the rows from ``start`` to ``stop``, by the number of the column.
+
+        The values of an unreadable row are missing.
+        """
+        values: dict[int, Values] = {}
+        cached = self._cache.get_many((number, start, stop) for number in columns)
+        for (number, _, _), cached_values in cached.items():
+            values[number] = cached_values
         missing = [number for number in columns if number not in values]
-        if missing:
-            for number, column in zip(missing, self._read_rows(missing, start, stop), strict=True):
-                values[number] = plain(column)
-                if keeps:
-                    self._cache.put((number, start, stop), values[number])
+        if not missing:
+            return values
+
+        # The blocks of histograms are kept, those of a search through a large split are not.
+        is_block_of_histogram = stop - start <= _MAX_SAMPLED_ROWS // _N_SAMPLED_BLOCKS
+        for number, column in zip(missing, self._read_rows(missing, start, stop), strict=True):
+            values[number] = plain(column)
+            if self.is_small or is_block_of_histogram:
+                self._cache.put((number, start, stop), values[number])
         return values
 
-    def _read_rows(self, columns: Sequence[int], start: int, stop: int) -> list[Column]:
-        try:
-            return self.read_columns(columns, np.arange(start, stop, dtype=np.intp))
-        except Exception:  # noqa: BLE001  # foreign code: one damaged sample must not hide the others
-            if stop - start == 1:
-                return [stack_values([None]) for _ in columns]
-        middle = (start + stop) // 2
-        halves = zip(
-            self._read_rows(columns, start, middle),
-            self._read_rows(columns, middle, stop),
-            strict=True,
-        )
-        return [join_columns(pieces) for pieces in halves]
-
     def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
-        """Unconverted columns, shape ``(len(positions), ...)`` each; errors of the iterator pass through."""
-        keys = [key for number in columns if (key := self.columns[number].key) is not None]
+        """Return unconverted columns, shape ``(len(positions), ...)`` each.
+
+        Errors of the iterator pass through.
+        """
+        keys = []
+        for number in columns:
+            key = self.columns[number].key
+            if key is not None:
+                keys.append(key)
         with self._lock:
-            return (
-                self._access.columns(keys, positions)
-                if keys
-                else [np.asarray(self._access.batch(positions))]
-            )
+            if keys:
+                return self._access.columns(keys, positions)
+            # Bare samples are one column without a key.
+            return [np.asarray(self._access.batch(positions))]
 
     def read_sample(self, position: int) -> tuple[Any, str | None]:
-        """One sample, and the place where it is stored; errors of the iterator pass through."""
+        """Return one sample, and the place where it is stored.
+
+        Errors of the iterator pass through.
+        """
         with self._lock:
             return self._access.sample(position), self._access.locate(position)
 
+    def _read_rows(self, columns: Sequence[int], start: int, stop: int) -> list[Column]:
+        """Read consecutive rows; if that fails in halves, so that a damaged row hides no other."""
+        try:
+            return self.read_columns(columns, np.arange(start, stop, dtype=np.intp))
+        except Exception:  # noqa: BLE001  # foreign code
+            if stop - start == 1:
+                return [stack_values([None]) for _ in columns]
+        middle = (start + stop) // 2
+        first_half = self._read_rows(columns, start, middle)
+        second_half = self._read_rows(columns, middle, stop)
+        return [join_columns(halves) for halves in zip(first_half, second_half, strict=True)]
 
-def _is_plain(value: Any) -> bool:
-    if is_null(value) or isinstance(
-        value, (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)
-    ):
-        return True
-    dtype = getattr(value, "dtype", None)
-    return getattr(value, "shape", None) in ((), (1,)) and getattr(dtype, "kind", "") in "biufMmUST"
+
+def _target_kind_of(iterator: DatasetIteratorIF) -> str | None:
+    return getattr(getattr(iterator, "dataset_meta", None), "target_kind", None)
 
 
-def plain(column: Column) -> Values:
-    """A column as numbers, times, or texts with None.
+def _class_names_of(iterator: DatasetIteratorIF) -> tuple[str, ...]:
+    """Return the names of the classes as they are shown; none if they are the numbers themselves.
 
-    One-hot vectors become the positions of their ones, times have microseconds, and durations become seconds.
+    The text that one filters by must be the one that one sees.
     """
-    if column.ndim > 1:
-        column = (
-            column.argmax(axis=1) if column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
-        )
-    if column.dtype.kind == "M":
-        return column.astype("M8[us]")
-    if column.dtype.kind == "m" and np.datetime_data(column.dtype)[0] not in ("Y", "M", "generic"):
-        return column / np.timedelta64(1, "s")
-    if column.dtype.kind in "biuf":
-        return column
-    values = column.tolist()
-    if str not in set(map(type, values)):
-        present, missing = present_values(column)
-        if present.ndim == 1 and present.dtype.kind in "biufMm":
-            dtype = (
-                present.dtype
-                if present.dtype.kind in "fMm" or not missing.any()
-                else np.dtype(np.float64)
-            )
-            found = np.full(
-                len(column),
-                "NaT" if dtype.kind in "Mm" else np.nan if dtype.kind == "f" else 0,
-                dtype,
-            )
-            found[~missing] = present
-            if (
-                found[~missing].astype(present.dtype) == present
-            ).all():  # else integers beyond 2**53 next to missing values
-                return plain(found)
-    texts = np.empty(len(values), dtype=object)
-    texts[:] = [
-        value if type(value) is str else None if is_missing(value) else str(plain_value(value))
-        for value in values
-    ]
-    return texts
+    meta = getattr(iterator, "dataset_meta", None)
+    names = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
+    is_one_hot = _target_kind_of(iterator) == "one_hot"
+    if not is_one_hot and any(isinstance(name, int) for name in names):
+        return ()
+    return tuple(readable(name) for name in names)
 
 
-def number_of(text: str) -> float:
-    """Parse a number such as ``"7"``, ``"-0.5"`` or ``"True"``; NaN for other texts."""
-    try:
-        number = (
-            _TRUTHS[text]
-            if text in _TRUTHS
-            else int(text)
-            if text.lstrip("-").isdigit()
-            else float(text)
-        )
-        return (
-            number if -(1 << 63) <= number < 1 << 64 else float(text)
-        )  # numpy compares with integers of at most 64 bits
-    except ValueError:
-        return float("nan")
+def _describe_column(
+    report: ColumnReport,
+    values: Sequence[Any],
+    hint: str | None,
+    *,
+    class_names: tuple[str, ...],
+    is_one_hot: bool,
+) -> BrowsedColumn:
+    """Decide how a column is shown, by its first values."""
+    is_plain = is_one_hot or all(is_plain_value(value) for value in values)
+    shown_values = [to_display_value(value, hint) for value in values]
+    present = [shown for shown in shown_values if shown.kind != "missing"]
+    kind: Kind = present[0].kind if present else "missing"
+    return BrowsedColumn(
+        key=report.key,
+        name=readable(_name_of(report)),
+        role=report.role,
+        dtype=report.dtype,
+        shape=report.shape,
+        kind=kind,
+        is_plain=is_plain,
+        has_picture=not is_plain and any(shown.is_picture for shown in present),
+        hint=hint,
+        class_names=class_names,
+    )
 
 
-def _size_of(values: Values) -> int:
-    return values.nbytes if values.dtype != object else len(values) * 100
+def _name_of(report: ColumnReport) -> str:
+    if report.name is not None:
+        return report.name
+    if report.key is None:
+        return "value"
+    if isinstance(report.key, int):
+        return f"column {report.key}"
+    return report.key

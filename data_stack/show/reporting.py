@@ -44,7 +44,20 @@ from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import as_array, one_hot_positions
 from data_stack.values.stacking import value_of
 
-_MAX_NUMBERS_IN_A_CELL = 10
+_MAX_NAMES_IN_A_CELL = 10
+
+#: At most the last layers are listed.
+_MAX_LAYERS = 100
+
+#: Parsers of JSON and YAML limit nesting.
+_MAX_DEPTH = 25
+
+#: Shapes and dtypes are found from this many samples at most.
+_N_SAMPLES_TO_FIND_COLUMNS = 8
+
+#: Iterating is measured for this long at most, and over this many samples.
+_MAX_MEASURED_SECONDS = 0.2
+_MAX_MEASURED_SAMPLES = 10_000
 
 
 @dataclasses.dataclass(repr=False)  # there may be a thousand layers
@@ -59,7 +72,8 @@ class DatasetIteratorReport(Document):
         sample_pos: position or key of the sample proper; None without meta.
         target_pos: position or key of the target; None without meta.
         tag_pos: position or key of the tag; None without meta.
-        target_dist: number of samples for each target, ordered by target; see :class:`DatasetIteratorReportGenerator`.
+        target_dist: number of samples for each target, ordered by target; see
+            :class:`DatasetIteratorReportGenerator`.
         iteration_speed: samples per second; None if not measured.
         sub_reports: those of the underlying iterators, in order; a shared iterator has one report.
         target_kind: that of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
@@ -67,7 +81,8 @@ class DatasetIteratorReport(Document):
         feature_names: those of its meta.
         provenance: that of its meta: the layers above the loaded dataset, lowest first.
         columns: shape and dtype of each column; empty in sub-reports, and if there are no samples.
-        left_out: what of the place is not read and may be data, with the rules that leave it out; empty if that is nothing.
+        left_out: what of the place is not read and may be data, with the rules that leave it out;
+            empty if that is nothing.
     """
 
     identifier: str | None
@@ -96,70 +111,101 @@ class DatasetIteratorReport(Document):
         """
         from data_stack.show.plots import plot_counts
 
-        name = next(
-            (str(each.name or each.key) for each in self.columns if each.role == "target"), "target"
-        )
-        return plot_counts(
-            {name: self.target_dist}, self.class_names, title=_title(self), kind=self.target_kind
-        )
+        counts = {self._name_of_target(): self.target_dist}
+        return plot_counts(counts, self.class_names, title=_title(self), kind=self.target_kind)
 
     def document(self, level: int = 1) -> list[Block]:
-        """The facts, columns and targets of the iterator."""
+        """Return the facts, columns and targets of the iterator."""
         blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
         if self.columns:
-            blocks += [Heading(level + 1, "Columns"), table_of_columns(self.columns)]
+            blocks.append(Heading(level + 1, "Columns"))
+            blocks.append(table_of_columns(self.columns))
         if self.target_dist:
-            blocks += [
-                Heading(level + 1, "Targets"),
-                table_of_targets(self.target_dist, self.class_names, self.target_kind),
-            ]
+            blocks.append(Heading(level + 1, "Targets"))
+            blocks.append(table_of_targets(self.target_dist, self.class_names, self.target_kind))
         return blocks
+
+    def _name_of_target(self) -> str:
+        for column in self.columns:
+            if column.role == "target":
+                return str(column.name or column.key)
+        return "target"
 
 
 def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[str, Any]:
-    """The report as a tree of JSON's types of bounded depth, with each shared report once.
+    """Return the report as a tree of JSON's types of bounded depth, with each shared report once.
 
     Args:
         report: a report of any depth.
-        has_text_keys: convert all targets to text, as JSON requires; otherwise tuples only, as YAML does.
+        has_text_keys: convert all targets to text, as JSON requires; otherwise tuples only, as YAML
+            does.
     """
-    numbers: dict[int, int] = {}
+    return _PlainReports(has_text_keys).convert(report, depth=0)
 
-    def plain(each: DatasetIteratorReport, depth: int) -> dict[str, Any]:
-        is_known = id(each) in numbers
-        number = numbers.setdefault(id(each), len(numbers) + 1)
-        if is_known or depth > 25:  # parsers of JSON and YAML limit nesting
-            name = {
-                "identifier": each.identifier,
-                "name": each.name,
-                "tag": each.tag,
-                "length": each.length,
-            }
-            return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
+
+class _PlainReports:
+    """Converts the reports of one tree, and numbers them.
+
+    Args:
+        has_text_keys: see :func:`plain_report`.
+    """
+
+    def __init__(self, has_text_keys: bool) -> None:
+        self._has_text_keys = has_text_keys
+        #: The number of each converted report, by its ``id``.
+        self._numbers: dict[int, int] = {}
+
+    def convert(self, report: DatasetIteratorReport, depth: int) -> dict[str, Any]:
+        """Convert a report, or refer to it if it was converted before, or is too deep."""
+        number = self._numbers.get(id(report))
+        if number is not None:
+            return {**_plain_names(report), "see_report": number}
+        number = len(self._numbers) + 1
+        self._numbers[id(report)] = number
+        if depth > _MAX_DEPTH:
+            return {**_plain_names(report), "report_number": number}
+
+        fields: dict[str, Any] = {}
+        for field in dataclasses.fields(report):
+            fields[field.name] = getattr(report, field.name)
+        fields["sub_reports"] = ()
+        fields["columns"] = [dataclasses.asdict(column) for column in report.columns]
+        plain_fields = plain_data_of(fields)
+        plain_fields["target_dist"] = self._convert_counts(report.target_dist)
+        sub_reports = [self.convert(below, depth + 1) for below in report.sub_reports]
+        plain_fields["sub_reports"] = sub_reports
+        plain_fields["report_number"] = number
+        return dict(plain_fields)
+
+    def _convert_counts(self, target_dist: Mapping[Any, int]) -> dict[Any, int]:
         counts: dict[Any, int] = {}
-        for target, count in each.target_dist.items():
-            key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
-            while key in counts:  # the label "1" beside the label 1
+        for target, count in target_dist.items():
+            key = target
+            if self._has_text_keys or isinstance(target, tuple):
+                key = str(target)
+            # The label "1" beside the label 1.
+            while key in counts:
                 key = json.dumps(key)
             counts[key] = count
-        fields = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
-        fields |= {
-            "sub_reports": (),
-            "columns": [dataclasses.asdict(column) for column in each.columns],
-        }
-        below = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
-        return {
-            **plain_data_of(fields),
-            "target_dist": counts,
-            "sub_reports": below,
-            "report_number": number,
-        }
+        return counts
 
-    return plain(report, 0)
+
+def _plain_names(report: DatasetIteratorReport) -> dict[str, Any]:
+    """Return what identifies a report whose other facts are left out."""
+    names = {
+        "identifier": report.identifier,
+        "name": report.name,
+        "tag": report.tag,
+        "length": report.length,
+    }
+    return dict(plain_data_of(names))
 
 
 def plain_data_of(value: Any) -> Any:
-    """``value`` in JSON's types: tuples become lists; NaN, infinities and other objects become text."""
+    """Return a value in JSON's types.
+
+    Tuples become lists; NaN, infinities and other objects become text.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -167,29 +213,39 @@ def plain_data_of(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain_data_of(item) for item in value]
     plain = plain_value(value)
-    return [plain_data_of(item) for item in plain] if isinstance(plain, tuple) else plain
+    if isinstance(plain, tuple):
+        return [plain_data_of(item) for item in plain]
+    return plain
 
 
 def _title(report: DatasetIteratorReport) -> str:
-    return (
-        " ".join(readable(part) for part in (report.name, report.tag) if part is not None)
-        or "an iterator"
-    )
+    names = [readable(name) for name in (report.name, report.tag) if name is not None]
+    return " ".join(names) or "an iterator"
 
 
 def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
-    facts = {"samples": f"{report.length:,}", "identifier": readable(report.identifier or "")}
-    for name, values in (
-        ("classes", report.class_names or ()),
-        ("features", report.feature_names or ()),
-    ):
-        more = f", … ({len(values):,} in all)" if len(values) > _MAX_NUMBERS_IN_A_CELL else ""
-        facts[name] = ", ".join(map(readable, values[:_MAX_NUMBERS_IN_A_CELL])) + more
-    facts["left out"] = readable(_left_out_below(report), 1000)
-    facts["layers"] = " → ".join(map(readable, report.provenance[-100:]))
-    speed = report.iteration_speed
-    facts["speed"] = "" if speed is None else f"{speed:,.0f} samples per second"
-    return [(name, text) for name, text in facts.items() if text]
+    """Return the names and texts of the facts that are known."""
+    speed = ""
+    if report.iteration_speed is not None:
+        speed = f"{report.iteration_speed:,.0f} samples per second"
+    facts = [
+        ("samples", f"{report.length:,}"),
+        ("identifier", readable(report.identifier or "")),
+        ("classes", _list_first(report.class_names or ())),
+        ("features", _list_first(report.feature_names or ())),
+        ("left out", readable(_left_out_below(report), 1000)),
+        ("layers", " → ".join(readable(layer) for layer in report.provenance[-_MAX_LAYERS:])),
+        ("speed", speed),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def _list_first(names: Sequence[Any]) -> str:
+    """Return the first names, and how many there are if not all are shown."""
+    text = ", ".join(readable(name) for name in names[:_MAX_NAMES_IN_A_CELL])
+    if len(names) > _MAX_NAMES_IN_A_CELL:
+        text += f", … ({len(names):,} in all)"
+    return text
 
 
 def _left_out_below(report: DatasetIteratorReport) -> str:
@@ -211,51 +267,57 @@ def _left_out_below(report: DatasetIteratorReport) -> str:
 def table_of_columns(
     columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None
 ) -> Table:
-    """A table with a row for each column of an iterator.
+    """Return a table with a row for each column of an iterator.
 
     Args:
         columns: with or without statistics.
         values: texts about the values of columns, by key.
     """
-    header = ["column", "role", "dtype", "shape"] + (["values"] if values else [])
-    if any(column.statistics is not None for column in columns):
+    has_statistics = any(column.statistics is not None for column in columns)
+    header = ["column", "role", "dtype", "shape"]
+    if values:
+        header.append("values")
+    n_texts = len(header)
+    if has_statistics:
         header += ["missing", "numbers", "infinite", "min", "max", "mean", "std", "distinct"]
+
     rows = []
     for column in columns:
-        numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
-        about = [values.get(column.key, "")] if values else []
-        name = (
-            ""
-            if column.key is None
-            else readable(column.key if column.name is None else column.name)
-        )
-        rows.append(
-            [
-                name,
-                column.role or "",
-                column.dtype,
-                _shape(column.shape),
-                *about,
-                *map(number_text, numbers),
-            ]
-        )
-    return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
+        row = [_name_of(column), column.role or "", column.dtype, _shape_text(column.shape)]
+        if values:
+            row.append(values.get(column.key, ""))
+        if column.statistics is not None:
+            # The attributes of ColumnStatistics are in the order of the header.
+            row += [number_text(number) for number in dataclasses.astuple(column.statistics)]
+        rows.append(row)
+    numbers = frozenset(range(n_texts, len(header)))
+    return Table(header, rows, numbers)
 
 
 def kind_of(column: ColumnReport) -> str:
-    """Type and shape of the values of a column, e.g. ``"uint8 8 × 8"``."""
-    return f"{column.dtype} {_shape(column.shape)}"
+    """Return type and shape of the values of a column, e.g. ``"uint8 8 × 8"``."""
+    return f"{column.dtype} {_shape_text(column.shape)}"
 
 
-def _shape(shape: tuple[int | None, ...] | None) -> str:
-    extents = " × ".join("?" if extent is None else str(extent) for extent in shape or ())
-    return "varies" if shape is None else extents or "one value"
+def _name_of(column: ColumnReport) -> str:
+    """Return the name of a column, or its key; empty for bare samples."""
+    if column.key is None:
+        return ""
+    return readable(column.key if column.name is None else column.name)
+
+
+def _shape_text(shape: tuple[int | None, ...] | None) -> str:
+    if shape is None:
+        return "varies"
+    if not shape:
+        return "one value"
+    return " × ".join("?" if size is None else str(size) for size in shape)
 
 
 def table_of_targets(
     target_dist: Mapping[Any, int], class_names: Sequence[Any] | None, target_kind: str | None
 ) -> Table:
-    """Targets with their counts, shares and bars.
+    """Return targets with their counts, shares and bars.
 
     Args:
         target_dist: counts by target, at least one.
@@ -264,28 +326,38 @@ def table_of_targets(
     """
     names = {target: class_name(target, class_names, target_kind) for target in target_dist}
     has_names = any(name is not None for name in names.values())
-    n_all, most = sum(target_dist.values()), max(target_dist.values())
+    n_samples = max(1, sum(target_dist.values()))
+    max_count = max(1, max(target_dist.values()))
+
+    header = ["target"]
+    if has_names:
+        header.append("name")
+    n_texts = len(header)
+    header += ["samples", "share", ""]
     rows = []
     for target, count in target_dist.items():
-        row = [readable(target)] + ([names[target] or ""] if has_names else [])
-        rows.append(
-            [*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar(count / max(1, most))]
-        )
-    header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
-    return Table(header, rows, frozenset({len(header) - 3, len(header) - 2}))
+        row = [readable(target)]
+        if has_names:
+            row.append(names[target] or "")
+        row += [f"{count:,}", f"{100 * count / n_samples:.1f} %", bar(count / max_count)]
+        rows.append(row)
+    return Table(header, rows, frozenset({n_texts, n_texts + 1}))
 
 
 class DatasetIteratorReportGenerator:
     """Makes reports.
 
-    The report counts targets as plain Python values: numbers of numpy and of tensors by value, one-hot vectors by the position
-    of their one, vectors as tuples, and bytes, dates and other objects as text. More than 1,000 distinct numbers (100 if
-    fractional), as in a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``. If there are more than
-    1,000 other distinct targets, the most frequent ones are counted, and the rest as ``"(others)"``. Targets of more than 64
-    values each, such as masks, are not counted. The distribution of an iterator without meta or targets is empty.
+    The report counts targets as plain Python values: numbers of numpy and of tensors by value,
+        one-hot vectors by the position
+    of their one, vectors as tuples, and bytes, dates and other objects as text. More than 1,000
+    distinct numbers (100 if fractional), as in a regression, are counted in ten ranges of equal
+    width such as ``"[0.5, 1.0)"``. If there are more than 1,000 other distinct targets, the most
+    frequent ones are counted, and the rest as ``"(others)"``. Targets of more than 64 values each,
+    such as masks, are not counted. The distribution of an iterator without meta or targets is
+    empty.
 
-    Targets are read as a column, once for a source and all views of it. Shapes and dtypes come from the schema, or from eight
-    samples.
+    Targets are read as a column, once for a source and all views of it. Shapes and dtypes come from
+    the schema, or from eight samples.
     """
 
     class ReportFormat(Enum):
@@ -308,12 +380,15 @@ class DatasetIteratorReportGenerator:
 
         Args:
             iterator: with or without meta.
-            report_format: ``"data_class"`` for a DatasetIteratorReport (which prints as text, and has ``to_html()``), or
-                ``"dict"``, ``"json"`` or ``"yaml"``. The latter three number the reports and contain each iterator once:
-                further occurrences have name, length and ``"see_report": n``; layers deeper than 25 have only name and length.
-            measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).
-            statistics: read all samples of ``iterator``, in bounded memory, and add the number of missing and of distinct values,
-                the extremes, the mean and the standard deviation of each column.
+            report_format: ``"data_class"`` for a DatasetIteratorReport (which prints as text, and
+                has ``to_html()``), or ``"dict"``, ``"json"`` or ``"yaml"``. The latter three number
+                the reports and contain each iterator once: further occurrences have name, length
+                and ``"see_report": n``; layers deeper than 25 have only name and length.
+            measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or
+                one sample).
+            statistics: read all samples of ``iterator``, in bounded memory, and add the number of
+                missing and of distinct values, the extremes, the mean and the standard deviation of
+                each column.
 
         Raises:
             ConfigError: ``report_format`` is unknown.
@@ -321,22 +396,23 @@ class DatasetIteratorReportGenerator:
         """
         formats = DatasetIteratorReportGenerator.ReportFormat
         try:
-            wanted = formats(report_format)
+            chosen_format = formats(report_format)
         except ValueError:
-            known = [each.value for each in formats]
-            near, names = did_you_mean(report_format, known), ", ".join(map(repr, known))
+            known_names = [known_format.value for known_format in formats]
             raise ConfigError(
-                f"unknown report format {report_format!r}{near}; known formats: {names}"
+                f"unknown report format {report_format!r}"
+                f"{did_you_mean(report_format, known_names)}; "
+                f"known formats: {', '.join(repr(name) for name in known_names)}"
             ) from None
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(as_iterator(iterator))
         if statistics:
             report.columns = with_statistics(as_iterator(iterator), report.columns)
-        if wanted is formats.DICT:
+        if chosen_format is formats.DICT:
             return plain_report(report, has_text_keys=False)
-        if wanted is formats.JSON:
+        if chosen_format is formats.JSON:
             return json.dumps(plain_report(report, has_text_keys=True), indent=4, allow_nan=False)
-        if wanted is formats.DATA_CLASS:
+        if chosen_format is formats.DATA_CLASS:
             return report
         try:
             import yaml  # optional, for this format alone
@@ -348,12 +424,17 @@ class DatasetIteratorReportGenerator:
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
-        """Samples per second of iterating over up to 10,000 samples, for 0.2 s at most; 0 for an empty iterator."""
-        started, n_samples = time.perf_counter(), 0
-        for n_samples, _ in enumerate(islice(iterator, 10_000), start=1):  # noqa: B007  # counted to the last
-            if time.perf_counter() - started > 0.2:
+        """Return samples per second of iterating, for 0.2 s and over 10,000 samples at most.
+
+        The speed is 0 for an empty iterator.
+        """
+        n_samples = 0
+        started_at = time.perf_counter()
+        for _ in islice(iterator, _MAX_MEASURED_SAMPLES):
+            n_samples += 1
+            if time.perf_counter() - started_at > _MAX_MEASURED_SECONDS:
                 break
-        return n_samples / max(time.perf_counter() - started, 1e-9)
+        return n_samples / max(time.perf_counter() - started_at, 1e-9)
 
 
 class _Reporter:
@@ -361,83 +442,104 @@ class _Reporter:
 
     def __init__(self, measure_speed: bool) -> None:
         self._measures_speed = measure_speed
+        #: The targets of a source, which are read once for all its views, by source and key.
         self._columns: dict[tuple[SampleAccess, ColumnKey], npt.NDArray[Any]] = {}
 
     def report(self, iterator: Any) -> DatasetIteratorReport:
-        nodes = list(
-            walk_stack(iterator, lambda node: list(getattr(node, "underlying_iterators", ())))
-        )
-        reports = {id(node): self._bare_report(node) for node, _ in nodes}
-        for node, underlying in nodes:
-            reports[id(node)].sub_reports += [reports[id(each)] for each in underlying]
+        """Report on an iterator and those below; a shared one has one report."""
+        nodes = list(walk_stack(iterator, _iterators_below))
+        reports = {id(node): self._report_alone(node) for node, _ in nodes}
+        for node, below in nodes:
+            reports[id(node)].sub_reports += [
+                reports[id(iterator_below)] for iterator_below in below
+            ]
         return reports[id(iterator)]
 
-    def _bare_report(self, iterator: Any) -> DatasetIteratorReport:
-        """The report without sub-reports."""
+    def _report_alone(self, iterator: Any) -> DatasetIteratorReport:
+        """Return the report without sub-reports."""
         meta = getattr(iterator, "dataset_meta", None)
-        speed = (
-            DatasetIteratorReportGenerator.measure_iteration_speed(iterator)
-            if self._measures_speed
-            else None
-        )
+        speed = None
+        if self._measures_speed:
+            speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator)
         n_samples = len(iterator)
-        names = (
-            "identifier",
-            "sample_pos",
-            "target_pos",
-            "tag_pos",
-            "target_kind",
-            "class_names",
-            "feature_names",
-        )
-        same: dict[str, Any] = {name: getattr(meta, name, None) for name in names}
+        target_dist: dict[Any, int] = {}
+        if n_samples and meta is not None:
+            target_dist = self._count_targets(as_iterator(iterator), meta.target_pos)
         account = getattr(iterator, "account", None)
+        left_out = account.summary() if isinstance(account, PlaceAccount) else ""
         return DatasetIteratorReport(
+            identifier=getattr(meta, "identifier", None),
             name=type(iterator).__name__ if meta is None else meta.dataset_name,
             tag=getattr(meta, "dataset_tag", None),
             length=n_samples,
-            target_dist=self._distribution(as_iterator(iterator), meta.target_pos)
-            if n_samples and meta is not None
-            else {},
+            sample_pos=getattr(meta, "sample_pos", None),
+            target_pos=getattr(meta, "target_pos", None),
+            tag_pos=getattr(meta, "tag_pos", None),
+            target_dist=target_dist,
             iteration_speed=speed,
             sub_reports=[],
+            target_kind=getattr(meta, "target_kind", None),
+            class_names=getattr(meta, "class_names", None),
+            feature_names=getattr(meta, "feature_names", None),
             provenance=tuple(getattr(meta, "provenance", ())),
-            left_out=account.summary() if isinstance(account, PlaceAccount) else "",
-            **same,
+            left_out=left_out,
         )
 
-    def _distribution(self, iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
-        source, positions = access_to(iterator).unwrap()
+    def _count_targets(self, iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
         try:
-            if (source, target_pos) not in self._columns:
-                target = value_of(iterator[0], target_pos)
-                is_small = n_values_of(target) <= MAX_VALUES_OF_A_TARGET
-                if not is_small and one_hot_positions(as_array(target)[None]) is None:
-                    return {}
-                if positions is not None:
-                    return target_distribution(
-                        source.columns([target_pos], as_index_array(positions))[0]
-                    )
-                (self._columns[source, target_pos],) = source.columns([target_pos])
+            targets = self._read_targets(iterator, target_pos)
         except ConfigError:  # the samples have no target
             return {}
-        column = self._columns[source, target_pos]
-        return target_distribution(
-            column if positions is None else column.take(as_index_array(positions), axis=0)
-        )
+        if targets is None:
+            return {}
+        return target_distribution(targets)
+
+    def _read_targets(
+        self, iterator: DatasetIteratorIF, target_pos: ColumnKey
+    ) -> npt.NDArray[Any] | None:
+        """Return the targets, shape ``(n, ...)``; None if they are too large to be counted."""
+        source, positions = access_to(iterator).unwrap()
+        column = self._columns.get((source, target_pos))
+        if column is None:
+            if not _is_countable(value_of(iterator[0], target_pos)):
+                return None
+            if positions is not None:
+                # A view alone may be a small part of its source.
+                (targets,) = source.columns([target_pos], as_index_array(positions))
+                return targets
+            (column,) = source.columns([target_pos])
+            self._columns[source, target_pos] = column
+        if positions is None:
+            return column
+        return column.take(as_index_array(positions), axis=0)
+
+
+def _iterators_below(iterator: Any) -> list[Any]:
+    return list(getattr(iterator, "underlying_iterators", ()))
+
+
+def _is_countable(target: Any) -> bool:
+    """Whether a target has few values, or is one-hot."""
+    if n_values_of(target) <= MAX_VALUES_OF_A_TARGET:
+        return True
+    return one_hot_positions(as_array(target)[np.newaxis]) is not None
 
 
 def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
+    """Return the columns, by the schema and some samples spread over the iterator."""
     n_samples = len(iterator)
-    positions = sorted(
-        set(np.linspace(0, n_samples - 1, min(n_samples, 8)).round().astype(int).tolist())
-    )  # to find the columns
-    return columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
+    if not n_samples:
+        return ()
+    n_read = min(n_samples, _N_SAMPLES_TO_FIND_COLUMNS)
+    positions = np.linspace(0, n_samples - 1, n_read).round().astype(int)
+    samples = [iterator[position] for position in sorted(set(positions.tolist()))]
+    return columns_of(iterator, samples)
 
 
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
-    """``iterator.features``."""
-    return {
-        column.name or ("value" if column.key is None else column.key): column
-        for column in _columns_of(iterator)
-    }
+    """Return ``iterator.features``: the columns by name, or else by key."""
+    reports: dict[int | str, ColumnReport] = {}
+    for column in _columns_of(iterator):
+        key = "value" if column.key is None else column.key
+        reports[column.name or key] = column
+    return reports
