@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.layers.mapped_column import stack_one_by_one
 
 
@@ -53,3 +57,22 @@ def test_only_one_array_of_a_shape_is_alive_at_a_time() -> None:
             assert n_alive == 0
 
     assert stack_one_by_one(make_values(), 4).tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_mapped_column_is_freed_without_garbage_collection(batched: bool) -> None:
+    iterator = SequenceDatasetIterator([[1, 2, 3]]).map(_add_one, column=0, batched=batched)
+    access = access_to(iterator)
+    access.batch(np.arange(3))
+    reference = weakref.ref(access)
+
+    gc.disable()
+    try:
+        del iterator, access
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+def _add_one(value: Any) -> Any:
+    return value + 1

@@ -22,26 +22,26 @@ from data_stack.exception import ConfigError
 class BalancedDatasetIterator(DatasetIteratorView):
     """Samples of ``dataset_iterator`` such that every class comes equally often.
 
-    With k classes, every run of k samples from a multiple of k on has one sample of each class, in an order drawn for it. So
-    the counts of any two classes never differ by more than one. The members of a class come
-    in a drawn order, each of them once, then in another order, and so on: those of a rare class again and again, equally often;
-    those of a frequent class perhaps not all. Seed, epoch and position alone decide which sample is where, and it is computed
-    in constant time.
+    With k classes, every run of k samples from a multiple of k on has one sample of each class, in an
+    order drawn for it. So the counts of any two classes never differ by more than one. The members of
+    a class come in a drawn order, each of them once, then in another order, and so on: those of a
+    rare class again and again, equally often; those of a frequent class perhaps not all. Seed, epoch
+    and position alone decide which sample is where, and it is computed in constant time.
 
-    The column ``by`` is read once, here; a copy in another process does not read it again. 4 bytes a sample are kept (8 for
-    more than 2**31 samples).
+    The column ``by`` is read once, here; a copy in another process does not read it again. 4 bytes a
+    sample are kept (8 for more than 2**31 samples).
 
     Args:
-        dataset_iterator: the samples; it stays the caller's to close.
-        by: the column of classes: ints, strings, bools, floats, or arrays of one shape such as one-hot vectors. Classes are
-            compared by equality.
+        dataset_iterator: the samples; it is not closed.
+        by: the column of classes: ints, strings, bools, floats, or arrays of one shape such as
+            one-hot vectors. Classes are compared by equality.
         seed: any integer.
         n_samples: how many; None for as many as ``dataset_iterator`` has.
         epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
-        ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be compared; ``n_samples`` is
-            negative, or positive where there are no samples.
+        ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be
+            compared; ``n_samples`` is negative, or positive where there are no samples.
     """
 
     def __init__(
@@ -53,18 +53,21 @@ class BalancedDatasetIterator(DatasetIteratorView):
         n_samples: int | None = None,
         epoch: int = 0,
     ) -> None:
-        key: ColumnKey = (
-            str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
-        )
+        key: ColumnKey
+        if isinstance(by, str):
+            key = str(by)
+        else:
+            key = check_integer("the column to balance by", by)
         draw = check_draw("balanced", seed, epoch)
         n_wanted = check_n_drawn("balanced", n_samples)
         source = access_to(as_iterator(dataset_iterator))
-        length = source.n_samples if n_wanted is None else n_wanted
-        if length and not source.n_samples:
-            raise ConfigError(f"{length} samples cannot be drawn from an empty iterator")
-        super().__init__(
-            dataset_iterator, _balance(source, key, length, draw.key) if length else range(0)
-        )
+        n_drawn = source.n_samples if n_wanted is None else n_wanted
+        if n_drawn and source.n_samples == 0:
+            raise ConfigError(f"{n_drawn} samples cannot be drawn from an empty iterator")
+        positions: Positions = range(0)
+        if n_drawn:
+            positions = _balance(source, key, n_drawn, draw.key)
+        super().__init__(dataset_iterator, positions)
         self._draw = draw
         self._made_with = {
             "by": key,
@@ -75,14 +78,25 @@ class BalancedDatasetIterator(DatasetIteratorView):
 
 
 def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> Positions:
-    classes = class_numbers(source.columns([by])[0], f"samples cannot be balanced by column {by!r}")
-    members, counts = group_positions(classes.numbers), classes.counts.astype(np.uint64)
+    """Return the positions of samples, equally often of each class.
+
+    Args:
+        source: the samples.
+        by: the column of classes.
+        n_samples: how many.
+        seed: decides the order.
+    """
+    [labels] = source.columns([by])
+    classes = class_numbers(labels, f"samples cannot be balanced by column {by!r}")
+    n_classes = len(classes.counts)
+    members = group_positions(classes.numbers)
     members.setflags(write=False)
-    starts, keys = (
-        np.cumsum(classes.counts) - classes.counts,
-        hash_array(seed, 1 + np.arange(len(counts))),
-    )
-    return Formula(n_samples, _take_turns, hash_of(seed, 0), keys, counts, starts, members)
+    starts = np.cumsum(classes.counts) - classes.counts
+    counts = classes.counts.astype(np.uint64)
+    # number 0 is the key of the rounds, the others are those of the classes
+    round_key = hash_of(seed, 0)
+    class_keys = hash_array(seed, 1 + np.arange(n_classes))
+    return Formula(n_samples, _take_turns, round_key, class_keys, counts, starts, members)
 
 
 def _take_turns(
@@ -93,7 +107,7 @@ def _take_turns(
     members: IndexArrayOfInts,
     indices: IndexArrayOfInts,
 ) -> IndexArrayOfInts:
-    """Rounds in which each class has one turn.
+    """Return the positions of samples in rounds in which each class has one turn.
 
     Args:
         round_key: what decides the order in each round.
@@ -104,9 +118,10 @@ def _take_turns(
         indices: at which positions are asked for.
     """
     rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
-    numbers = permute_array(len(counts), hash_array(round_key, rounds), turns).astype(np.intp)
-    passes, nths = np.divmod(rounds, counts[numbers])
-    nths_drawn = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(
-        np.intp
-    )
-    return members.take(starts[numbers] + nths_drawn)
+    classes = permute_array(len(counts), hash_array(round_key, rounds), turns).astype(np.intp)
+    # In round r, a class has its r-th turn: each of its members once, then each once again.
+    class_counts = counts[classes]
+    passes, members_in_pass = np.divmod(rounds, class_counts)
+    pass_keys = hash_array(keys[classes], passes)
+    drawn_members = permute_array(class_counts, pass_keys, members_in_pass).astype(np.intp)
+    return members.take(starts[classes] + drawn_members)

@@ -26,14 +26,17 @@ _Columns = Union[ColumnKey, Sequence[ColumnKey], None]
 class DeduplicatedDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator``, in order, without those that equal an earlier one.
 
-    Equal are samples of equal content, see :func:`data_stack.values.digests.sample_digest`: numbers by value, not by
-    dtype, arrays by shape and values, NaN and NaN. Everything, or the columns ``by``, is read once when this is made, in blocks
-    of a few MiB; one column twice, if it begins with texts or whole numbers and other values follow.
-    Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones; then 4 bytes are kept for
-    each one that stays. A pickle carries the positions, so another process does not read again.
+    Samples of equal content are equal, see :func:`data_stack.values.digests.sample_digest`: numbers
+    are compared by value, not by dtype, arrays by shape and values; NaN equals NaN. Everything, or
+    the columns ``by``, is read once when this is made, in blocks of a few MiB. One column is read
+    twice, if it begins with texts or whole numbers and other values follow.
+
+    Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones. Then 4
+    bytes are kept for each one that stays. A pickle carries the positions, so another process does
+    not read again.
 
     Args:
-        dataset_iterator: the iterator looked through; it stays the caller's to close.
+        dataset_iterator: the iterator looked through; it is not closed.
         by: the column, or a list of the columns, that count; None for whole samples.
 
     Raises:
@@ -41,26 +44,31 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: _Columns = None) -> None:
-        first = _first_of_atoms(dataset_iterator, by)
-        if first is None:
-            first, _ = equal_groups(iterator_digests(dataset_iterator, by))
-        super().__init__(dataset_iterator, first)
+        first_positions = _find_first_of_atoms(dataset_iterator, by)
+        if first_positions is None:
+            digests = iterator_digests(dataset_iterator, by)
+            first_positions, _ = equal_groups(digests)
+        super().__init__(dataset_iterator, first_positions)
         self._made_with = {"by": by}
 
 
-#: Types whose values Python compares as their digests do: numbers by value, texts and bytes by content. NaN is not such a value.
+#: Types whose values Python compares as their digests do: numbers by value, texts and bytes by
+#: content. NaN is not such a value.
 _ATOMS: Final = frozenset((str, bytes, int, bool, type(None)))
 #: Distinct values that are held to find equal ones; of more, digests take less memory.
 _MAX_ATOMS: Final = 1 << 20
 
 
-def _first_of_atoms(
+def _find_first_of_atoms(
     dataset_iterator: DatasetIteratorIF, columns: _Columns
 ) -> npt.NDArray[np.intp] | None:
-    """The positions of the first of each of the distinct values of one column, ascending.
+    """Return the positions of the first of each of the distinct values of one column, ascending.
 
-    It takes a quarter of the time of digests (200,000 texts of 40 kinds). None for several columns, for other values than
-    texts, bytes and whole numbers, and for more than :data:`_MAX_ATOMS` distinct ones.
+    It takes a quarter of the time of digests (200,000 texts of 40 kinds).
+
+    Returns:
+        None for several columns, for other values than texts, bytes and whole numbers, and for more
+        than :data:`_MAX_ATOMS` distinct ones.
     """
     keys = [] if columns is None else keys_of(columns)
     if len(keys) != 1:
@@ -69,28 +77,31 @@ def _first_of_atoms(
     distinct = source.distinct_values(keys[0])
     if distinct is not None:
         return distinct.first
-    first: dict[Any, int] = {}
-    for start, column in in_blocks(
-        source.n_samples, lambda positions: source.columns(keys, positions)[0]
-    ):
+
+    def read(positions: npt.NDArray[np.intp]) -> Column:
+        [column] = source.columns(keys, positions)
+        return column
+
+    first_position_of: dict[Any, int] = {}
+    for start, column in in_blocks(source.n_samples, read):
         if column.ndim != 1 or column.dtype.kind not in "biuUSO":
             return None
         values = column.tolist()
         if not _ATOMS.issuperset(map(type, values)):
             return None
-        new = set(values).difference(first)
-        if new:
+        new_values = set(values).difference(first_position_of)
+        if new_values:
             # from the end, so that the first position of equal values stays
             positions = range(start + len(values) - 1, start - 1, -1)
             position_of = dict(zip(reversed(values), positions, strict=True))
-            first.update({value: position_of[value] for value in new})
-            if len(first) > _MAX_ATOMS:
+            first_position_of.update({value: position_of[value] for value in new_values})
+            if len(first_position_of) > _MAX_ATOMS:
                 return None
-    return np.array(sorted(first.values()), dtype=np.intp)
+    return np.array(sorted(first_position_of.values()), dtype=np.intp)
 
 
 def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Column:
-    """``iterator.unique``."""
+    """Return the distinct values of a column (None: the target), as ``iterator.unique`` does."""
     stacked = as_iterator(iterator)
     key = stacked._class_column(column)
     distinct = access_to(stacked).distinct_values(key)
@@ -102,7 +113,12 @@ def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Colu
 def iterator_digests(
     dataset_iterator: DatasetIteratorIF, columns: _Columns = None
 ) -> npt.NDArray[np.uint8]:
-    """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
+    """Return the digest of every sample, or of the tuple of some of its columns.
+
+    The samples are read in blocks of a few MiB.
+
+    Returns:
+        Shape ``(n, 16)``.
 
     Raises:
         ConfigError: a column does not exist, or a sample holds an object of unknown content.
@@ -115,7 +131,9 @@ def iterator_digests(
         )
 
     def read(positions: npt.NDArray[np.intp]) -> Any:
-        return source.batch(positions) if keys is None else tuple(source.columns(keys, positions))
+        if keys is None:
+            return source.batch(positions)
+        return tuple(source.columns(keys, positions))
 
     digests = np.empty((source.n_samples, DIGEST_BYTES), dtype=np.uint8)
     for start, batch in in_blocks(source.n_samples, read):
@@ -127,13 +145,15 @@ def iterator_digests(
 def equal_groups(
     digests: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Which digests are equal: the position of the first of each, ascending, and for each its number among these.
+    """Find equal digests.
 
     Args:
         digests: shape ``(n, 16)``.
 
     Returns:
-        Arrays of shape ``(n_distinct,)`` and ``(n,)``, such that ``digests[first][number] == digests``.
+        The position of the first of each distinct digest, ascending, shape ``(n_distinct,)``; and
+        for each digest its number among these, shape ``(n,)``. So ``digests[first][numbers]`` is
+        ``digests``.
     """
     classes = class_numbers(digests.view(f"V{DIGEST_BYTES}").reshape(len(digests)), "")
     return classes.first, classes.numbers.astype(np.intp)

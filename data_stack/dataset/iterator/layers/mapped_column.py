@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,45 @@ from data_stack.values.stacking import Batch, Column, list_values, replace_value
 _KINDS_OF_NUMBERS = "biufc"
 
 
+class _ValueFunction:
+    """The function of a value, with its random generators.
+
+    It is no part of the access: the access would refer to itself, and keep the samples below in
+    memory until garbage is collected.
+
+    Args:
+        function: of a value; where there is a seed, also of a random generator.
+        mixed_seed: of the draws; None for a function without.
+    """
+
+    #: What each value is mapped with.
+    _function: Callable[..., Any]
+
+    #: What the random generators are derived from; None for a function without.
+    _mixed_seed: int | None
+
+    def __init__(self, function: Callable[..., Any], mixed_seed: int | None) -> None:
+        self._function = function
+        self._mixed_seed = mixed_seed
+
+    def map_column(
+        self, key: ColumnKey, column: Column, positions: IndexArrayOfInts | None
+    ) -> Column:
+        """Return the mapped values of a column, as objects."""
+        if positions is None:
+            positions = np.arange(len(column), dtype=np.intp)
+        values = map(_as_argument, list_values(column))
+        return objects(list(map(self.map_value, values, positions.tolist())))
+
+    def map_value(self, value: Any, position: int) -> Any:
+        try:
+            if self._mixed_seed is None:
+                return self._function(value)
+            return self._function(value, derive_generator(self._mixed_seed, position))
+        except StopIteration as error:
+            raise stopped_by(self._function) from error
+
+
 class ValueMapAccess(TransformedColumnsAccess):
     """Access to samples with a function of each value of one column.
 
@@ -38,11 +78,8 @@ class ValueMapAccess(TransformedColumnsAccess):
     #: The mapped column, as it was given.
     _key: ColumnKey
 
-    #: What each value is mapped with.
-    _function: Callable[..., Any]
-
-    #: What the random generators are derived from; None for a function without.
-    _mixed_seed: int | None
+    #: Maps the value at a position.
+    _map_value: Callable[[Any, int], Any]
 
     #: Reads a sample below.
     _read_below: Callable[[int], Any]
@@ -54,10 +91,11 @@ class ValueMapAccess(TransformedColumnsAccess):
         function: Callable[..., Any],
         mixed_seed: int | None,
     ) -> None:
-        super().__init__(below, {key: self._map_column}, max_rows=below.n_at_once)
+        value_function = _ValueFunction(function, mixed_seed)
+        transforms = {key: value_function.map_column}
+        super().__init__(below, transforms, max_rows=below.n_at_once)
         self._key = key
-        self._function = function
-        self._mixed_seed = mixed_seed
+        self._map_value = value_function.map_value
         self._read_below = below.make_sample_reader()
 
     def sample(self, position: int) -> Sample:
@@ -114,23 +152,6 @@ class ValueMapAccess(TransformedColumnsAccess):
         value = _as_argument(value_of(sample, key))
         return replace_values(sample, {key: self._map_value(value, position)})
 
-    def _map_column(
-        self, key: ColumnKey, column: Column, positions: IndexArrayOfInts | None
-    ) -> Column:
-        """Return the mapped values of a column, as objects."""
-        if positions is None:
-            positions = np.arange(len(column), dtype=np.intp)
-        values = map(_as_argument, list_values(column))
-        return objects(list(map(self._map_value, values, positions.tolist())))
-
-    def _map_value(self, value: Any, position: int) -> Any:
-        try:
-            if self._mixed_seed is None:
-                return self._function(value)
-            return self._function(value, derive_generator(self._mixed_seed, position))
-        except StopIteration as error:
-            raise stopped_by(self._function) from error
-
 
 class ColumnMapAccess(TransformedColumnsAccess):
     """Access to samples with a batched function of one column.
@@ -142,12 +163,6 @@ class ColumnMapAccess(TransformedColumnsAccess):
         mixed_seed: of the draws; None for a function without.
     """
 
-    #: What the column is mapped with.
-    _function: Callable[..., Any]
-
-    #: What the random generators are derived from; None for a function without.
-    _mixed_seed: int | None
-
     def __init__(
         self,
         below: SampleAccess,
@@ -155,24 +170,28 @@ class ColumnMapAccess(TransformedColumnsAccess):
         function: Callable[..., Any],
         mixed_seed: int | None,
     ) -> None:
-        super().__init__(below, {key: self._map_column})
-        self._function = function
-        self._mixed_seed = mixed_seed
+        super().__init__(below, {key: partial(_map_column, function, mixed_seed)})
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return iterate_in_growing_reads(self.samples, start, stop)
 
-    def _map_column(
-        self, key: ColumnKey, column: Column, positions: IndexArrayOfInts | None
-    ) -> Column:
-        n_rows = len(column)
-        if n_rows == 0:
-            # the function is never called with an empty column
-            return np.empty(0, dtype=object)
-        if positions is None:
-            positions = np.arange(n_rows, dtype=np.intp)
-        mapped = call_batched(self._function, column, self._mixed_seed, positions)
-        return check_mapped_column(mapped, n_rows, self._function, f" for column {key!r}")
+
+def _map_column(
+    function: Callable[..., Any],
+    mixed_seed: int | None,
+    key: ColumnKey,
+    column: Column,
+    positions: IndexArrayOfInts | None,
+) -> Column:
+    """Return what a batched function makes of a column."""
+    n_rows = len(column)
+    if n_rows == 0:
+        # the function is never called with an empty column
+        return np.empty(0, dtype=object)
+    if positions is None:
+        positions = np.arange(n_rows, dtype=np.intp)
+    mapped = call_batched(function, column, mixed_seed, positions)
+    return check_mapped_column(mapped, n_rows, function, f" for column {key!r}")
 
 
 def _as_argument(value: Any) -> Any:

@@ -16,32 +16,37 @@ from data_stack.exception import ConfigError
 
 @layer("repeated")
 class RepeatedDatasetIterator(DatasetIteratorView):
-    """The samples of ``dataset_iterator`` ``times`` times, one pass after the other, all in the same order.
+    """The samples of ``dataset_iterator`` ``times`` times, one pass after the other.
 
-    For another order in each pass, combine ``iterator.shuffle(seed, epoch=pass)``.
+    All passes are in the same order. For another order in each pass, combine
+    ``iterator.shuffle(seed, epoch=pass)``.
 
     Args:
-        dataset_iterator: the samples; it stays the caller's to close. Nothing is read or kept.
+        dataset_iterator: the samples; it is not closed. Nothing is read or kept.
         times: number of passes; 0 makes an empty iterator.
 
     Raises:
-        ConfigError: ``times`` is not an integer or negative, or there would be more than ``sys.maxsize`` samples.
+        ConfigError: ``times`` is not an integer or negative, or there would be more than
+            ``sys.maxsize`` samples.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, times: int) -> None:
         n_passes = check_integer("the times of a repeated iterator", times, at_least=0)
-        n_samples = len(as_iterator(dataset_iterator))
-        if n_samples * n_passes > sys.maxsize:
+        n_below = len(as_iterator(dataset_iterator))
+        n_samples = n_below * n_passes
+        if n_samples > sys.maxsize:
             raise ConfigError(
-                f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often"
+                f"{n_below} samples {n_passes} times are more than Python can count; "
+                f"repeat them less often"
             )
-        length = n_samples * n_passes
-        super().__init__(
-            dataset_iterator,
-            range(length) if length <= n_samples else Formula(length, _start_again, n_samples),
-        )
+        if n_samples <= n_below:
+            # one pass or none
+            super().__init__(dataset_iterator, range(n_samples))
+        else:
+            super().__init__(dataset_iterator, Formula(n_samples, _start_again, n_below))
         self._made_with = {"times": n_passes}
 
 
-def _start_again(n_samples: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-    return indices.astype(np.intp, copy=False) % n_samples
+def _start_again(n_below: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    """Return the positions below of positions in all passes."""
+    return indices.astype(np.intp, copy=False) % n_below
