@@ -164,6 +164,7 @@ class ProcessWorkers(PrefetchingWorkers):
         self._undelivered.popleft()
         answer = self._answers.pop(number)
 
+        # An answer without a batch says why the worker could not make it.
         made = None
         if answer.unpickle is not None:
             made = self._unpickle(answer.worker, answer.unpickle, job)
