@@ -409,8 +409,8 @@ class Loader:
             )
         place = find_place(loaded, self.plan, self._plan_of)
 
-        # This loader may have fewer epochs than the interrupted iteration. The next iteration then
-        # ends with the epoch that was interrupted, so it counts as begun that much later.
+        # An iteration has to reach the epoch that was interrupted. If this loader has fewer epochs
+        # than the interrupted iteration, the next one counts its epochs from a later one on.
         first_epoch = loaded.first_epoch
         if self._epochs is not None:
             first_epoch = max(first_epoch, place.last_epoch + 1 - self._epochs)
@@ -422,6 +422,7 @@ class Loader:
         self._session.compares_ranks = True
 
     def _state(self) -> LoaderState:
+        """Return the place of the next batch, with all that decides what follows it."""
         session = self._session
         if session.fingerprint is None:
             session.fingerprint = fingerprint(self._iterator)

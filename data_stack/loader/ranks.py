@@ -201,7 +201,10 @@ _LAUNCHERS: Final = (
 
 
 def launcher_shard() -> tuple[int, int] | None:
-    """Return ``(rank, world)`` as the launcher says (torchrun, Horovod, MPI, Slurm), or None."""
+    """Return ``(rank, world)`` as the launcher says (torchrun, Horovod, MPI, Slurm), or None.
+
+    Wrong variables of a launcher are ignored.
+    """
     for launcher in _LAUNCHERS:
         shard = launcher.shard
         if shard is not None:
@@ -210,7 +213,7 @@ def launcher_shard() -> tuple[int, int] | None:
 
 
 def _checked_launcher_shard() -> Shard | None:
-    """Return what :func:`launcher_shard` does, but do not ignore wrong variables.
+    """Return the shard as the launcher says; None without a launcher.
 
     Raises:
         ConfigError: its variables are wrong, or contradict those of another launcher.

@@ -184,7 +184,10 @@ class Session:
         make_schedule: Callable[[], Schedule],
         conversion: Conversion | None,
     ) -> Iterator[Any]:
-        """Yield the batches of an iteration to the consumer: made, converted and counted."""
+        """Yield the batches of an iteration to the consumer: made, converted and counted.
+
+        This is the generator that the consumer holds. It is run when a batch is requested.
+        """
         self._check_is_current(iteration)
         iteration.has_begun = True
         recorder = iteration.recorder
@@ -225,7 +228,7 @@ class Session:
     def _make_batches(
         self, schedule: Schedule, recorder: StatisticsRecorder
     ) -> Iterator[tuple[Any, _Mark]]:
-        """Yield the batches that the workers make, each with its mark, as scheduled."""
+        """Yield the batches that the workers make, each with its mark, in the scheduled order."""
         asked_at = time.perf_counter()
         workers = self.workers
         jobs = schedule.jobs()

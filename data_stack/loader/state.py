@@ -169,6 +169,7 @@ def _has_right_digest(state: Mapping[str, Any]) -> bool:
 
 
 def _parse_ranks(state: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return :attr:`LoaderState.ranks` from the fields of a state."""
     if "ranks" not in state:
         return None
     return {name: int(state["ranks"][name]) for name in _FIELDS_OF_RANKS}

@@ -101,13 +101,14 @@ class DrawnBlocks:
         if first_window != last_window:
             return self._samples_at(self._mix_in_windows(positions, seed))
 
-        # As a rule, all positions are in one window, whose order is drawn once and stored.
+        # As a rule, all positions are in one window. Its order is drawn once, and stored.
         start = int(self._windows.starts[first_window])
         size = int(self._windows.ends[first_window]) - start
         if size <= _MAX_STORED_SAMPLES:
             return self._stored_samples(first_window, seed).take(positions - start)
 
-        # The order of a larger window would take too much memory, so it is computed where asked.
+        # The order of a larger window would take too much memory: it is computed for these
+        # positions only.
         permutation = _permutation_of_window(size, hash_of(seed, first_window))
         return self._samples_at(start + permutation.take(positions - start))
 

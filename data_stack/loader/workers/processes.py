@@ -164,10 +164,12 @@ class ProcessWorkers(PrefetchingWorkers):
         self._undelivered.popleft()
         answer = self._answers.pop(number)
 
+        # An answer without a batch says why the worker could not make it.
         made = None
         if answer.unpickle is not None:
             made = self._unpickle(answer.worker, answer.unpickle, job)
 
+        # The first batch of an iteration may show that the workers lack values of modules.
         if number == self._first_batch_check.job_number:
             must_make_again = self._check_first_batch(answer.worker, job, made)
             if must_make_again:
@@ -302,7 +304,7 @@ class ProcessWorkers(PrefetchingWorkers):
             worker.channel.send(Forget(next(self._numbers)))
 
     def _leave_workers_to_parent(self) -> None:
-        """Begin without workers in a fork of this process."""
+        """Begin without workers in a fork of this process; they go on for the parent."""
         for worker in self._workers:
             worker.forget()
         self._workers.clear()
