@@ -27,7 +27,9 @@ _MAX_COLUMNS: Final = 500
 _HISTOGRAM_SECONDS: Final = 0.5
 _CELL_CHARACTERS: Final = 160
 _MAX_CHARACTERS: Final = 20_000
-_SMALL, _LARGE = 192 * 192, 1024 * 1024  # pixels
+#: Pixels of pictures, in the grid and alone.
+_SMALL_PIXELS: Final = 192 * 192
+_LARGE_PIXELS: Final = 1024 * 1024
 
 
 class Browser:
@@ -35,9 +37,31 @@ class Browser:
 
     Args:
         title: of the pages.
-        splits: iterators by name; they stay the caller's to close.
+        splits: iterators by name. They are not closed.
         facts: names and values to show, such as the license of the dataset.
     """
+
+    _title: str
+    _splits: dict[str, DatasetIteratorIF]
+    _facts: dict[str, str]
+
+    #: The names of the splits, by which their numbers in requests are told.
+    _names: list[str]
+
+    #: Held while the attributes below change: each request has a thread.
+    _lock: threading.Lock
+
+    #: The latest searches by split and conditions, the oldest first.
+    _searches: OrderedDict[tuple[int, tuple[Condition, ...]], Search]
+
+    #: The states of the searches for duplicates, by column.
+    _audits: dict[int, dict[str, Any]]
+
+    #: Identifies this run in the URLs of pictures.
+    _run: str
+
+    #: The opened splits by number.
+    _tables: dict[int, Table]
 
     def __init__(
         self,
@@ -45,13 +69,15 @@ class Browser:
         splits: Mapping[str, DatasetIteratorIF],
         facts: Mapping[str, str] | None = None,
     ) -> None:
-        self._title, self._splits, self._facts = title, dict(splits), dict(facts or {})
+        self._title = title
+        self._splits = dict(splits)
+        self._facts = dict(facts or {})
         self._names = list(self._splits)
         self._lock = threading.Lock()
-        self._searches: OrderedDict[tuple[int, tuple[Condition, ...]], Search] = OrderedDict()
-        self._audits: dict[int, dict[str, Any]] = {}
+        self._searches = OrderedDict()
+        self._audits = {}
         self._run = secrets.token_hex(6)
-        self._tables: dict[int, Table] = {}
+        self._tables = {}
 
     def _table(self, split: int) -> Table:
         if not 0 <= split < len(self._names):
@@ -64,12 +90,12 @@ class Browser:
             return self._tables[split]
 
     def _table_with(self, split: int, position: int) -> Table:
-        if not 0 <= position < self._table(split).n_samples:
-            n_samples = self._table(split).n_samples
+        table = self._table(split)
+        if not 0 <= position < table.n_samples:
             raise DatasetOutOfBoundsError(
-                f"sample {position} is out of range: the split has {n_samples} samples"
+                f"sample {position} is out of range: the split has {table.n_samples} samples"
             )
-        return self._table(split)
+        return table
 
     def overview(self) -> dict[str, Any]:
         """Title, facts, and the splits with their columns; a split that cannot be opened has the error instead."""
@@ -78,11 +104,10 @@ class Browser:
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
             try:
                 table = self._table(number)
-                facts |= {
-                    each: getattr(table, each)
-                    for each in ("n_samples", "class_column", "caption_column")
-                }
-                facts["columns"] = [asdict(each) for each in table.columns[:_MAX_COLUMNS]]
+                facts["n_samples"] = table.n_samples
+                facts["class_column"] = table.class_column
+                facts["caption_column"] = table.caption_column
+                facts["columns"] = [asdict(column) for column in table.columns[:_MAX_COLUMNS]]
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
                 facts["error"] = _message(error)
             splits.append(facts)
@@ -104,8 +129,13 @@ class Browser:
         if not search.is_complete:
             search.advance(0.3, None if count == 0 else start + count)
         positions = search.positions(start, count)
-        state = {name: getattr(search, name) for name in ("n_found", "n_scanned", "is_complete")}
-        return {"start": start, **state, "samples": self._cells(table, positions)}
+        return {
+            "start": start,
+            "n_found": search.n_found,
+            "n_scanned": search.n_scanned,
+            "is_complete": search.is_complete,
+            "samples": self._cells(table, positions),
+        }
 
     def _search(self, split: int, where: str) -> Search:
         table = self._table(split)
@@ -171,25 +201,19 @@ class Browser:
 
         table = self._table_with(split, position)
         _check_column(column, range(len(table.columns)))
-        hints = {
-            number: str(each.hint)
-            for number, each in enumerate(table.columns)
-            if each.kind in ("boxes", "mask")
-        }
-        wanted = [column, *(hints if table.columns[column].kind == "image" else ())]
-        values = [
-            each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))
-        ]
-        over = overlays_of(
-            dict(zip(wanted[1:], values[1:], strict=True)),
-            {number: hints[number] for number in wanted[1:]},
-        )
-        return as_png(
-            values[0],
-            max_pixels=_LARGE if size == "large" else _SMALL,
-            hint=table.columns[column].hint,
-            **over,
-        )
+        # Boxes and masks are drawn over images.
+        hints: dict[int, str] = {}
+        if table.columns[column].kind == "image":
+            for number, other_column in enumerate(table.columns):
+                if other_column.kind in ("boxes", "mask"):
+                    hints[number] = str(other_column.hint)
+        numbers = [column, *hints]
+        blocks = table.read_columns(numbers, np.array([position], dtype=np.intp))
+        value, *overlay_values = (block[0] for block in blocks)
+        overlays = overlays_of(dict(zip(hints, overlay_values, strict=True)), hints)
+        max_pixels = _LARGE_PIXELS if size == "large" else _SMALL_PIXELS
+        hint = table.columns[column].hint
+        return as_png(value, max_pixels=max_pixels, hint=hint, **overlays)
 
     # ------------------------------------------------------------------ columns
 
@@ -254,23 +278,24 @@ def _message(error: Exception) -> str:
 
 def _cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
     """A value as one short line; the name of a class."""
-    return (
-        label_text(value, class_names, _CELL_CHARACTERS)
-        if class_names
-        else shorten(value, _CELL_CHARACTERS)
-    )
+    if class_names:
+        return label_text(value, class_names, _CELL_CHARACTERS)
+    return shorten(value, _CELL_CHARACTERS)
 
 
 def _full_text(value: Any, class_names: Sequence[str] = ()) -> str:
     """A value as text of at most 20,000 characters, with line breaks; a class with its name."""
     if isinstance(value, str):
-        more = (
-            f"\n… {len(value) - _MAX_CHARACTERS:,} more characters"
-            if len(value) > _MAX_CHARACTERS
-            else ""
-        )
-        return printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t") + more
+        text = printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t")
+        n_more = len(value) - _MAX_CHARACTERS
+        if n_more > 0:
+            text += f"\n… {n_more:,} more characters"
+        return text
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcMm" and value.ndim:
-        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=400)}"
-    text, name = shorten(value, _MAX_CHARACTERS), _cell_text(value, class_names)
-    return f"{name} ({text})" if class_names and name != text else text
+        shape = " × ".join(str(size) for size in value.shape)
+        return f"{value.dtype} {shape}\n{np.array2string(value, threshold=400)}"
+    text = shorten(value, _MAX_CHARACTERS)
+    name = _cell_text(value, class_names)
+    if class_names and name != text:
+        return f"{name} ({text})"
+    return text

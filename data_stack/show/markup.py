@@ -63,9 +63,12 @@ class Table(NamedTuple):
 
     def limit_rows(self) -> list[Sequence[str]]:
         """The rows, or the first ones and the number of the others."""
-        n_more = len(self.rows) - self.max_rows
-        more = [f"… {n_more:,} more", *[""] * (len(self.header) - 1)]
-        return [*self.rows[: self.max_rows], *[more] * (n_more > 0)]
+        rows = list(self.rows[: self.max_rows])
+        n_more = len(self.rows) - len(rows)
+        if n_more:
+            empty_cells = [""] * (len(self.header) - 1)
+            rows.append([f"… {n_more:,} more", *empty_cells])
+        return rows
 
 
 class Gallery(NamedTuple):
@@ -138,19 +141,22 @@ class Document:
 def readable(value: Any, most_characters: int = _MAX_CHARACTERS) -> str:
     """A value as one line of printable text, cut after ``most_characters``."""
     text = value if isinstance(value, str) else str(value)
-    return printable(text[:most_characters]) + "…" * (len(text) > most_characters)
+    shown_text = printable(text[:most_characters])
+    if len(text) > most_characters:
+        shown_text += "…"
+    return shown_text
 
 
 def printable(text: str, keep: str = "") -> str:
     """``text`` with control, escape and bidirectional characters escaped, except ``keep``."""
     if text.isprintable():
         return text
-    return "".join(
-        each
-        if each.isprintable() or each in keep
-        else each.encode("unicode_escape").decode("ascii")
-        for each in text
-    )
+    characters = []
+    for character in text:
+        if not character.isprintable() and character not in keep:
+            character = character.encode("unicode_escape").decode("ascii")
+        characters.append(character)
+    return "".join(characters)
 
 
 def number_text(number: float | int | str | None) -> str:
@@ -162,12 +168,17 @@ def number_text(number: float | int | str | None) -> str:
 
 def size_text(n_bytes: int | None) -> str:
     """``n_bytes`` as text, such as ``"57.5 kB"`` (1 kB is 1,000 bytes); ``"-"`` for None."""
-    if n_bytes is None or n_bytes < 1000:
-        return "-" if n_bytes is None else f"{n_bytes} B"
-    size, units = n_bytes / 1000, ["kB", "MB", "GB", "TB"]
-    while size >= 999.95 and len(units) > 1:
-        size, units = size / 1000, units[1:]
-    return f"{size:.1f} {units[0]}"
+    if n_bytes is None:
+        return "-"
+    if n_bytes < 1000:
+        return f"{n_bytes} B"
+    size = n_bytes / 1000
+    for unit in ("kB", "MB", "GB"):
+        # From here on the text would be "1000.0".
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
 
 
 def as_text(blocks: Iterable[Block]) -> str:
@@ -270,8 +281,12 @@ def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
 def _html_cell(kind: str, cell: str, is_number: bool = False) -> str:
     # Words stay whole, and a wide table scrolls; only long words, such as digests and URLs, are broken.
     is_long = not is_number and max(map(len, cell.split()), default=0) > 28
-    name = ' class="number"' if is_number else ' class="long"' if is_long else ""
-    return f"<{kind}{name} {_RIGHT if is_number else _LEFT}>{_html(cell)}</{kind}>"
+    attributes = _LEFT
+    if is_number:
+        attributes = f'class="number" {_RIGHT}'
+    elif is_long:
+        attributes = f'class="long" {_LEFT}'
+    return f"<{kind} {attributes}>{_html(cell)}</{kind}>"
 
 
 def _html(text: str) -> str:
