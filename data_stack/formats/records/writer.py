@@ -11,7 +11,6 @@ from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
-from data_stack.formats.records.bag import pack_references
 from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.layout import (
     MAX_RECORDS,
@@ -23,6 +22,7 @@ from data_stack.formats.records.layout import (
     shard_names,
 )
 from data_stack.formats.records.record_batch import RecordBatch
+from data_stack.formats.records.sample_references import pack_references
 from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
