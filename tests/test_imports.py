@@ -64,7 +64,7 @@ HEAVY = {
     "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.object_store"},
-    "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.bag"},
+    "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.sample_references"},
     "mlcroissant": {
         f"data_stack.repository.croissant.{name}"
         for name in ("column", "document", "file_rows", "plans", "reading", "rows", "sources")

@@ -57,13 +57,20 @@ class RecordsManifest:
     files: Mapping[str, FileRecord]
 
     def to_json(self) -> bytes:
-        """As it is stored: sealed, so that one flipped bit is noticed."""
+        """Return the content of the file, with a digest, so that one flipped bit is noticed."""
         columns = []
         for name, column in self.columns.items():
             dtype = None if column.dtype is None else column.dtype.str
             shape = None if column.shape is None else json.dumps(list(column.shape))
-            stated = {"name": name, "type": column.type, "dtype": dtype, "shape": shape}
-            columns.append({**stated, "record_bytes": self.record_bytes[name]})
+            columns.append(
+                {
+                    "name": name,
+                    "type": column.type,
+                    "dtype": dtype,
+                    "shape": shape,
+                    "record_bytes": self.record_bytes[name],
+                }
+            )
         files = []
         for name, file in self.files.items():
             blocks = base64.b64encode(file.blocks).decode("ascii")
@@ -93,40 +100,42 @@ class RecordsManifest:
         count = fields.size("count")
         columns: dict[str, Column] = {}
         record_bytes: dict[str, int | None] = {}
-        for each in fields.objects("columns"):
-            name = each.text("name")
-            columns[name] = _column(each, what)
-            record_bytes[name] = each.optional(each.size, "record_bytes")
-            each.done()
-        expected = {
-            SPEC,
-            *(file(name) for name in (REFS, *columns) for file in (bag_name, idx_name)),
-        }
+        for column_fields in fields.objects("columns"):
+            name = column_fields.text("name")
+            columns[name] = _parse_column(column_fields, what)
+            record_bytes[name] = column_fields.optional(column_fields.size, "record_bytes")
+            column_fields.done()
+
+        known_files = {SPEC}
+        for name in (REFS, *columns):
+            known_files.add(bag_name(name))
+            known_files.add(idx_name(name))
         files = {}
-        for each in fields.objects("files"):
-            name, size, sha256 = (
-                each.text("name"),
-                each.size("size"),
-                each.hexadecimal("sha256", 64),
-            )
-            if name not in expected:  # it could lead anywhere
+        for file_fields in fields.objects("files"):
+            name = file_fields.text("name")
+            size = file_fields.size("size")
+            sha256 = file_fields.hexadecimal("sha256", 64)
+            # Another name could lead out of the folder.
+            if name not in known_files:
                 raise DatasetFileCorruptError(
                     f"{what} lists {name!r:.80}, which is not a file of its columns"
                 )
-            files[name] = FileRecord(
-                size, sha256, _blocks(each.text("blocks"), size, f"{what}: {name}")
-            )
-            each.done()
+            blocks = _parse_blocks(file_fields.text("blocks"), size, f"{what}: {name}")
+            files[name] = FileRecord(size, sha256, blocks)
+            file_fields.done()
         fields.done()
         return cls(count, columns, record_bytes, files)
 
 
-def _column(fields: JsonObject, what: str) -> Column:
-    column_type, dtype, shape = (
-        fields.text("type"),
-        fields.optional(fields.text, "dtype"),
-        fields.optional(fields.text, "shape"),
-    )
+def _parse_column(fields: JsonObject, what: str) -> Column:
+    """Return a column of the manifest; the message of an error begins with ``what``.
+
+    Raises:
+        DatasetFileCorruptError: its dtype or shape is invalid.
+    """
+    column_type = fields.text("type")
+    dtype = fields.optional(fields.text, "dtype")
+    shape = fields.optional(fields.text, "shape")
     try:
         sizes = None if shape is None else tuple(json.loads(shape))
         column = Column(column_type, None if dtype is None else np.dtype(dtype), sizes)
@@ -144,14 +153,20 @@ def _column(fields: JsonObject, what: str) -> Column:
     return column
 
 
-def _blocks(text: str, size: int, what: str) -> bytes:
+def _parse_blocks(text: str, size: int, what: str) -> bytes:
+    """Return the digests of the blocks of a file of ``size`` bytes.
+
+    Raises:
+        DatasetFileCorruptError: they are no base64, or too few or many.
+    """
     try:
         blocks = base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error) as error:
         raise DatasetFileCorruptError(
             f"{what}: the digests of its blocks cannot be read"
         ) from error
-    if len(blocks) != -(-size // BLOCK_BYTES) * DIGEST_BYTES:
+    n_blocks = -(-size // BLOCK_BYTES)  # rounded up, in integers: a size may exceed a float's
+    if len(blocks) != n_blocks * DIGEST_BYTES:
         raise DatasetFileCorruptError(
             f"{what}: {len(blocks)} bytes of digests for {size} bytes in blocks of {BLOCK_BYTES}"
         )

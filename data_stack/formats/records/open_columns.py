@@ -8,8 +8,8 @@ from threading import Lock
 
 from data_stack.codecs.codec import Codec
 from data_stack.exception import StorageError
-from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.record_files import RecordFiles
+from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.value_column import ValueColumn
 from data_stack.io.local_files import most_open_files
 from data_stack.util.forks import fork_lock

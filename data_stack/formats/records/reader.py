@@ -12,7 +12,6 @@ from data_stack.codecs.registry import codec_of, with_provided_codecs
 from data_stack.dataset.iterator import Sample, SampleAccess
 from data_stack.dataset.positions import check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
-from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.layout import (
     MAX_RECORDS,
     REFS,
@@ -25,6 +24,7 @@ from data_stack.formats.records.partial_reads import Mask, RecordsIterator
 from data_stack.formats.records.record_access import RecordAccess
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_columns import SampleColumns
+from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.io.folder import Folder, folder_of
 
 

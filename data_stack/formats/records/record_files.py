@@ -17,11 +17,12 @@ from data_stack.exception import (
     ResourceChangedError,
     ResourceNotFoundError,
 )
-from data_stack.formats.records.bag import Bag, Ends, SampleReferences, ends_of_bag, ends_of_index
+from data_stack.formats.records.bag import Bag, Ends, ends_of_bag, ends_of_index
 from data_stack.formats.records.decoded_column import DecodedColumn
 from data_stack.formats.records.fixed_column import open_fixed_column
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
+from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
 from data_stack.formats.records.value_column import ValueColumn
 from data_stack.io.content import contents_of_resources

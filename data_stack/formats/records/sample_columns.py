@@ -12,8 +12,9 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec
 from data_stack.dataset.iterator import Sample
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.formats.records.bag import Places, SampleReferences, as_places
+from data_stack.formats.records.bag import Places, as_places
 from data_stack.formats.records.open_columns import OpenColumns
+from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.records.sequences import list_sequences, stack_sequences
 from data_stack.util.request_limit import current_request, decoding_for

@@ -54,7 +54,8 @@ class UploadedFile:
     """A file in a store, which hashes it, and publishes it as a whole."""
 
     def __init__(self, file: Any) -> None:
-        self.file, self.size = file, 0
+        self.file = file
+        self.size = 0
 
     def put(self, data: bytes | memoryview) -> None:
         """Write bytes at the end."""
@@ -89,7 +90,8 @@ class GrowingFile:
         Raises:
             StorageError: the disk is full or broken; the bytes are not part of the file.
         """
-        view, n_done = memoryview(data).cast("B"), 0
+        view = memoryview(data).cast("B")
+        n_done = 0
         with disk_errors("write", self.path):
             while n_done < len(view):
                 n_done += os.pwrite(self._handle, view[n_done:], self.size + n_done)
@@ -154,7 +156,9 @@ class GrowingFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        handle, self._handle = self._handle, -1  # another file may get the number
+        # Another file may get the number of a closed one.
+        handle = self._handle
+        self._handle = -1
         os.close(handle)
 
 
@@ -174,7 +178,8 @@ class Target(ABC):
     """
 
     def __init__(self, folder: Folder, writers: Mapping[str, ColumnWriter]) -> None:
-        self._folder, self.writers = folder, dict(writers)
+        self._folder = folder
+        self.writers = dict(writers)
         self._columns = {name: writer.column for name, writer in writers.items()}
         self._stack = contextlib.ExitStack()
         self.count = 0
@@ -223,10 +228,10 @@ class Target(ABC):
 
     def give_up(self) -> None:
         """Release all resources; unpublished files are discarded."""
-        stack, self._stack = self._stack, contextlib.ExitStack()
-        stack.__exit__(
-            GeneratorExit, GeneratorExit(), None
-        )  # an exception keeps the contexts from publishing
+        stack = self._stack
+        self._stack = contextlib.ExitStack()
+        # With an exception, the contexts of unpublished files discard them.
+        stack.__exit__(GeneratorExit, GeneratorExit(), None)
 
     def detach_in_child(self) -> None:
         """Detach a forked child from the files, which belong to its parent."""
@@ -265,10 +270,11 @@ class GrowingTarget(Target):
         folder = self._folder
         names = [file(name) for name in self._columns for file in (bag_name, idx_name)]
         if not folder.has_file(SPEC):
-            if there := next(filter(folder.has_file, names), None):
-                raise ConfigError(
-                    f"{folder.full_name(there)!r} exists without a {SPEC}. Choose another folder"
-                )
+            for name in names:
+                if folder.has_file(name):
+                    raise ConfigError(
+                        f"{folder.full_name(name)!r} exists without a {SPEC}. Choose another folder"
+                    )
             self._create(SPEC, spec_json(self._columns))
         manifest = self._manifest_there = self._check_manifest(names)
         for name in self._columns:
@@ -414,10 +420,11 @@ class WholeTarget(Target):
         records = {}
         for name, writer in self.writers.items():
             if self._has_sequences:
-                # A bag whose first record is empty is only readable with a leading zero.
-                writer.bag.put(
-                    bytes(_ENTRY_BYTES * writer.written.begins_empty) + writer.idx.file.getvalue()
-                )
+                index = writer.idx.file.getvalue()
+                if writer.written.begins_empty:
+                    # Such a bag is only readable with a zero before the first entry.
+                    index = bytes(_ENTRY_BYTES) + index
+                writer.bag.put(index)
             else:
                 records[idx_name(name)] = writer.idx.record()
             records[bag_name(name)] = writer.bag.record()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
-from data_stack.formats.records.bag import pack_references
 from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.layout import (
     MAX_RECORDS,
@@ -23,15 +23,27 @@ from data_stack.formats.records.layout import (
     shard_names,
 )
 from data_stack.formats.records.record_batch import RecordBatch
+from data_stack.formats.records.sample_references import pack_references
 from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
 
-#: Size of the pieces in which appended samples and columns are written; number of samples in the first piece of columns.
-_WRITE_BYTES = 1 << 20
-_COLUMN_BYTES = 2 << 20
-_FIRST_SAMPLES = 64
+#: Appended samples are written when they have about this many bytes.
+_APPENDED_BYTES_AT_ONCE = 1 << 20
+
+#: Samples that are given as columns are written in pieces of about this many bytes.
+_EXTENDED_BYTES_AT_ONCE = 2 << 20
+
+#: The first piece has this many samples; it shows how large the records are.
+_SAMPLES_OF_FIRST_PIECE = 64
+
+#: A piece has at most this many times as many samples as the one before.
+_MAX_GROWTH_OF_PIECES = 16
+
+#: The size of an entry in an index in bytes.
+_ENTRY_BYTES = 8
+
 #: The writer makes a checkpoint at this interval.
 _CHECKPOINT_SECONDS = 30.0
 
@@ -71,6 +83,25 @@ class RecordWriter(DatasetWriter):
         StorageError: it cannot be written there.
     """
 
+    #: The writer of each column, in the order of their names.
+    _writers: dict[str, ColumnWriter]
+
+    #: Encodes the value of a sample in each column: as one record, or as a list of records.
+    _encoders: dict[str, Callable[[Any], Any]]
+
+    #: The names of the columns of sequences.
+    _sequences: set[str]
+
+    #: The records of samples that are not written yet, and their size in bytes.
+    _rows: list[list[Any]]
+    _row_bytes: int
+
+    #: Where the records are written to.
+    _target: Target
+
+    #: Why nothing can be appended; empty if samples can be appended.
+    _state: str
+
     def __init__(
         self,
         target: Any,
@@ -82,25 +113,26 @@ class RecordWriter(DatasetWriter):
         folder = folder_of(target, prefix)
         self._name = folder.name or "the root of the store"
         self._columns = check_columns(spec)
-        columns = self._columns.items()
-        self._writers = {
-            name: ColumnWriter(name, each, codec_of(each.type, codecs), self._name)
-            for name, each in columns
-        }
-        self._sequences = {name for name, each in columns if each.is_sequence}
-        writers = self._writers.items()
-        self._encoding = [
-            (name, each.encode_sequence if name in self._sequences else each.encode)
-            for name, each in writers
-        ]
-        #: The records of samples that are not written yet.
-        self._rows: list[list[Any]] = []
+        self._sequences = set()
+        self._writers = {}
+        self._encoders = {}
+        for name, column in self._columns.items():
+            writer = ColumnWriter(name, column, codec_of(column.type, codecs), self._name)
+            self._writers[name] = writer
+            if column.is_sequence:
+                self._sequences.add(name)
+                self._encoders[name] = writer.encode_sequence
+            else:
+                self._encoders[name] = writer.encode
+        self._rows = []
         self._row_bytes = 0
-        grows = folder.path is not None and not self._sequences
-        self._target: Target = (GrowingTarget if grows else WholeTarget)(folder, self._writers)
+        if folder.path is not None and not self._sequences:
+            self._target = GrowingTarget(folder, self._writers)
+        else:
+            self._target = WholeTarget(folder, self._writers)
         self._checkpointed_at = time.monotonic()
-        #: Why nothing can be appended; empty if it can.
         self._state = ""
+        # A writer that is forgotten gives its files and its lock back, and publishes nothing.
         self._release = weakref.finalize(self, self._target.give_up)
         self._release.atexit = False
         call_in_forks(self._detach_in_child)
@@ -114,8 +146,10 @@ class RecordWriter(DatasetWriter):
     @property
     def size(self) -> int:
         """Size of the records and their index in bytes."""
-        n_bytes: int = sum(each.bag.size + each.idx.size for each in self._target.writers.values())
-        return self._row_bytes + n_bytes
+        n_bytes = self._row_bytes
+        for writer in self._target.writers.values():
+            n_bytes += writer.bag.size + writer.idx.size
+        return n_bytes
 
     # ------------------------------------------------------------------ writing
 
@@ -135,12 +169,12 @@ class RecordWriter(DatasetWriter):
             StorageError: for instance the disk is full; ``len(writer)`` shows whether the sample was appended.
         """
         self._check_open()
-        if self._row_bytes >= _WRITE_BYTES:
+        if self._row_bytes >= _APPENDED_BYTES_AT_ONCE:
             self._write()
         row: list[Any] = []
         name = ""
         try:
-            for name, encode in self._encoding:
+            for name, encode in self._encoders.items():
                 row.append(encode(sample[name]))
             if len(sample) != len(row):
                 raise KeyError
@@ -149,11 +183,10 @@ class RecordWriter(DatasetWriter):
             self._writers[name].refuse(error, len(self))
         self._rows.append(row)
         for records in row:
-            self._row_bytes += (
-                len(records) + 8
-                if type(records) is bytes
-                else sum(map(len, records)) + 8 * len(records)
-            )
+            if type(records) is bytes:
+                self._row_bytes += len(records) + _ENTRY_BYTES
+            else:
+                self._row_bytes += sum(map(len, records)) + _ENTRY_BYTES * len(records)
         if flush:
             self.flush()
         return len(self) - 1
@@ -171,24 +204,23 @@ class RecordWriter(DatasetWriter):
         self._check_open()
         n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
-            for sample in iterate_samples(
-                list(self._columns), [columns[name] for name in self._columns]
-            ):
+            values_by_column = [columns[name] for name in self._columns]
+            for sample in iterate_samples(list(self._columns), values_by_column):
                 self.append(sample)
             return
         prepared = {name: writer.prepare(columns[name]) for name, writer in self._writers.items()}
         self._write()
-        start, n_at_once = 0, _FIRST_SAMPLES
+        start = 0
+        n_at_once = _SAMPLES_OF_FIRST_PIECE
         while start < n_samples:
-            stop, number = min(n_samples, start + n_at_once), len(self)
-            parts = {}
+            stop = min(n_samples, start + n_at_once)
+            number = len(self)
+            batches = {}
             for name, (values, layout) in prepared.items():
-                parts[name] = self._writers[name].encode_many(values[start:stop], layout, number)
-            self._put(parts, stop - start)
-            n_bytes = sum(memoryview(part.data).nbytes for part in parts.values())
-            n_at_once = max(
-                1, min(16 * n_at_once, (stop - start) * _COLUMN_BYTES // max(1, n_bytes))
-            )
+                batches[name] = self._writers[name].encode_many(values[start:stop], layout, number)
+            self._put(batches, stop - start)
+            n_bytes = sum(memoryview(batch.data).nbytes for batch in batches.values())
+            n_at_once = _choose_next_piece(n_at_once, stop - start, n_bytes)
             start = stop
 
     def flush(self) -> None:
@@ -232,31 +264,34 @@ class RecordWriter(DatasetWriter):
 
     def _write(self) -> None:
         """Write what was appended."""
-        if not (rows := self._rows):
+        rows = self._rows
+        if not rows:
             return
-        parts = {}
+        batches = {}
         for number, (name, writer) in enumerate(self._writers.items()):
             records = [row[number] for row in rows]
-            flat = (
-                [record for each in records for record in each]
-                if name in self._sequences
-                else records
-            )
-            parts[name] = RecordBatch.join(flat, writer.codec)
+            if name in self._sequences:
+                records = list(itertools.chain.from_iterable(records))
+            batches[name] = RecordBatch.join(records, writer.codec)
         if self._sequences:
-            parts[REFS] = self._references(rows)
-        self._rows, self._row_bytes = [], 0
-        self._put(parts, len(rows))
+            batches[REFS] = self._make_references(rows)
+        self._rows = []
+        self._row_bytes = 0
+        self._put(batches, len(rows))
 
-    def _put(self, parts: Mapping[str, RecordBatch], n_samples: int) -> None:
+    def _put(self, batches: Mapping[str, RecordBatch], n_samples: int) -> None:
+        """Write records of samples. After an error nothing can be appended any more."""
         if self._target.count + n_samples > MAX_RECORDS:
             raise ConfigError(
                 f"a record dataset has at most {MAX_RECORDS} samples; write shards (ShardedRecordWriter)"
             )
         try:
-            self._target.put(parts, n_samples)
+            self._target.put(batches, n_samples)
         except BaseException as error:
-            self._state = f"broken by an error ({error!s:.200}). Open the dataset again to resume after the flushed samples"
+            self._state = (
+                f"broken by an error ({error!s:.200}). "
+                "Open the dataset again to resume after the flushed samples"
+            )
             raise
         if time.monotonic() - self._checkpointed_at > _CHECKPOINT_SECONDS:
             self._checkpoint()
@@ -265,8 +300,8 @@ class RecordWriter(DatasetWriter):
         self._target.checkpoint()
         self._checkpointed_at = time.monotonic()
 
-    def _references(self, rows: list[list[Any]]) -> RecordBatch:
-        """Which records the samples have."""
+    def _make_references(self, rows: list[list[Any]]) -> RecordBatch:
+        """Make the records that map the samples of ``rows`` to their records in each column."""
         firsts = {name: self._writers[name].written.n_records for name in self._sequences}
         packed = []
         for number, row in enumerate(rows, self._target.count):
@@ -310,23 +345,36 @@ def seal(source: Any, *, prefix: str = "") -> int:
         StorageConflictError: a writer has it open.
     """
     folder = folder_of(source, prefix)
-    parts = (
-        [folder]
-        if folder.has_file(SPEC)
-        else [folder.subfolder(name) for name in shard_names(folder)]
-    )
-    if folder.path is None or not parts or any(part.has_file(bag_name(REFS)) for part in parts):
+    if folder.has_file(SPEC):
+        datasets = [folder]
+    else:
+        datasets = [folder.subfolder(name) for name in shard_names(folder)]
+    has_references = any(dataset.has_file(bag_name(REFS)) for dataset in datasets)
+    if folder.path is None or not datasets or has_references:
         raise ConfigError(
-            f"{folder.name!r} cannot be sealed: expected records or shards in a local folder, without {REFS}.bag"
+            f"{folder.name!r} cannot be sealed: expected records or shards in a local folder, "
+            f"without {REFS}.bag"
         )
     n_samples = 0
-    for part in parts:
-        types = parse_spec(part.read(SPEC), part.full_name(SPEC))
-        with RecordWriter(
-            part, types, codecs=dict.fromkeys(types.values())
-        ) as writer:  # nothing is encoded
+    for dataset in datasets:
+        types = parse_spec(dataset.read(SPEC), dataset.full_name(SPEC))
+        # No codec needs to be installed, as nothing is encoded.
+        codecs = dict.fromkeys(types.values())
+        with RecordWriter(dataset, types, codecs=codecs) as writer:
             n_samples += len(writer)
     return n_samples
+
+
+def _choose_next_piece(n_at_once: int, n_written: int, n_bytes: int) -> int:
+    """Return how many samples to write next, so that they have about the wanted size.
+
+    Args:
+        n_at_once: the number of samples that were to be written last.
+        n_written: the number of samples that were written last.
+        n_bytes: the size of their records in bytes.
+    """
+    n_wanted = n_written * _EXTENDED_BYTES_AT_ONCE // max(1, n_bytes)
+    return max(1, min(_MAX_GROWTH_OF_PIECES * n_at_once, n_wanted))
 
 
 def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) -> int:
@@ -339,13 +387,12 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
     lengths = {}
     for column in columns:
         values = given[column]
-        if (
-            isinstance(values, (str, bytes, bytearray))
-            or not hasattr(values, "__len__")
-            or getattr(values, "ndim", 1) == 0
-        ):
+        is_text = isinstance(values, (str, bytes, bytearray))
+        is_scalar = not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0
+        if is_text or is_scalar:
             raise ConfigError(
-                f"column {column!r} of {name!r} takes an array or a list of n values, not {values!r:.80}"
+                f"column {column!r} of {name!r} takes an array or a list of n values, "
+                f"not {values!r:.80}"
             )
         lengths[column] = len(values)
     if len(set(lengths.values())) != 1:
@@ -356,6 +403,11 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
 
 
 def _check_names(given: Any, columns: Collection[str], what: str) -> None:
+    """Check that a sample, or columns of samples, have the names of the dataset's columns.
+
+    Raises:
+        ConfigError: a column is missing or unknown; the message begins with ``what``.
+    """
     if not isinstance(given, Mapping):
         raise ConfigError(f"{what} is {type(given).__name__}, not a dict of its columns")
     if given.keys() != set(columns):

@@ -149,7 +149,7 @@ def test_samples_are_written_once_they_are_a_mebibyte(tmp_path: Path) -> None:
 def test_columns_are_kept_up_to_the_piece_with_a_value_that_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_bytes: int, n_good: int, n_kept: int
 ) -> None:
-    monkeypatch.setattr(record_writer, "_COLUMN_BYTES", 1 << 10)
+    monkeypatch.setattr(record_writer, "_EXTENDED_BYTES_AT_ONCE", 1 << 10)
     good = ["n" * n_bytes] * n_good
     with RecordWriter(tmp_path / "a", {"name": "utf8"}) as writer:
         with pytest.raises(ConfigError, match=f"column 'name', sample {n_good}, "):
