@@ -296,10 +296,9 @@ def _check_list(data: Any, n_items: int | None = None) -> list[Any]:
     Raises:
         ValueError: it is something else.
     """
-    if n_items is None and not isinstance(data, list):
-        raise ValueError("expected a list")
-    if n_items is not None and (not isinstance(data, list) or len(data) != n_items):
-        raise ValueError(f"expected a list of {n_items}")
+    if not isinstance(data, list) or (n_items is not None and len(data) != n_items):
+        expected = "a list" if n_items is None else f"a list of {n_items}"
+        raise ValueError(f"expected {expected}")
     return data
 
 
