@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -11,27 +12,34 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, Column, FixedLayout, fixed_shape
 from data_stack.codecs.registry import register_codec
 from data_stack.values.stacked_values import as_array, exact_array
 
-#: dtype.str of arrays that contain their values: no Python objects, strings of variable length, or fields.
+#: dtype.str of arrays that contain their values: no Python objects, strings of variable length, or
+#: fields.
 _DTYPE = re.compile(
     r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII
 )
+_MAX_DTYPE_LENGTH = 40
 _MAX_DIMENSIONS = 64
+#: The maximum size of the values of an array in bytes, that of msgpack's bin 32.
 _MAX_BIN_BYTES = 2**32 - 1
+#: A record up to this size cannot make msgpack allocate more than a few MiB, whichever lengths it
+#: claims.
+_SMALL_RECORD_BYTES = 1 << 10
 #: The first item of a list that represents an array, as Granular writes it.
 _ARRAY_MARK = "_"
 
 
 @register_codec
 class ArrayCodec(Codec):
-    """Arrays of any shape and of any dtype of numbers, booleans, dates or fixed-width strings (Granular's ``array``).
+    """Arrays of numbers, booleans, dates or fixed-width strings (Granular's ``array``).
 
-    A record is msgpack of ``[dtype.str, shape, values in C order]``. The codec takes arrays in any memory order, and numbers and
-    lists that ``numpy.asarray`` converts exactly. It returns a new, writable array with the byte order that was stored. Arrays of
-    Python objects, with fields or with a mask are refused, as they would lose something.
+    A record is msgpack of ``[dtype.str, shape, values in C order]``. The codec takes arrays in any
+    memory order, and numbers and lists that ``numpy.asarray`` converts exactly. It returns a new,
+    writable array with the byte order that was stored. Arrays of Python objects, with fields or
+    with a mask are refused, as they would lose something.
     """
 
     name = "array"
@@ -44,40 +52,38 @@ class ArrayCodec(Codec):
         return array_of(*_parse(record))
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
-        dtype, shape = column.dtype, column.shape
-        if (
-            dtype is None
-            or shape is None
-            or any(size is None for size in shape)
-            or not _is_storable(dtype)
-        ):
+        dtype = column.dtype
+        shape = fixed_shape(column)
+        if dtype is None or shape is None or not _is_storable(dtype):
             return None
-        sizes = tuple(int(size) for size in shape if size is not None)
-        n_bytes = dtype.itemsize * math.prod(sizes)
-        return (
-            None
-            if n_bytes > _MAX_BIN_BYTES
-            else FixedLayout(_header(dtype, sizes, n_bytes), dtype, sizes)
-        )
+        n_bytes = dtype.itemsize * math.prod(shape)
+        if n_bytes > _MAX_BIN_BYTES:
+            return None
+        return FixedLayout(_header(dtype, shape, n_bytes), dtype, shape)
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
-        """The layout of this record; None if it is damaged; :meth:`decode` then raises."""
+        """Return the layout of this record; None if it is damaged, and :meth:`decode` raises."""
         try:
             dtype, shape, values = _parse(record)
         except ValueError:
             return None
-        return FixedLayout(bytes(record[: len(record) - len(values)]), dtype, shape)
+        header = bytes(record[: len(record) - len(values)])
+        return FixedLayout(header, dtype, shape)
 
 
 @register_codec
 class MsgpackCodec(Codec):
-    """Values of msgpack (Granular's ``msgpack``): None, booleans, 64-bit integers, floats, text, bytes, lists and dicts of them.
+    """Values of msgpack (Granular's ``msgpack``).
 
-    Tuples come back as lists, numpy scalars as Python numbers; keys of dicts may be numbers. At most 511 levels are written,
-    1023 are read. Dates are refused; ``msgpack.ExtType`` and ``msgpack.Timestamp`` come back unchanged.
+    These are None, booleans, 64-bit integers, floats, text, bytes, lists and dicts of them. Tuples
+    come back as lists, numpy scalars as Python numbers; keys of dicts may be numbers. At most 511
+    levels are written, 1023 are read. Dates are refused; ``msgpack.ExtType`` and
+    ``msgpack.Timestamp`` come back unchanged.
     """
 
-    name, extensions, media_type = "msgpack", ("mp", "msg"), "application/vnd.msgpack"
+    name = "msgpack"
+    extensions = ("mp", "msg")
+    media_type = "application/vnd.msgpack"
 
     def encode(self, value: Any) -> bytes:
         return _pack(value, plain_number)
@@ -90,11 +96,12 @@ class MsgpackCodec(Codec):
 class TreeCodec(Codec):
     """As msgpack, also with arrays (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
 
-    A list ``['_', dtype, shape, bytes]`` that describes an array comes back as an array, other lists unchanged. Arrays are those
-    of :class:`ArrayCodec`, and come back writable.
+    A list ``['_', dtype, shape, bytes]`` that describes an array comes back as an array, other
+    lists unchanged. Arrays are those of :class:`ArrayCodec`, and come back writable.
     """
 
-    name, extensions = "tree", ("tree",)
+    name = "tree"
+    extensions = ("tree",)
 
     def encode(self, value: Any) -> bytes:
         def plain(part: Any) -> Any:
@@ -117,7 +124,7 @@ def _pack(value: Any, plain: Any) -> bytes:
 
 
 def plain_number(part: Any) -> Any:
-    """A numpy scalar as a Python number, for msgpack and JSON.
+    """Return a numpy scalar as a Python number, for msgpack and JSON.
 
     Raises:
         TypeError: it is something else.
@@ -125,16 +132,16 @@ def plain_number(part: Any) -> Any:
     if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
         return part.item()
     raise TypeError(
-        f"msgpack and JSON have no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too"
+        f"msgpack and JSON have no {type(part).__name__} ({part!r:.60}); "
+        "the type tree holds arrays and bytes too"
     )
 
 
 def _unpack(record: bytes, list_hook: Any) -> Any:
     try:
-        # A smaller record cannot make msgpack allocate more than a few MiB, whichever lengths it claims.
-        if len(record) > 1 << 10:
-            # msgpack allocates the number of items that each list claims, for up to a thousand nested lists; so the record is
-            # first parsed without creating objects.
+        if len(record) > _SMALL_RECORD_BYTES:
+            # msgpack allocates the number of items that each list claims, for up to a thousand
+            # nested lists. So the record is first parsed without creating objects.
             walk = msgpack.Unpacker(max_buffer_size=len(record), strict_map_key=False)
             walk.feed(record)
             walk.skip()
@@ -144,7 +151,7 @@ def _unpack(record: bytes, list_hook: Any) -> Any:
 
 
 def _with_arrays(part: list[Any]) -> Any:
-    """The array that a list represents, or the list."""
+    """Return the array that a list represents, or the list."""
     if (
         len(part) != 4
         or part[0] != _ARRAY_MARK
@@ -161,7 +168,7 @@ def _with_arrays(part: list[Any]) -> Any:
 
 
 def storable(value: Any) -> npt.NDArray[Any]:
-    """``value`` as an array that its bytes, dtype and shape fully describe.
+    """Return ``value`` as an array that its bytes, dtype and shape fully describe.
 
     Raises:
         TypeError, ValueError: ``value`` cannot be such an array.
@@ -173,17 +180,19 @@ def storable(value: Any) -> npt.NDArray[Any]:
     array = exactly_array(value)
     if not _is_storable(array.dtype):
         raise TypeError(
-            f"cannot store an array of dtype {array.dtype} ({type(value).__name__}); convert it, or store its fields"
+            f"cannot store an array of dtype {array.dtype} ({type(value).__name__}); "
+            "convert it, or store its fields"
         )
     if array.nbytes > _MAX_BIN_BYTES:
         raise ValueError(
-            f"an array of {array.nbytes} bytes exceeds the maximum size of a record, {_MAX_BIN_BYTES} bytes"
+            f"an array of {array.nbytes} bytes exceeds the maximum size of a record, "
+            f"{_MAX_BIN_BYTES} bytes"
         )
     return array
 
 
 def exactly_array(value: Any) -> npt.NDArray[Any]:
-    """``value`` as an array with exactly the same values.
+    """Return ``value`` as an array with exactly the same values.
 
     Raises:
         TypeError, ValueError: ``value`` cannot be such an array.
@@ -194,10 +203,12 @@ def exactly_array(value: Any) -> npt.NDArray[Any]:
     if array is not None:
         return array
     array = np.asarray(value)
-    given = np.asarray(value, dtype=object)
-    if array.dtype.kind in "biufc" or (
-        array.dtype.kind in "US" and bool((array.astype(object) != given).any())
-    ):
+    is_rounded = array.dtype.kind in "biufc"
+    is_cut = False
+    if array.dtype.kind in "US":
+        given = np.asarray(value, dtype=object)
+        is_cut = bool((array.astype(object) != given).any())
+    if is_rounded or is_cut:
         raise ValueError(
             f"an array cannot hold {value!r:.60} exactly: numpy would round it, or cut zeros off text"
         )
@@ -205,7 +216,7 @@ def exactly_array(value: Any) -> npt.NDArray[Any]:
 
 
 def bytes_of(array: npt.NDArray[Any]) -> memoryview:
-    """The values in C order, without a copy if they are in C order."""
+    """Return the values in C order, without a copy if they are in C order."""
     if not array.size:
         return memoryview(b"")
     # As bytes: numpy has no buffers of dates.
@@ -215,7 +226,7 @@ def bytes_of(array: npt.NDArray[Any]) -> memoryview:
 def array_of(
     dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memoryview
 ) -> npt.NDArray[Any]:
-    """A new, writable array.
+    """Return a new, writable array.
 
     Raises:
         ValueError: the values are invalid for the dtype.
@@ -231,22 +242,21 @@ def array_of(
 
 @functools.lru_cache(maxsize=256)
 def check_dtype(text: str) -> np.dtype[Any]:
-    """The dtype of a ``dtype.str`` that was read.
+    """Return the dtype of a ``dtype.str`` that was read.
 
     Raises:
         ValueError: arrays of this dtype are never stored.
     """
-    try:
-        dtype = np.dtype(text) if len(text) <= 40 and _DTYPE.fullmatch(text) else None
-    except (TypeError, ValueError):
-        dtype = None
-    if dtype is None or dtype.itemsize == 0:
-        raise ValueError(f"the record of an array has the invalid dtype {text!r:.60}")
-    return dtype
+    if len(text) <= _MAX_DTYPE_LENGTH and _DTYPE.fullmatch(text):
+        with contextlib.suppress(TypeError, ValueError):
+            dtype = np.dtype(text)
+            if dtype.itemsize > 0:
+                return dtype
+    raise ValueError(f"the record of an array has the invalid dtype {text!r:.60}")
 
 
 def check_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int, ...]:
-    """A shape that was read.
+    """Return a shape that was read as a tuple.
 
     Raises:
         ValueError: it is not a shape, or an array of it does not have ``n_bytes``.
@@ -267,26 +277,32 @@ def check_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int,
 
 @functools.lru_cache(maxsize=256)
 def _is_storable(dtype: np.dtype[Any]) -> bool:
-    # The last: dtypes of other packages (bfloat16) call themselves what numpy reads as something else.
-    return (
-        _DTYPE.fullmatch(dtype.str) is not None
-        and dtype.itemsize > 0
-        and np.dtype(dtype.str) == dtype
-    )
+    """Return whether ``dtype.str`` describes a dtype, so that arrays of it can be stored."""
+    if _DTYPE.fullmatch(dtype.str) is None or dtype.itemsize == 0:
+        return False
+    # Dtypes of other packages (bfloat16) call themselves what numpy reads as something else.
+    return bool(np.dtype(dtype.str) == dtype)
 
 
 @functools.lru_cache(maxsize=256)
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...], n_bytes: int) -> bytes:
-    """The part of a record before the values."""
-    packer, width = msgpack.Packer(), (n_bytes >= 1 << 8) + (n_bytes >= 1 << 16)
+    """Return the part of a record before the values."""
+    packer = msgpack.Packer()
     start: bytes = packer.pack_array_header(3) + packer.pack(dtype.str) + packer.pack(shape)
-    return (
-        start + bytes([0xC4 + width]) + n_bytes.to_bytes(1 << width, "big")
-    )  # bin 8, bin 16 or bin 32
+    # The values are msgpack's bin 8, bin 16 or bin 32: a marker, then the size.
+    if n_bytes < 1 << 8:
+        return start + b"\xc4" + n_bytes.to_bytes(1, "big")
+    if n_bytes < 1 << 16:
+        return start + b"\xc5" + n_bytes.to_bytes(2, "big")
+    return start + b"\xc6" + n_bytes.to_bytes(4, "big")
 
 
 def _parse(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
-    """Dtype, shape and values."""
+    """Return dtype, shape and values of a record.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
     try:
         text, shape, values = msgpack.unpackb(
             record, max_array_len=_MAX_DIMENSIONS, max_map_len=0, max_ext_len=0

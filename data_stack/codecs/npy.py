@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.arrays import exactly_array
-from data_stack.codecs.codec import Codec, Column, FixedLayout, value_errors
+from data_stack.codecs.codec import Codec, Column, FixedLayout, fixed_shape, value_errors
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.parsing import (
@@ -33,15 +33,30 @@ from data_stack.io.parsing import (
 )
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
+_MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
-#: Number of cached headers: those of an attacker are all different, and of 64 KiB.
+#: The maximum number of cached headers: those of an attacker are all different, and of 64 KiB.
 _MAX_HEADERS = 256
+#: The maximum number of dimensions, that of numpy before 2.0.
+_MAX_DIMENSIONS = 32
+#: The names of the array in a ``.npz`` file: that of Petastorm, and numpy's own.
 _NPZ_MEMBERS = ("arr.npy", "arr_0.npy")
+#: What zipfile raises of damaged files.
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error)
+#: The number of bytes that are read at once.
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """The header of a ``.npy`` file, and the offset of its values."""
+    """The header of a ``.npy`` file.
+
+    Attributes:
+        dtype: the dtype of the values.
+        shape: the shape of the array.
+        fortran_order: whether the first index varies fastest.
+        offset: where the values begin in the file, in bytes.
+    """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -55,7 +70,7 @@ class NpyHeader:
 
     @property
     def n_bytes(self) -> int:
-        """Size of the values."""
+        """The size of the values in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -63,93 +78,102 @@ class _NumpyCodec(Codec):
     """The base of both codecs."""
 
     def adapt(self, column: Column) -> Codec:
-        if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
-            kind = type(self).__name__
+        if column.shape is None:
+            return self
+        if column.dtype is None or column.dtype.hasobject:
             raise ConfigError(
-                f"{kind} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}"
+                f"{type(self).__name__} holds arrays of numbers, text or bytes, "
+                f"not of {column.dtype or 'objects'}"
             )
         return self
 
 
 @register_codec
 class NpyCodec(_NumpyCodec):
-    """Arrays as ``.npy`` files (``numpy.load`` reads each record), also with fields; never Python objects, never pickle.
+    """Arrays as ``.npy`` files (``numpy.load`` reads each record), also with fields.
 
-    Arrays in any memory order are stored in C order. Decoded arrays are new and writable. Petastorm's ``NdarrayCodec`` stores
-    the same bytes.
+    Never Python objects, never pickle. Arrays in any memory order are stored in C order. Decoded
+    arrays are new and writable. Petastorm's ``NdarrayCodec`` stores the same bytes.
     """
 
-    name, extensions, media_type = "npy", ("npy",), "application/x-npy"
+    name = "npy"
+    extensions = ("npy",)
+    media_type = "application/x-npy"
 
     def encode(self, value: Any) -> bytes:
         array = value if type(value) is np.ndarray else exactly_array(value)
-        header = _header_in_c_order(array.dtype, array.shape) if _is_plain(array.dtype) else None
-        if header is not None:
-            return header + array.tobytes()
+        if _has_one_header(array.dtype):
+            header = _cached_header(array.dtype, array.shape)
+            if header is not None:
+                return header + array.tobytes()
         file = io.BytesIO()
         write_npy(file, array)
         return file.getvalue()
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         header = _header_of(record)
-        if len(record) != header.offset + header.n_bytes:
-            raise ValueError(
-                f"an .npy file must have {header.offset + header.n_bytes} bytes, but has {len(record)}"
-            )
+        n_bytes = header.offset + header.n_bytes
+        if len(record) != n_bytes:
+            raise ValueError(f"an .npy file must have {n_bytes} bytes, but has {len(record)}")
         array: npt.NDArray[Any] = np.ndarray(
             header.shape, header.dtype, bytearray(record), header.offset, order=header.order
         )
         return array
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
-        dtype, shape = column.dtype, column.shape
-        if (
-            dtype is None
-            or shape is None
-            or any(size is None for size in shape)
-            or dtype.hasobject
-            or not dtype.itemsize
-        ):
+        dtype = column.dtype
+        shape = fixed_shape(column)
+        if dtype is None or shape is None or dtype.hasobject or dtype.itemsize == 0:
             return None
-        sizes = tuple(int(size) for size in shape if size is not None)
-        header = (
-            _header_in_c_order(dtype, sizes) if _is_plain(dtype) else _make_header(dtype, sizes)
-        )
-        return None if header is None else FixedLayout(header, dtype, sizes)
+        if _has_one_header(dtype):
+            header = _cached_header(dtype, shape)
+        else:
+            header = _make_header(dtype, shape)
+        if header is None:
+            return None
+        return FixedLayout(header, dtype, shape)
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
-        """The layout of this record; None if it is in Fortran order, or damaged; :meth:`decode` then raises."""
+        """Return the layout of this record.
+
+        None: it is in Fortran order, or damaged; :meth:`decode` then raises.
+        """
         try:
             header = _header_of(record)
         except (ValueError, DatasetFileCorruptError):
             return None
-        is_flat = sum(size > 1 for size in header.shape) < 2
-        if len(record) != header.offset + header.n_bytes or (header.fortran_order and not is_flat):
+        if len(record) != header.offset + header.n_bytes:
+            return None
+        # With one long dimension both orders are the same.
+        n_long_dimensions = sum(size > 1 for size in header.shape)
+        if header.fortran_order and n_long_dimensions >= 2:
             return None
         return FixedLayout(bytes(record[: header.offset]), header.dtype, header.shape)
 
 
 @register_codec
 class NpzCodec(_NumpyCodec):
-    """Arrays of any dtype and shape, each a compressed ``.npz`` file as ``numpy.savez_compressed(file, arr=array)`` writes it.
+    """Arrays of any dtype and shape, each as a compressed ``.npz`` file.
 
-    Never Python objects, never pickle; the same bytes for the same array.
+    ``numpy.savez_compressed(file, arr=array)`` writes such files. Never Python objects, never
+    pickle; the same bytes for the same array.
     """
 
     name = "npz"
     is_compressed = True
 
     def encode(self, value: Any) -> bytes:
-        member, file = NpyCodec().encode(value), io.BytesIO()
+        member = NpyCodec().encode(value)
+        # Its date is in 1980, so that the same array has the same bytes.
+        member_info = zipfile.ZipInfo(_NPZ_MEMBERS[0])
+        file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
-            # Of 1980: the same bytes for the same array.
-            archive.writestr(zipfile.ZipInfo(_NPZ_MEMBERS[0]), member, zipfile.ZIP_DEFLATED)
+            archive.writestr(member_info, member, zipfile.ZIP_DEFLATED)
         return file.getvalue()
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        damage = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error)
         with (
-            value_errors("an .npz file is damaged", damage),
+            value_errors("an .npz file is damaged", _ZIP_ERRORS),
             zipfile.ZipFile(io.BytesIO(record)) as archive,
         ):
             members = archive.infolist()
@@ -158,24 +182,26 @@ class NpzCodec(_NumpyCodec):
                 raise ValueError(
                     f"expected an .npz file of one array 'arr.npy', it contains {names:.200}"
                 )
-            size = members[0].file_size
-            check_expansion("an .npz file", size, len(record))
+            n_bytes = members[0].file_size
+            check_expansion("an .npz file", n_bytes, len(record))
             with archive.open(members[0]) as stream:
-                member = stream.read(size + 1)
-        if len(member) != size:
+                member = stream.read(n_bytes + 1)
+        if len(member) != n_bytes:
             raise ValueError("the array of an .npz file differs from its stated size")
         return NpyCodec().decode(member)
 
 
-# ---------------------------------------------------------------------- headers, cached: records often share one
+# ------------------------------------------------------------------ headers of records
+# They are cached, as records often share one.
 
 
 def _header_of(record: bytes) -> NpyHeader:
-    n_bytes = (
-        10 + int.from_bytes(record[8:10], "little")
-        if record[6:7] == b"\1"
-        else 12 + int.from_bytes(record[8:12], "little")
-    )
+    """Return the header of a record."""
+    is_version_1 = record[6:7] == b"\1"
+    if is_version_1:
+        n_bytes = 10 + int.from_bytes(record[8:10], "little")
+    else:
+        n_bytes = 12 + int.from_bytes(record[8:12], "little")
     return _parse_header(record[:n_bytes])
 
 
@@ -184,13 +210,21 @@ def _parse_header(start: bytes) -> NpyHeader:
     return read_npy_header(io.BytesIO(start))
 
 
-def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether all equal dtypes have the same header."""
+def _has_one_header(dtype: np.dtype[Any]) -> bool:
+    """Return whether all dtypes that equal this one have the same header, which may be cached."""
     return not (dtype.names or dtype.metadata or dtype.hasobject)
 
 
+@functools.lru_cache(maxsize=_MAX_HEADERS)
+def _cached_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
+    return _make_header(dtype, shape)
+
+
 def _make_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
-    """The header of an array in C order; None if it is too long for version 1, for example with a thousand fields."""
+    """Return the header of an array in C order.
+
+    None: it is too long for version 1, for example with a thousand fields.
+    """
     file = io.BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     try:
@@ -200,10 +234,7 @@ def _make_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
     return file.getvalue()
 
 
-_header_in_c_order = functools.lru_cache(maxsize=_MAX_HEADERS)(_make_header)
-
-
-# ---------------------------------------------------------------------- files of any size
+# ------------------------------------------------------------------ files of any size
 
 
 def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
@@ -217,17 +248,21 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
     """
     with lend_or_open(file) as opened:
         header = read_npy_header(opened)
-        data, name = bytearray(), name_of(opened)
+        name = name_of(opened)
+        data = bytearray()
         with reading(name, ".npy file"):
             while len(data) < header.n_bytes:
-                piece = opened.read(min(1 << 20, header.n_bytes - len(data)))
+                piece = opened.read(min(_PIECE_BYTES, header.n_bytes - len(data)))
                 if not piece:
                     raise DatasetFileCorruptError(
                         f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes"
                     )
                 data += piece
                 check_unpacked(opened, len(data))
-            return np.ndarray(header.shape, header.dtype, data, order=header.order)  # type: ignore[no-any-return]
+            array: npt.NDArray[Any] = np.ndarray(
+                header.shape, header.dtype, data, order=header.order
+            )
+            return array
 
 
 def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
@@ -241,26 +276,25 @@ def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
         raise ConfigError(
             f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it"
         )
-    np.lib.format.write_array(
-        file, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False
-    )
+    in_c_order = np.asarray(values, order="C")
+    np.lib.format.write_array(file, in_c_order, version=(1, 0), allow_pickle=False)
 
 
 def read_npy_header(file: Readable) -> NpyHeader:
     """Parse the header of a stream that stands at its start.
 
-    numpy's own parser lets SyntaxError, TokenError, EOFError and others through, and believes any shape.
+    numpy's own parser lets SyntaxError, TokenError, EOFError and others through, and believes any
+    shape.
+
+    Raises:
+        DatasetFileCorruptError: no ``.npy`` file, cut short, or of an array that is not read.
     """
     name = name_of(file)
     with reading(name, ".npy file"):
-        head = file.read(8)
-        if head[:6] != b"\x93NUMPY" or len(head) < 8 or head[6] not in (1, 2, 3):
-            check_no_stand_in(head + file.read(HEAD_BYTES), repr(name))
-            raise DatasetFileCorruptError(
-                f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}"
-            )
-        size_bytes = file.read(2 if head[6] == 1 else 4)
-        n_bytes = int.from_bytes(size_bytes, "little")
+        version = _read_version(file, name)
+        n_size_bytes = 2 if version == 1 else 4
+        encoding = "utf-8" if version == 3 else "latin-1"
+        n_bytes = int.from_bytes(file.read(n_size_bytes), "little")
         if n_bytes > _MAX_HEADER_BYTES:
             raise DatasetFileCorruptError(
                 f"{name!r} claims a header of {n_bytes} bytes; the maximum is {_MAX_HEADER_BYTES}"
@@ -268,32 +302,62 @@ def read_npy_header(file: Readable) -> NpyHeader:
         text = file.read(n_bytes)
         if len(text) < n_bytes or not text:
             raise DatasetFileCorruptError(f"{name!r} is cut short: it ends within its header")
-        try:
-            fields = ast.literal_eval(text.decode("utf-8" if head[6] == 3 else "latin-1"))
-        except (
-            MemoryError,
-            RecursionError,
-        ) as error:  # the parser raises these for a thousand brackets
-            raise DatasetFileCorruptError(f"{name!r} has a header that cannot be parsed") from error
-        if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
-            raise DatasetFileCorruptError(
-                f"{name!r} has a header without the three entries descr, fortran_order and shape"
-            )
-        shape, fortran_order = fields["shape"], fields["fortran_order"]
-        if (
-            not isinstance(shape, tuple)
-            or len(shape) > 32
-            or any(type(size) is not int or size < 0 for size in shape)
-        ):
+        fields = _parse_fields(text.decode(encoding), name)
+        shape = fields["shape"]
+        if not _is_shape(shape):
             raise DatasetFileCorruptError(f"{name!r} has the invalid shape {str(shape)[:80]}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
-        if dtype.hasobject:
-            raise DatasetFileCorruptError(
-                f"{name!r} holds Python objects (dtype {dtype}), and unpickling could run any code"
-            )
-        if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
-            # numpy would allocate one uninitialized byte for each value
-            raise DatasetFileCorruptError(
-                f"{name!r} has the dtype {dtype}, which cannot be values of an array"
-            )
-        return NpyHeader(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)
+        _check_dtype(dtype, shape, name)
+        offset = len(_MAGIC) + 2 + n_size_bytes + n_bytes
+        return NpyHeader(dtype, shape, bool(fields["fortran_order"]), offset)
+
+
+def _read_version(file: Readable, name: str) -> int:
+    """Read the magic bytes and the version; return the major version, 1 to 3."""
+    head = file.read(len(_MAGIC) + 2)
+    is_npy = head.startswith(_MAGIC) and len(head) == len(_MAGIC) + 2
+    if not is_npy or head[len(_MAGIC)] not in (1, 2, 3):
+        check_no_stand_in(head + file.read(HEAD_BYTES), repr(name))
+        raise DatasetFileCorruptError(
+            f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}"
+        )
+    return head[len(_MAGIC)]
+
+
+def _parse_fields(text: str, name: str) -> dict[str, Any]:
+    """Parse the text of a header, the literal of a dict."""
+    try:
+        fields = ast.literal_eval(text)
+    except (MemoryError, RecursionError) as error:
+        # The parser raises these for a thousand brackets.
+        raise DatasetFileCorruptError(f"{name!r} has a header that cannot be parsed") from error
+    if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
+        raise DatasetFileCorruptError(
+            f"{name!r} has a header without the three entries descr, fortran_order and shape"
+        )
+    return fields
+
+
+def _is_shape(shape: object) -> bool:
+    """Return whether an entry of a header is the shape of an array."""
+    if not isinstance(shape, tuple) or len(shape) > _MAX_DIMENSIONS:
+        return False
+    return all(type(size) is int and size >= 0 for size in shape)
+
+
+def _check_dtype(dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> None:
+    """Refuse dtypes whose values must not or cannot be read.
+
+    Raises:
+        DatasetFileCorruptError: it is such a dtype.
+    """
+    if dtype.hasobject:
+        raise DatasetFileCorruptError(
+            f"{name!r} holds Python objects (dtype {dtype}), and unpickling could run any code"
+        )
+    # numpy would allocate one uninitialized byte for each value without a size.
+    has_values_without_size = dtype.itemsize == 0 and 0 not in shape
+    if dtype.subdtype is not None or has_values_without_size:
+        raise DatasetFileCorruptError(
+            f"{name!r} has the dtype {dtype}, which cannot be values of an array"
+        )

@@ -16,17 +16,20 @@ from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
 _MAX_INT_BYTES = 16
+#: The values of JSON records up to this size take a few MiB at most.
+_SMALL_JSON_BYTES = 1 << 17
 
 
 @register_codec
 class BytesCodec(Codec):
     """Bytes as they are (Granular's ``bytes``); a bytearray or memoryview is taken too, and comes back as bytes."""
 
-    name, extensions = "bytes", ("bin",)
+    name = "bytes"
+    extensions = ("bin",)
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            # bytes(5) would be five zeros, bytes of an array its memory without a word of dtype and shape
+            # bytes(5) would be five zeros, and bytes of an array its memory without dtype and shape.
             raise TypeError(f"a column of bytes stores bytes, not {type(value).__name__}")
         return bytes(value)
 
@@ -38,7 +41,9 @@ class BytesCodec(Codec):
 class Utf8Codec(Codec):
     """Text as UTF-8 (Granular's ``utf8``)."""
 
-    name, extensions, media_type = "utf8", ("txt", "text", "transcript"), "text/plain"
+    name = "utf8"
+    extensions = ("txt", "text", "transcript")
+    media_type = "text/plain"
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, str):
@@ -67,12 +72,14 @@ class IntCodec(Codec):
     name = "int"
 
     def encode(self, value: Any) -> bytes:
-        number = _integer(value, "int")
-        n_bytes = max(
-            1, (max(number, ~number).bit_length() + 7 + self.signed) // 8
-        )  # one bit is the sign
+        number = _as_integer(value, self.name)
+        # In two's complement, -2**n needs as many bits as 2**n - 1, and one for the sign.
+        n_bits = max(number, ~number).bit_length()
+        if self.signed:
+            n_bits += 1
+        n_bytes = max(1, (n_bits + 7) // 8)
         if n_bytes > _MAX_INT_BYTES or (number < 0 and not self.signed):
-            raise OverflowError(f"a column of {self.name} cannot store {_words(number)}")
+            raise OverflowError(f"a column of {self.name} cannot store {_describe_size(number)}")
         return number.to_bytes(n_bytes, "little", signed=self.signed)
 
     def decode(self, record: bytes) -> int:
@@ -90,11 +97,13 @@ class _Fixed64Codec(Codec):
     _layout: ClassVar[FixedLayout]
 
     def encode(self, value: Any) -> bytes:
-        number = _integer(value, self.name)
+        number = _as_integer(value, self.name)
         try:
             return number.to_bytes(8, "little", signed=self._signed)
         except OverflowError as error:
-            raise OverflowError(f"a column of {self.name} cannot store {_words(number)}") from error
+            raise OverflowError(
+                f"a column of {self.name} cannot store {_describe_size(number)}"
+            ) from error
 
     def decode(self, record: bytes) -> int:
         if len(record) != 8:
@@ -126,11 +135,18 @@ class UInt64Codec(_Fixed64Codec):
     _layout = FixedLayout(b"", np.dtype("<u8"), ())
 
 
-def _words(number: int) -> str:
-    return f"{'a negative' if number < 0 else 'an'} integer of {number.bit_length()} bits"
+def _describe_size(number: int) -> str:
+    """Describe an integer by its size, as its digits may be too many to show."""
+    article = "a negative" if number < 0 else "an"
+    return f"{article} integer of {number.bit_length()} bits"
 
 
-def _integer(value: Any, column_type: str) -> int:
+def _as_integer(value: Any, column_type: str) -> int:
+    """Return an integer of Python or numpy, or a boolean of numpy, as Python's integer.
+
+    Raises:
+        TypeError: it is something else.
+    """
     if isinstance(value, np.bool_):
         return int(value)
     try:
@@ -149,7 +165,9 @@ class JsonCodec(Codec):
     (they would come back as text), arrays and bytes. NaN and the infinities are neither written nor read.
     """
 
-    name, extensions, media_type = "json", ("json", "jsn"), "application/json"
+    name = "json"
+    extensions = ("json", "jsn")
+    media_type = "application/json"
 
     def encode(self, value: Any) -> bytes:
         try:
@@ -166,23 +184,29 @@ class JsonCodec(Codec):
         return text.encode("utf-8")
 
     def decode(self, record: bytes) -> Any:
-        # Values of records up to this size take a few MiB at most.
-        if len(record) > 1 << 17:
-            # The approximate memory of the objects, from the numbers of dicts, lists and items.
-            n_bytes = (
-                len(record)
-                + 184 * record.count(b"{")
-                + 56 * record.count(b"[")
-                + 40 * record.count(b",")
-            )
-            check_request(n_bytes, "a record of JSON")
+        if len(record) > _SMALL_JSON_BYTES:
+            check_request(_estimate_memory(record), "a record of JSON")
+        text = str(record, "utf-8")
         try:
-            return json.loads(str(record, "utf-8"), parse_constant=_finite, parse_float=_finite)
+            return json.loads(text, parse_constant=_parse_finite, parse_float=_parse_finite)
         except RecursionError as error:
             raise ValueError("JSON is nested too deeply") from error
 
 
+def _estimate_memory(record: bytes) -> int:
+    """Estimate the memory of the objects of JSON in bytes, from the numbers of dicts and items."""
+    n_dicts = record.count(b"{")
+    n_lists = record.count(b"[")
+    n_items = record.count(b",")
+    return len(record) + 184 * n_dicts + 56 * n_lists + 40 * n_items
+
+
 def _check_keys(value: Any) -> None:
+    """Check that all keys of dicts within a value are text.
+
+    Raises:
+        TypeError: one is not; JSON would turn it into text.
+    """
     parts = [value]
     while parts:
         part = parts.pop()
@@ -196,7 +220,8 @@ def _check_keys(value: Any) -> None:
             parts.extend(part)
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
+    """Parse a number, and refuse NaN and the infinities, which JSON does not have."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text:.40} is not JSON, or too large for a float")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +11,32 @@ from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request, current_request, limit_bytes
 
-_zstd = functools.partial(import_optional, "zstandard", "a column of zstd(…)", "zstandard", "zstd")
-
 _WHAT = "a record of zstd"
-#: Creating a compressor costs more than using it, and threads cannot share one.
-_own = threading.local()
+
+#: What a decompressor may allocate for itself, in bytes.
+_MAX_WINDOW_BYTES = 1 << 27
+
+
+class _ThreadState(threading.local):
+    """The compressors of a thread.
+
+    Creating a compressor costs more than using it, and threads cannot share one.
+    """
+
+    #: The compressors by their level.
+    compressors: dict[int, Any]
+    decompressor: Any
+
+    def __init__(self) -> None:
+        self.compressors = {}
+        self.decompressor = None
+
+
+_thread_state = _ThreadState()
+
+
+def _zstandard() -> Any:
+    return import_optional("zstandard", "a column of zstd(…)", "zstandard", "zstd")
 
 
 @register_codec
@@ -46,7 +66,7 @@ class ZstdCodec(Codec):
             raise ConfigError(f"zstd wraps a Codec, got {self.inner!r:.60}")
         check_range("level", self.level, 1, 22)
         check_range("max_bytes", self.max_bytes, 1)
-        _zstd()
+        _zstandard()  # raises the error if it is missing
 
     @property
     def type_name(self) -> str:
@@ -56,17 +76,21 @@ class ZstdCodec(Codec):
         data = self.inner.encode(value)
         if len(data) > self.max_bytes:
             raise ValueError(
-                f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, so it could not be read"
+                f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, "
+                "so it could not be read"
             )
-        compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
-        if self.level not in compressors:
-            compressors[self.level] = _zstd().ZstdCompressor(level=self.level, write_checksum=True)
-        return bytes(compressors[self.level].compress(data))
+        compressors = _thread_state.compressors
+        compressor = compressors.get(self.level)
+        if compressor is None:
+            compressor = _zstandard().ZstdCompressor(level=self.level, write_checksum=True)
+            compressors[self.level] = compressor
+        return bytes(compressor.compress(data))
 
     def decode(self, record: bytes) -> Any:
         data = _decompress(record, self.max_bytes)
         request = current_request()
-        request.reserve(len(data), _WHAT)  # also around another zstd
+        # The bytes are in memory while the inner codec decodes, which may be zstd, too.
+        request.reserve(len(data), _WHAT)
         value = self.inner.decode(data)
         if hasattr(value, "nbytes"):
             request.n_bytes -= len(data)  # freed by now; the caller counts the value
@@ -74,20 +98,30 @@ class ZstdCodec(Codec):
 
 
 def _decompress(record: bytes, max_bytes: int) -> bytes:
-    zstandard = _zstd()
-    decompressor = _own.__dict__.get("decompressor")
+    """Return the content of a zstd frame.
+
+    Raises:
+        ValueError: the frame is damaged, or unpacks to more than ``max_bytes``.
+        RequestLimitError: it unpacks to more than the current request may take.
+    """
+    zstandard = _zstandard()
+    decompressor = _thread_state.decompressor
     if decompressor is None:
-        # What a decompressor may allocate for itself.
-        decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+        _thread_state.decompressor = decompressor
     try:
-        stated = zstandard.frame_content_size(record)  # -1 where a frame does not say
-        if stated > max_bytes:
+        stated_bytes = zstandard.frame_content_size(record)  # -1 where a frame does not say
+        if stated_bytes > max_bytes:
             raise ValueError(
-                f"a zstd record unpacks to more than max_bytes={max_bytes}; raise max_bytes if intended"
+                f"a zstd record unpacks to more than max_bytes={max_bytes}; "
+                "raise max_bytes if intended"
             )
-        check_request(max(0, stated), _WHAT)
-        most = min(max_bytes, limit_bytes())
-        return bytes(decompressor.decompress(record, max_output_size=most, allow_extra_data=False))
+        check_request(max(0, stated_bytes), _WHAT)
+        max_output_bytes = min(max_bytes, limit_bytes())
+        data = decompressor.decompress(
+            record, max_output_size=max_output_bytes, allow_extra_data=False
+        )
+        return bytes(data)
     except zstandard.ZstdError as error:
         raise ValueError(
             f"a zstd record is damaged, or larger than its header says: {error}"

@@ -228,7 +228,7 @@ def test_a_missing_time_is_null() -> None:
         (
             Field("x", "int32", (3,)),
             np.zeros(2, np.int32),
-            r"shape is \(2,\), where \(3,\) belongs",
+            r"expected shape \(3,\), got \(2,\)",
         ),
         (Field("x", str, (None,)), ["text", 5], "str.*int 5"),
         (
