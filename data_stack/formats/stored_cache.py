@@ -41,6 +41,10 @@ from data_stack.util.polling import polls
 #: The only column, and the type of its records.
 _SAMPLE = "sample"
 _LENGTH = struct.Struct("<Q")
+
+#: A process waits so long for another one that writes the same samples.
+_MAX_WAIT_SECONDS = 3600
+
 _DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
 
 
@@ -145,12 +149,10 @@ class _StoredCacheAccess(CacheAccess):
         version: str | None,
     ) -> None:
         super().__init__(access_to(source))
-        self._source, self._storage, self._folder, self._version = (
-            source,
-            storage,
-            identifier or "caches",
-            version,
-        )
+        self._source = source
+        self._storage = storage
+        self._folder = identifier or "caches"
+        self._version = version
         self.n_samples = self.below.n_samples
         self._stored: SampleAccess | None = None
         self._opening = fork_lock()
@@ -164,14 +166,13 @@ class _StoredCacheAccess(CacheAccess):
         return (self._stored or self.open_stored()).sample(position)[_SAMPLE]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return (
-            [each[_SAMPLE] for each in self.open_stored().samples(positions)]
-            if len(positions)
-            else []
-        )
+        # Without a position, nothing is written.
+        if not len(positions):
+            return []
+        return [record[_SAMPLE] for record in self.open_stored().samples(positions)]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return (each[_SAMPLE] for each in self.open_stored().iterate(start, stop))
+        return (record[_SAMPLE] for record in self.open_stored().iterate(start, stop))
 
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
@@ -180,27 +181,27 @@ class _StoredCacheAccess(CacheAccess):
 
     @cached_property
     def fingerprint(self) -> str:
-        """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
+        """The fingerprint of the iterator, of the functions that it calls, and of the version."""
         return self._fingerprint_now()
 
     def _fingerprint_now(self) -> str:
-        found: str = fingerprint(
-            self._source
-        )  # as an operation: a client's class may have a member of that name
-        also = [code_digest(self._source), self._version]
-        return (
-            hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest()
-            if any(also)
-            else found
-        )
+        # The function, not the method: a client's class may have a member of that name.
+        fingerprint_of_source: str = fingerprint(self._source)
+        digest_of_code = code_digest(self._source)
+        if not digest_of_code and not self._version:
+            return fingerprint_of_source
+        parts = [fingerprint_of_source, str(digest_of_code), str(self._version)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def open_stored(self) -> SampleAccess:
         """Access to the records, which are written now if need be."""
-        stored = self._stored
-        if stored is None:
-            with self._opening:
-                stored = self._stored = self._stored or self._find() or self._write()
-        return stored
+        if self._stored is not None:
+            return self._stored
+        with self._opening:
+            # Another thread may have opened them while this one waited.
+            if self._stored is None:
+                self._stored = self._find() or self._write()
+            return self._stored
 
     def _find(self) -> SampleAccess | None:
         """Access to the records, if they are there."""
@@ -216,7 +217,8 @@ class _StoredCacheAccess(CacheAccess):
             ResourceChangedError: a file was replaced, or an array written to.
         """
         if instability_reason(self._source) is not None:
-            return  # only the user knows when it changes, and says so by a version
+            # Only the user knows when it changes, and says so by a version.
+            return
         now = self._fingerprint_now()
         if now != self.fingerprint:
             raise ResourceChangedError(
@@ -227,32 +229,46 @@ class _StoredCacheAccess(CacheAccess):
         """Store the samples, unless another process does so meanwhile."""
         identifier = self.identifier
         with self._storage.lease(identifier) as lease:
-            found = None
-            # after an hour, a process that another one has been writing for goes on beside it
-            for _ in polls(3600, first=0.2, longest=5.0):
-                if lease.acquire() or (found := self._find()) is not None:
-                    break
-            found = found or self._find()  # another process may have been faster
-            if found is None:
-                logger.info(
-                    "storing %d samples as %r in %r", self.n_samples, identifier, self._storage
-                )
-                with RecordWriter(
-                    self._storage, {_SAMPLE: _SAMPLE}, prefix=identifier, codecs=_CODECS
-                ) as writer:
-                    for sample in self.below.iterate(0, self.n_samples):
-                        writer.append({_SAMPLE: sample})
-                    if len(writer) != self.n_samples:
-                        raise ConfigError(
-                            f"the iterator to store has {self.n_samples} samples, but returned {len(writer)}"
-                        )
-                    self._check_unchanged()
-                found = self._find()
-        if found is None:
+            self._await_turn(lease)
+            # Another process may have been faster.
+            stored = self._find()
+            if stored is None:
+                self._write_records(identifier)
+                stored = self._find()
+        if stored is None:
             raise ConfigError(
                 f"the cache {identifier!r} in {self._storage!r} was deleted at once; cache again"
             )
-        return found
+        return stored
+
+    def _await_turn(self, lease: Any) -> None:
+        """Wait until this process has the lease, or another one has stored the samples.
+
+        After an hour, a process goes on beside one that is still writing.
+        """
+        for _ in polls(_MAX_WAIT_SECONDS, first=0.2, longest=5.0):
+            if lease.acquire() or self._find() is not None:
+                return
+
+    def _write_records(self, identifier: str) -> None:
+        """Store all samples.
+
+        Raises:
+            ConfigError: the iterator returns fewer samples than its length.
+            ResourceChangedError: what was read has changed meanwhile.
+        """
+        logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
+        with RecordWriter(
+            self._storage, {_SAMPLE: _SAMPLE}, prefix=identifier, codecs=_CODECS
+        ) as writer:
+            for sample in self.below.iterate(0, self.n_samples):
+                writer.append({_SAMPLE: sample})
+            if len(writer) != self.n_samples:
+                raise ConfigError(
+                    f"the iterator to store has {self.n_samples} samples, "
+                    f"but returned {len(writer)}"
+                )
+            self._check_unchanged()
 
 
 class _SampleCodec(PythonCodec):

@@ -13,7 +13,6 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import READERS, ArrowColumn, iterator_of_table
-from data_stack.formats.csv_quotes import check_quoting
 from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import describe_type
 from data_stack.formats.text_tables.csv_options import CSVOptions
@@ -40,62 +39,75 @@ def from_csv(
     filters: Any = None,
     columns: Sequence[str] | None = None,
 ) -> DatasetIteratorIF:
-    """The rows of a CSV file as dict samples; the file is read whole, now.
+    """Return the rows of a CSV file as dict samples; the file is read whole, now.
 
-    The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or text; the repr of the table
-    and ``column_types`` show it. Integers with a plus sign are float64. Truth values are ``true`` and ``false``. A column stays
-    text if numbers would change it: integers that int64, uint64 and float64 cannot hold exactly, ``1e400``, and ``0x10``. An
-    empty cell is None.
+    The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or
+    text; the repr of the table and ``column_types`` show it. Integers with a plus sign are float64.
+    Truth values are ``true`` and ``false``. A column stays text if numbers would change it:
+    integers that int64, uint64 and float64 cannot hold exactly, ``1e400``, and ``0x10``. An empty
+    cell is None.
 
-    A quote at the start of a field opens a quoted field, which may have delimiters and line breaks, and in which two quotes are
-    one. It ends with a quote before a delimiter or at the end of the line. Other quotes are ordinary characters.
+    A quote at the start of a field opens a quoted field, which may have delimiters and line breaks,
+    and in which two quotes are one. The field ends with a quote before a delimiter or at the end of
+    the line. Other quotes are ordinary characters.
 
     Args:
-        file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by gzip, bzip2, xz or zstd.
+        file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by
+            gzip, bzip2, xz or zstd.
         target: the column of the target.
-        dtypes: dtypes of some columns, instead of inferred ones: a numpy dtype, or ``"decimal(10,2)"``, ``"timestamp"`` and the
-            other type names of Parquet columns. ``str`` keeps ``007`` unchanged; a column of bool may also have ``1`` and ``0``.
+        dtypes: dtypes of some columns, instead of inferred ones: a numpy dtype, or
+            ``"decimal(10,2)"``, ``"timestamp"`` and the other type names of Parquet columns.
+            ``str`` keeps ``007`` unchanged; a column of bool may also have ``1`` and ``0``.
         delimiter: one ASCII character.
-        encoding: encoding of the file.
+        encoding: the encoding of the file.
         missing: texts that mean None. Any other text makes a column of numbers a column of text.
-        header: whether the first row holds the names of the columns; None: it does, with a warning if it holds a number or date.
-        names: names of all columns in their order, instead of those of the header; without a header and names, columns are
-            ``column_0``, ``column_1`` …
-        quoting: ``csv.QUOTE_MINIMAL`` as above; ``csv.QUOTE_NONE`` if quotes are ordinary characters everywhere.
-        filters: which rows: an expression of pyarrow, or filters such as ``[("speed", ">", 3)]``, as of
-            :class:`~data_stack.formats.parquet.ParquetDataset`.
+        header: whether the first row holds the names of the columns; None: it does, with a warning
+            if it holds a number or date.
+        names: the names of all columns in their order, instead of those of the header; without a
+            header and names, columns are ``column_0``, ``column_1`` …
+        quoting: ``csv.QUOTE_MINIMAL`` as above; ``csv.QUOTE_NONE`` if quotes are ordinary
+            characters everywhere.
+        filters: which rows: an expression of pyarrow, or filters such as ``[("speed", ">", 3)]``,
+            as of :class:`~data_stack.formats.parquet.ParquetDataset`.
         columns: the columns to read, in the order of the file, beside the target; None for all.
 
     Raises:
-        DatasetFileCorruptError: rows differ in their number of columns, a quoted field has no end or something behind it, a text
-            does not fit its dtype, or the encoding is wrong; the message names the line.
+        DatasetFileCorruptError: rows differ in their number of columns, a quoted field has no end
+            or something behind it, a text does not fit its dtype, or the encoding is wrong; the
+            message names the line.
         ConfigError: a column or dtype does not exist, or two columns have the same name.
 
     Warns:
-        UserWarning: the first row holds a number; the file has one column, whose name contains another delimiter; a quoted field
-            goes over several lines that are rows by themselves; empty lines in a table of one column.
+        UserWarning: the first row holds a number; the file has one column, whose name contains
+            another delimiter; a quoted field goes over several lines that are rows by themselves;
+            empty lines in a table of one column.
     """
     options = CSVOptions(delimiter, list(missing), header, names, quoting)
     text = TextFile(file, encoding)
-    chosen = _Chosen(columns, target, filters)
-    table = CSVTable(text, options, types_of(dtypes), chosen.read)
-    rows = table.read()
-    defaults = CSVOptions()
-    recipe: dict[str, Any] = {
+    selection = _Selection(columns, target, filters)
+    table = CSVTable(text, options, types_of(dtypes), selection.columns_to_read).read()
+
+    # A recipe names only options that differ from their defaults, and those that it always named:
+    # the fingerprint of a table must stay as it was before an option existed.
+    recipe_options: dict[str, Any] = {
         "delimiter": delimiter,
         "encoding": encoding,
         "missing": list(missing),
     }
     if header is not None:
-        recipe["header"] = header
+        recipe_options["header"] = header
     if names is not None:
-        recipe["names"] = list(names)
-    if options.has_quotes != defaults.has_quotes:
-        recipe["quoting"] = check_quoting(quoting)
+        recipe_options["names"] = list(names)
+    if not options.has_quotes:
+        recipe_options["quoting"] = options.csv_quoting
     if columns is not None:
-        recipe["columns"] = chosen.shown
-    read_from = _recipe_of(file, text, "from_csv", recipe, dtypes)
-    return _iterator_of(rows, text.name, target, read_from, chosen)
+        recipe_options["columns"] = selection.columns_of_samples
+    read_from = None
+    if selection.predicate is None:
+        read_from = _recipe_of(file, text, "from_csv", recipe_options, dtypes)
+
+    rows = selection.apply(table, text.name)
+    return iterator_of_table(rows, text.name, target, read_from)
 
 
 def from_jsonl(
@@ -106,47 +118,62 @@ def from_jsonl(
     filters: Any = None,
     columns: Sequence[str] | None = None,
 ) -> DatasetIteratorIF:
-    """The lines of a file of JSON objects as dict samples; the file is read whole, now.
+    """Return the lines of a file of JSON objects as dict samples; the file is read whole, now.
 
-    Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are arrays, other lists and
-    objects are lists and dicts. Lists and objects whose keys or types differ from line to line are as they are in the file: no
-    key is added, no number changed. A null or missing key of a line is None. Text that looks like a time stays text.
+    Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are
+    arrays, other lists and objects are lists and dicts. Lists and objects whose keys or types
+    differ from line to line are as they are in the file: no key is added, no number changed. A null
+    or missing key of a line is None. Text that looks like a time stays text.
 
     Args:
         file: as for :func:`data_stack.from_csv`.
         target: the column of the target.
-        dtypes: as for :func:`data_stack.from_csv`, for integers beyond int64 (``"uint64"``), and times (``"timestamp_ntz"``).
-            ``str`` makes text of numbers, with the digits of the file, and of other values; ``"json"`` keeps values of any types
-            as they are.
+        dtypes: as for :func:`data_stack.from_csv`, for integers beyond int64 (``"uint64"``), and
+            times (``"timestamp_ntz"``). ``str`` makes text of numbers, with the digits of the file,
+            and of other values; ``"json"`` keeps values of any types as they are.
         filters: as for :func:`data_stack.from_csv`.
         columns: as for :func:`data_stack.from_csv`. Other keys may have values of any types.
 
     Raises:
-        DatasetFileCorruptError: a line is not a JSON object or has a key twice, a key has values of several types, or a value
-            does not fit its dtype; the message names the line.
+        DatasetFileCorruptError: a line is not a JSON object or has a key twice, a key has values of
+            several types, or a value does not fit its dtype; the message names the line.
         ConfigError: a column or dtype does not exist.
-        RequestLimitError: a line, or the table of all different keys, would take more memory than a request may.
+        RequestLimitError: a line, or the table of all different keys, would take more memory than a
+            request may.
     """
     text = TextFile(file)
     types = types_of_json(dtypes)
-    chosen = _Chosen(columns, target, filters)
-    lines = JsonLinesTable(text, types, chosen.read).read()
-    recipe = {} if columns is None else {"columns": chosen.shown}
-    read_from = _recipe_of(file, text, "from_jsonl", recipe, dtypes)
-    return _iterator_of(lines.table, text.name, target, read_from, chosen, lines.json_columns)
+    selection = _Selection(columns, target, filters)
+    lines = JsonLinesTable(text, types, selection.columns_to_read).read()
+
+    recipe_options: dict[str, Any] = {}
+    if columns is not None:
+        recipe_options["columns"] = selection.columns_of_samples
+    read_from = None
+    if selection.predicate is None:
+        read_from = _recipe_of(file, text, "from_jsonl", recipe_options, dtypes)
+
+    rows = selection.apply(lines.table, text.name)
+    return iterator_of_table(rows, text.name, target, read_from, lines.json_columns)
 
 
-class _Chosen:
-    """The columns and rows that are read of a table.
+READERS.update(from_csv=from_csv, from_jsonl=from_jsonl)
+
+
+# ---------------------------------------------------------------------- columns and rows
+
+
+class _Selection:
+    """The columns and rows of a table that a user chose.
 
     Args:
-        columns: the columns that a user chose; None for all.
+        columns: the columns that the user chose; None for all.
         target: the column of the target.
         filters: which rows, as of :func:`from_csv`.
 
     Attributes:
-        shown: the columns of samples; None for all.
-        read: those, and the columns that the filters need; None for all.
+        columns_of_samples: the columns that samples have; None for all.
+        columns_to_read: these, and the columns that the filters need; None for all.
         predicate: which rows; None for all.
 
     Raises:
@@ -154,17 +181,59 @@ class _Chosen:
     """
 
     def __init__(self, columns: Sequence[str] | None, target: str | None, filters: Any) -> None:
-        self.predicate = None if filters is None else as_predicate(filters)
-        self.shown: list[str] | None = None
-        self.read: list[str] | None = None
+        self.predicate: Predicate | None = None
+        if filters is not None:
+            self.predicate = as_predicate(filters)
+        self.columns_of_samples: list[str] | None = None
+        self.columns_to_read: list[str] | None = None
         if columns is None:
             return
         if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
             raise ConfigError(f"columns must be a list of names, got {columns!r:.80}")
-        targets = [] if target is None else [target]
-        needed = () if self.predicate is None else self.predicate.fields
-        self.shown = list(dict.fromkeys([*columns, *targets]))
-        self.read = list(dict.fromkeys([*self.shown, *needed]))
+        names = list(columns)
+        if target is not None:
+            names.append(target)
+        self.columns_of_samples = list(dict.fromkeys(names))
+        if self.predicate is not None:
+            names.extend(self.predicate.fields)
+        self.columns_to_read = list(dict.fromkeys(names))
+
+    def apply(self, table: pa.Table, name: str) -> pa.Table:
+        """Return the chosen rows and columns of a table.
+
+        Args:
+            table: the table, with the columns to read.
+            name: the name of the table for messages.
+        """
+        if self.predicate is not None:
+            table = _filter(table, name, self.predicate)
+        if self.columns_of_samples is None:
+            return table
+        wanted = set(self.columns_of_samples)
+        return table.select([column for column in table.column_names if column in wanted])
+
+
+def _filter(table: pa.Table, name: str, predicate: Predicate) -> pa.Table:
+    """Return the rows of a table for which a predicate holds.
+
+    Raises:
+        ConfigError: the table lacks a column of the predicate.
+    """
+    for field in predicate.fields:
+        if field not in table.column_names:
+            suggestion = did_you_mean(field, table.column_names)
+            raise ConfigError(
+                f"{name!r} has no column {field!r:.80} for filters{suggestion}; "
+                f"it has {', '.join(table.column_names)!s:.1000}"
+            )
+    columns = {
+        field: ArrowColumn(table.column(field), table.schema.field(field)).read(None)
+        for field in predicate.fields
+    }
+    return table.filter(pa.array(predicate.mask(columns)))
+
+
+# ---------------------------------------------------------------------- recipes
 
 
 def _recipe_of(
@@ -174,54 +243,30 @@ def _recipe_of(
     options: dict[str, Any],
     dtypes: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """The entry of a recipe; None if ``file`` is no path."""
+    """Return what a recipe says of a table; None if ``file`` is no path.
+
+    Args:
+        file: the argument of the function.
+        text: the file, after it was read.
+        function: the name of the function.
+        options: its other arguments.
+        dtypes: its argument ``dtypes``.
+    """
     if not is_path(file) or scheme_of(file) is not None:
         return None
-    named = {name: _name_of_dtype(dtype) for name, dtype in (dtypes or {}).items()}
+    names_of_dtypes = {name: _name_of_dtype(dtype) for name, dtype in (dtypes or {}).items()}
     return {
         "path": os.fspath(file),
         "sha256": text.sha256,
         "function": function,
-        "options": {"dtypes": named, **options},
+        "options": {"dtypes": names_of_dtypes, **options},
     }
 
 
 def _name_of_dtype(dtype: Any) -> Any:
-    """A dtype as plain data."""
+    """Return a dtype as plain data."""
     if isinstance(dtype, pa.DataType):
         return describe_type(dtype)
-    return dtype if isinstance(dtype, (str, Mapping)) else np.dtype(dtype).name
-
-
-def _iterator_of(
-    table: pa.Table,
-    name: str,
-    target: str | None,
-    read_from: dict[str, Any] | None,
-    chosen: _Chosen,
-    json_columns: Collection[str] = (),
-) -> DatasetIteratorIF:
-    if chosen.predicate is not None:
-        table = _filter(table, name, chosen.predicate)
-        read_from = None
-    if chosen.shown is not None:
-        table = table.select([column for column in table.column_names if column in chosen.shown])
-    return iterator_of_table(table, name, target, read_from, json_columns)
-
-
-def _filter(table: pa.Table, name: str, predicate: Predicate) -> pa.Table:
-    """The rows of a table for which a predicate holds."""
-    unknown = [field for field in predicate.fields if field not in table.column_names]
-    if unknown:
-        near = did_you_mean(unknown[0], table.column_names)
-        raise ConfigError(
-            f"{name!r} has no column {unknown[0]!r:.80} for filters{near}; it has {', '.join(table.column_names)!s:.1000}"
-        )
-    columns = {
-        field: ArrowColumn(table.column(field), table.schema.field(field)).read(None)
-        for field in predicate.fields
-    }
-    return table.filter(pa.array(predicate.mask(columns)))
-
-
-READERS.update(from_csv=from_csv, from_jsonl=from_jsonl)
+    if isinstance(dtype, (str, Mapping)):
+        return dtype
+    return np.dtype(dtype).name
