@@ -15,7 +15,7 @@ from pyarrow.fs import LocalFileSystem
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.exact_cells import is_instant
+from data_stack.formats.parquet.codecs.times import is_instant
 from data_stack.formats.parquet.predicates import (
     Bools,
     Columns,

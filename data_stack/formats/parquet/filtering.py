@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.arrow_predicate import could_match, is_seen_otherwise, types_seen
-from data_stack.formats.parquet.codecs.exact_cells import is_instant
+from data_stack.formats.parquet.codecs.times import is_instant
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.guarantees import conjunction, partition_guarantee

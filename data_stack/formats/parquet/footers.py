@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError, StorageError
-from data_stack.formats.parquet.files import ArrowFolder, ParquetFiles
+from data_stack.formats.parquet.arrow_folder import ArrowFolder
+from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer import Footer, digest_of_tail, parse_footer, read_tail
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.int96 import has_far_times, read_int96

@@ -1,11 +1,13 @@
 """Reads the times of INT96 columns exactly.
 
-Impala, Hive and older versions of Spark write a time as INT96: a Julian day, and the nanoseconds of that day. Its range is
-millions of years, and its precision a nanosecond, which no unit of numpy combines. pyarrow converts INT96 to one unit for all
-rows: nanoseconds wrap around outside of the years 1677 to 2262, and coarser units drop digits, both in silence.
+Impala, Hive and older versions of Spark write a time as INT96: a Julian day, and the nanoseconds of
+that day. Its range is millions of years, and its precision a nanosecond, which no unit of numpy
+combines. pyarrow converts INT96 to one unit for all rows: nanoseconds wrap around outside of the
+years 1677 to 2262, and coarser units drop digits, both in silence.
 
-Here a column is read twice, as seconds and as nanoseconds. Together they say what is stored: the seconds never wrap around, and
-the difference to the nanoseconds is the fraction of a second, even where the nanoseconds wrapped around.
+Here a column is read twice, as seconds and as nanoseconds. Together they say what is stored: the
+seconds never wrap around, and the difference to the nanoseconds is the fraction of a second, even
+where the nanoseconds wrapped around.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _ARROW_SCHEMA: Final = b"ARROW:schema"
 def schema_with_unit(
     schema: pa.Schema, is_int96: Sequence[bool], units: dict[str, str]
 ) -> pa.Schema:
-    """The columns of a file, in which the times of INT96 have another unit.
+    """Return the columns of a file, in which the times of INT96 have another unit.
 
     Args:
         schema: the columns, in which INT96 is in nanoseconds.
@@ -54,30 +56,43 @@ def schema_with_unit(
 
 
 def _type_with_unit(type_: pa.DataType, is_int96: Iterator[bool], unit: str) -> pa.DataType:
-    """A type, in which the leaves of INT96 have another unit; ``is_int96`` has one item for each leaf."""
+    """Return a type in which the leaves of INT96 have another unit.
+
+    Args:
+        type_: of a column, or inside of one.
+        is_int96: tells for each leaf whether it is INT96; those of ``type_`` are taken.
+        unit: the new unit.
+    """
     if pa.types.is_struct(type_):
-        children = [type_.field(number) for number in range(type_.num_fields)]
-        return pa.struct(
-            [child.with_type(_type_with_unit(child.type, is_int96, unit)) for child in children]
-        )
+        children = []
+        for number in range(type_.num_fields):
+            child = type_.field(number)
+            children.append(child.with_type(_type_with_unit(child.type, is_int96, unit)))
+        return pa.struct(children)
     if pa.types.is_map(type_):
         key = type_.key_field.with_type(_type_with_unit(type_.key_type, is_int96, unit))
         item = type_.item_field.with_type(_type_with_unit(type_.item_type, is_int96, unit))
         return pa.map_(key, item)
     if is_list(type_):
         value = type_.value_field.with_type(_type_with_unit(type_.value_type, is_int96, unit))
-        is_fixed = pa.types.is_fixed_size_list(type_)
-        return pa.list_(value, type_.list_size) if is_fixed else pa.list_(value)
-    is_changed = next(is_int96, False) and pa.types.is_timestamp(type_) and type_.unit == "ns"
-    return pa.timestamp(unit, type_.tz) if is_changed else type_
+        if pa.types.is_fixed_size_list(type_):
+            return pa.list_(value, type_.list_size)
+        return pa.list_(value)
+    is_leaf_of_int96 = next(is_int96, False)
+    if is_leaf_of_int96 and pa.types.is_timestamp(type_) and type_.unit == "ns":
+        return pa.timestamp(unit, type_.tz)
+    return type_
 
 
 def stated_units(footer: pq.FileMetaData, names: Sequence[str]) -> dict[str, str]:
-    """The units of columns of INT96 as their writer states them: "us" or "ns", by name; columns of other writers are missing.
+    """Return the units of columns of INT96 as their writer states them.
 
     Args:
         footer: of a file.
         names: the names of columns that have INT96.
+
+    Returns:
+        "us" or "ns", by name; columns of other writers are missing.
     """
     metadata = footer.metadata or {}
     if any(key in metadata for key in _SPARK_KEYS):
@@ -88,13 +103,16 @@ def stated_units(footer: pq.FileMetaData, names: Sequence[str]) -> dict[str, str
     units = {}
     for name in names:
         positions = stored.get_all_field_indices(name)
-        if len(positions) == 1:
-            units[name] = "ns" if "timestamp[ns" in str(stored.field(positions[0]).type) else "us"
+        if len(positions) != 1:
+            continue
+        type_ = stored.field(positions[0]).type
+        # the timestamps may be inside of lists or structs, whose text has those of their parts
+        units[name] = "ns" if "timestamp[ns" in str(type_) else "us"
     return units
 
 
 def _stored_arrow_schema(encoded: bytes | None) -> pa.Schema | None:
-    """The schema of the table that pyarrow wrote; None without one, or if it is damaged."""
+    """Return the schema of the table that pyarrow wrote; None without one, or if it is damaged."""
     if encoded is None:
         return None
     try:
@@ -106,7 +124,9 @@ def _stored_arrow_schema(encoded: bytes | None) -> pa.Schema | None:
 def exact_times(
     nanoseconds: pa.ChunkedArray, seconds: pa.ChunkedArray, unit: str
 ) -> pa.ChunkedArray:
-    """A column of INT96, or of lists, structs or maps with them, in a unit that holds its times exactly.
+    """Return a column of INT96 in a unit that holds its times exactly.
+
+    It may also be a column of lists, structs or maps with INT96.
 
     Args:
         nanoseconds: the column as pyarrow reads it in nanoseconds, which may have wrapped around.
@@ -122,76 +142,118 @@ def exact_times(
 
 
 def _as_one_array(column: pa.ChunkedArray) -> pa.Array:
-    """The rows of a column as one array."""
+    """Return the rows of a column as one array."""
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
     if column.num_chunks == 1:
         return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.concat_arrays(column.chunks)
 
 
 def _exact(fine: pa.Array, coarse: pa.Array, unit: str) -> pa.Array:
-    """As :func:`exact_times`, for one chunk."""
-    type_ = fine.type
-    if type_ == coarse.type:
+    """Return times exactly as :func:`exact_times`, for one chunk.
+
+    Args:
+        fine: the chunk in nanoseconds.
+        coarse: the same chunk in seconds.
+        unit: the unit to try first.
+
+    Raises:
+        CellError: no unit holds all the times exactly.
+    """
+    if fine.type == coarse.type:
         return fine  # it has no INT96
-    if pa.types.is_timestamp(type_):
+    if pa.types.is_timestamp(fine.type):
         return _exact_scalars(fine, coarse, unit)
-    is_null = null_mask(fine)
-    if pa.types.is_struct(type_):
-        # flatten() applies the nulls and the offset of the struct; field() would ignore the offset
-        children = [
-            _exact(*twins, unit) for twins in zip(fine.flatten(), coarse.flatten(), strict=True)
-        ]
-        fields = [
-            type_.field(number).with_type(child.type) for number, child in enumerate(children)
-        ]
-        return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(is_null))
+    if pa.types.is_struct(fine.type):
+        return _exact_structs(fine, coarse, unit)
+    if pa.types.is_map(fine.type):
+        return _exact_maps(fine, coarse, unit)
+    return _exact_lists(fine, coarse, unit)
+
+
+def _exact_structs(fine: pa.Array, coarse: pa.Array, unit: str) -> pa.Array:
+    children = []
+    fields = []
+    # flatten() applies the nulls and the offset of the struct; field() would ignore the offset
+    children_of_both = zip(fine.flatten(), coarse.flatten(), strict=True)
+    for number, (fine_child, coarse_child) in enumerate(children_of_both):
+        child = _exact(fine_child, coarse_child, unit)
+        children.append(child)
+        fields.append(fine.type.field(number).with_type(child.type))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(null_mask(fine)))
+
+
+def _exact_maps(fine: pa.Array, coarse: pa.Array, unit: str) -> pa.Array:
     offsets = _offsets(fine)
-    first = int(offsets[0])
-    n_elements = int(offsets[-1]) - first
-    offsets = offsets - first
+    keys = _exact_elements(fine.keys, coarse.keys, offsets, unit)
+    items = _exact_elements(fine.items, coarse.items, offsets, unit)
+    key_field = fine.type.key_field.with_type(keys.type)
+    item_field = fine.type.item_field.with_type(items.type)
+    pairs = pa.StructArray.from_arrays([keys, items], fields=[key_field, item_field])
+    offsets_from_0 = (offsets - offsets[0]).astype(np.int32)
+    buffers = [_validity(null_mask(fine)), pa.py_buffer(offsets_from_0)]
+    map_type = pa.map_(keys.type, items.type)
+    return pa.Array.from_buffers(map_type, len(fine), buffers, children=[pairs])
 
-    def elements(fine_child: pa.Array, coarse_child: pa.Array) -> pa.Array:
-        fine_part = fine_child.slice(first, n_elements)
-        coarse_part = coarse_child.slice(first, n_elements)
-        try:
-            return _exact(fine_part, coarse_part, unit)
-        except CellError as error:
-            row = int(np.searchsorted(offsets, error.row, "right")) - 1
-            raise CellError(row, error.why) from error
 
-    if pa.types.is_map(type_):
-        keys = elements(fine.keys, coarse.keys)
-        items = elements(fine.items, coarse.items)
-        pairs = pa.StructArray.from_arrays(
-            [keys, items],
-            fields=[type_.key_field.with_type(keys.type), type_.item_field.with_type(items.type)],
-        )
-        buffers = [_validity(is_null), pa.py_buffer(offsets.astype(np.int32))]
-        map_type = pa.map_(keys.type, items.type)
-        return pa.Array.from_buffers(map_type, len(fine), buffers, children=[pairs])
-    values = elements(fine.values, coarse.values)
-    buffers = [_validity(is_null), pa.py_buffer(offsets)]
+def _exact_lists(fine: pa.Array, coarse: pa.Array, unit: str) -> pa.Array:
+    offsets = _offsets(fine)
+    values = _exact_elements(fine.values, coarse.values, offsets, unit)
+    buffers = [_validity(null_mask(fine)), pa.py_buffer(offsets - offsets[0])]
     list_type = pa.large_list(values.type)
     return pa.Array.from_buffers(list_type, len(fine), buffers, children=[values])
 
 
+def _exact_elements(
+    fine: pa.Array, coarse: pa.Array, offsets: npt.NDArray[np.int64], unit: str
+) -> pa.Array:
+    """Return the elements of lists or maps exactly, from the first of them to the last.
+
+    Args:
+        fine: elements in nanoseconds, also of rows that were sliced off.
+        coarse: the same elements in seconds.
+        offsets: where each list begins in them, and the end, shape ``(n_lists + 1,)``.
+        unit: the unit to try first.
+
+    Raises:
+        CellError: no unit holds all the times exactly; its row is that of the list.
+    """
+    first = int(offsets[0])
+    n_elements = int(offsets[-1]) - first
+    try:
+        return _exact(fine.slice(first, n_elements), coarse.slice(first, n_elements), unit)
+    except CellError as error:
+        row = int(np.searchsorted(offsets, first + error.row, "right")) - 1
+        raise CellError(row, error.why) from error
+
+
 def _offsets(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """The offsets of lists or maps in their elements, shape ``(n_lists + 1,)``."""
-    offsets = np.zeros(1, np.int64)
+    """Return where lists or maps begin in their elements, and the end: ``(n_lists + 1,)``."""
     if pa.types.is_fixed_size_list(lists.type):
-        offsets = (np.arange(len(lists) + 1, dtype=np.int64) + lists.offset) * lists.type.list_size
-    elif len(lists):
-        offsets = numbers(lists.offsets).astype(np.int64)
-    return offsets
+        numbers_of_lists = np.arange(len(lists) + 1, dtype=np.int64) + lists.offset
+        return numbers_of_lists * lists.type.list_size
+    if not len(lists):
+        return np.zeros(1, np.int64)
+    return numbers(lists.offsets).astype(np.int64)
 
 
 def _validity(is_null: npt.NDArray[np.bool_]) -> pa.Buffer:
-    """The bits of Arrow that say which values are not null."""
+    """Return the bits of Arrow that say which values are not null."""
     return pa.array(~is_null).buffers()[1]
 
 
 def _exact_scalars(fine: pa.Array, coarse: pa.Array, unit: str) -> pa.Array:
-    """Times in nanoseconds or microseconds, whichever holds all of them exactly; the preferred one if both do."""
+    """Return times in nanoseconds or microseconds, whichever holds all of them exactly.
+
+    Args:
+        fine: the times in nanoseconds.
+        coarse: the same times in seconds.
+        unit: the unit where both hold them.
+
+    Raises:
+        CellError: neither does.
+    """
     is_null = null_mask(fine)
     nanoseconds = _integers(fine)
     seconds = _integers(coarse)
@@ -199,32 +261,31 @@ def _exact_scalars(fine: pa.Array, coarse: pa.Array, unit: str) -> pa.Array:
     fits_nanoseconds = _fits_nanoseconds(seconds, fraction) | is_null
     if unit == "ns" and fits_nanoseconds.all():
         return fine
-    fits_microseconds = (fraction % 1000 == 0) & (
-        np.abs(seconds) <= _MAX_SECONDS_OF_MICROSECONDS
-    ) | is_null
+    fits_microseconds = _fits_microseconds(seconds, fraction) | is_null
     if fits_microseconds.all():
         microseconds = seconds * 1_000_000 + fraction // 1000
         return pa.array(microseconds, pa.timestamp("us", fine.type.tz), mask=is_null)
     if fits_nanoseconds.all():
         return fine
     row = int(np.flatnonzero(~fits_nanoseconds)[0])
-    shown = _text_of(int(seconds[row]), int(fraction[row]))
-    if fits_microseconds[row]:
-        other = int(np.flatnonzero(~fits_microseconds)[0])
-        precise = _text_of(int(seconds[other]), int(fraction[other]))
+    time = _text_of(int(seconds[row]), int(fraction[row]))
+    if not fits_microseconds[row]:
         raise CellError(
             row,
-            f"the time {shown} needs microseconds, and {precise} in row {other} nanoseconds: "
-            "no unit of datetime64 holds both exactly; leave the column out with columns=…",
+            f"no unit of datetime64 holds the time {time} exactly; "
+            "leave the column out with columns=…",
         )
+    other_row = int(np.flatnonzero(~fits_microseconds)[0])
+    other_time = _text_of(int(seconds[other_row]), int(fraction[other_row]))
     raise CellError(
         row,
-        f"no unit of datetime64 holds the time {shown} exactly; leave the column out with columns=…",
+        f"the time {time} needs microseconds, and {other_time} in row {other_row} nanoseconds: "
+        "no unit of datetime64 holds both exactly; leave the column out with columns=…",
     )
 
 
 def _integers(times: pa.Array) -> npt.NDArray[np.int64]:
-    """The numbers of times, with any number for null."""
+    """Return the numbers of times, with any number for null."""
     return numbers(times.view(pa.int64()))
 
 
@@ -240,18 +301,31 @@ def _fits_nanoseconds(
     return fits
 
 
+def _fits_microseconds(
+    seconds: npt.NDArray[np.int64], fraction: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Whether 64 bits of microseconds hold times exactly; see :func:`_fits_nanoseconds`."""
+    is_whole = fraction % 1000 == 0
+    is_inside = np.abs(seconds) <= _MAX_SECONDS_OF_MICROSECONDS
+    fits: npt.NDArray[np.bool_] = is_whole & is_inside
+    return fits
+
+
 def _text_of(seconds: int, fraction: int) -> str:
-    """A time as text, with nine digits of the second."""
+    """Return a time as text, with nine digits of the second."""
     return f"{np.datetime64(seconds, 's')}.{fraction:09}"
 
 
 def has_far_times(nanoseconds: pa.ChunkedArray, seconds: pa.ChunkedArray) -> bool:
-    """Whether a column has times that nanoseconds do not hold; the arguments are those of :func:`exact_times`."""
+    """Whether a column has times that nanoseconds do not hold.
+
+    The arguments are those of :func:`exact_times`.
+    """
     try:
-        found = exact_times(nanoseconds, seconds, "ns")
+        exact = exact_times(nanoseconds, seconds, "ns")
     except CellError:
         return True
-    return bool(found.type != nanoseconds.type)
+    return bool(exact.type != nanoseconds.type)
 
 
 def read_int96(

@@ -40,10 +40,11 @@ from data_stack.util.untrusted_text import JsonObject, parse_json, seal_json
 
 #: A Parquet footer without rows that describes all files, as Spark and Petastorm write it.
 COMMON_METADATA: Final = "_common_metadata"
-#: Lists the files, in the metadata of a Parquet footer without rows; written last. It is Parquet because Polars and Hugging
-#: Face's datasets read all files of a folder.
+#: Lists the files, in the metadata of a Parquet footer without rows; written last. It is Parquet
+#: because Polars and Hugging Face's datasets read all files of a folder.
 PARQUET_MANIFEST: Final = "_data_stack_manifest.parquet"
-#: Lists the files that an unfinished writer has completed. While it exists, readers ignore files that no manifest lists.
+#: Lists the files that an unfinished writer has completed. While it exists, readers ignore files
+#: that no manifest lists.
 PROGRESS_FOLDER: Final = "_data_stack_progress"
 
 #: Where row-group indexes and manifest stand in the key-value metadata of the manifest's file.
@@ -54,18 +55,26 @@ MANIFEST_KEY: Final = b"data_stack.manifest"
 RECREATE: Final = "To list the files as they are now, run `data-stack parquet generate-metadata`"
 
 _FORMAT: Final = "data_stack parquet 6"
-_BESIDE: Final = re.compile(rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
+#: Matches the paths of metadata files; that of a manifest may be in the folder of a partition.
+_METADATA_FILE: Final = re.compile(
+    rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}"
+)
 #: Matches names of files outside of the dataset.
 _LEADS_ELSEWHERE: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+#: Numbers in a manifest are below; so their sums and numpy's int64 hold them.
+_MAX_NUMBER: Final = 1 << 63
+#: The entry points of plugins.
 _GROUP: Final = "data_stack.parquet_metadata"
 
 
 @dataclass(frozen=True)
 class ParquetFileRecord:
-    """A Parquet file of a dataset, with facts of its footer that a reader needs before it reads rows.
+    """A Parquet file of a dataset, with facts of its footer that a reader needs before rows.
 
     Attributes:
-        name: path in the dataset, with the folders of its partition: ``"day=2024-01-01/part-000000.parquet"``.
+        name: path in the dataset, with the folders of its partition:
+            ``"day=2024-01-01/part-000000.parquet"``.
         size: size in bytes.
         row_groups: rows of each row group.
         footer_sha256: SHA-256 from the start of the footer to the end of the file, 64 hex digits.
@@ -85,39 +94,38 @@ class ParquetFileRecord:
 
     @classmethod
     def of(cls, name: str, size: int, facts: FooterFacts, footer_sha256: str) -> ParquetFileRecord:
-        """The record of a file with this footer."""
+        """Make the record of a file with this footer."""
         return cls(name, size, tuple(facts.n_rows.tolist()), footer_sha256, facts.values_per_row())
 
     @classmethod
     def from_json(
         cls, fields: Any, columns: Sequence[Mapping[str, int | None]]
     ) -> ParquetFileRecord:
-        """Parse a record: name, size, row groups, digest, and the index of its columns in ``columns``.
+        """Parse a record: name, size, row groups, digest, and the index in ``columns``.
 
         Raises:
             ValueError, TypeError, IndexError: the data is invalid.
         """
-        name, size, groups, digest, kind = fields
-        n_rows = tuple(map(int, groups.split(","))) if groups else ()
-        is_safe = not _LEADS_ELSEWHERE.search(name) and re.fullmatch(r"[0-9a-f]{64}", digest)
-        numbers = (size, kind, *n_rows)
-        if (
-            not is_safe
-            or type(size) is not int
-            or type(kind) is not int
-            or min(numbers) < 0
-            or max(numbers) >= 1 << 63
-        ):
+        name, size, row_groups_text, digest, columns_index = fields
+        row_groups: tuple[int, ...] = ()
+        if row_groups_text:
+            row_groups = tuple(map(int, row_groups_text.split(",")))
+        has_valid_texts = not _LEADS_ELSEWHERE.search(name) and _SHA256.fullmatch(digest)
+        has_integers = type(size) is int and type(columns_index) is int
+        numbers = (size, columns_index, *row_groups)
+        are_within = has_integers and min(numbers) >= 0 and max(numbers) < _MAX_NUMBER
+        if not has_valid_texts or not are_within:
             raise ValueError(f"{fields!r:.200} is not a record of a file")
-        return cls(name, size, n_rows, digest, columns[kind])
+        return cls(name, size, row_groups, digest, columns[columns_index])
 
 
 @dataclass(frozen=True)
 class ParquetManifest:
     """The content of ``_data_stack_manifest.parquet``: the files of a dataset.
 
-    It is written last, so a dataset with a manifest is complete. While ``_data_stack_progress`` exists (a writer is appending),
-    files that the manifest does not list are not part of the dataset. The manifest does not notice changes by other tools:
+    It is written last, so a dataset with a manifest is complete. While ``_data_stack_progress``
+    exists (a writer is appending), files that the manifest does not list are not part of the
+    dataset. The manifest does not notice changes by other tools:
     ``data-stack parquet generate-metadata`` recreates it.
 
     Attributes:
@@ -146,9 +154,15 @@ class ParquetManifest:
         return {file.name: file for file in self.files}
 
     def to_json(self) -> bytes:
-        """The stored form, with a checksum that detects a flipped bit."""
-        columns = [json.dumps(file.columns) for file in self.files]
-        kinds = {text: number for number, text in enumerate(dict.fromkeys(columns))}
+        """Return the stored form, with a checksum that detects a flipped bit."""
+        # files mostly have the same columns, which are stored once
+        index_of_columns: dict[str, int] = {}
+        records = []
+        for file in self.files:
+            columns_text = json.dumps(file.columns)
+            index = index_of_columns.setdefault(columns_text, len(index_of_columns))
+            row_groups_text = ",".join(map(str, file.row_groups))
+            records.append([file.name, file.size, row_groups_text, file.footer_sha256, index])
         return seal_json(
             {
                 "format": _FORMAT,
@@ -156,17 +170,8 @@ class ParquetManifest:
                 "n_parts": self.n_parts,
                 "schema": json.dumps(self.schema.to_json()),
                 "partition_by": json.dumps(list(self.partition_by)),
-                "columns": list(map(json.loads, kinds)),
-                "files": [
-                    [
-                        file.name,
-                        file.size,
-                        ",".join(map(str, file.row_groups)),
-                        file.footer_sha256,
-                        kinds[text],
-                    ]
-                    for file, text in zip(self.files, columns, strict=True)
-                ],
+                "columns": [json.loads(text) for text in index_of_columns],
+                "files": records,
             }
         )
 
@@ -175,24 +180,22 @@ class ParquetManifest:
         """Parse what :meth:`to_json` returned.
 
         Raises:
-            DatasetFileCorruptError: the manifest is damaged, or of another version; the message begins with ``what``.
+            DatasetFileCorruptError: the manifest is damaged, or of another version; the message
+                begins with ``what``.
             ConfigError: its schema has an unknown codec or dtype.
         """
         fields = JsonObject.unseal(data, what)
         fields.known_format(_FORMAT, advice=RECREATE)
-        n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
-        columns, rows = fields.value("columns"), fields.value("files")
+        n_rows = fields.size("n_rows")
+        n_parts = fields.size("n_parts")
+        columns = fields.value("columns")
+        records = fields.value("files")
         try:
-            stored_schema, partition_by = (
-                parse_json(fields.text(name)) for name in ("schema", "partition_by")
-            )
-            counts = [count for kind in columns for count in kind.values()]
-            are_names = type(partition_by) is list and all(
-                isinstance(name, str) for name in partition_by
-            )
-            if not are_names or {*map(type, counts)} - {int, type(None)}:
+            stored_schema = parse_json(fields.text("schema"))
+            partition_by = parse_json(fields.text("partition_by"))
+            if not _are_names(partition_by) or not _are_columns(columns):
                 raise ValueError("invalid columns")
-            files = tuple(ParquetFileRecord.from_json(row, columns) for row in rows)
+            files = tuple(ParquetFileRecord.from_json(record, columns) for record in records)
         except (TypeError, ValueError, AttributeError, IndexError) as error:
             raise DatasetFileCorruptError(
                 f"{what} is damaged, or hostile: {error!s:.300}"
@@ -207,7 +210,7 @@ class ParquetManifest:
 
     @classmethod
     def read(cls, folder: Folder) -> ParquetManifest | None:
-        """The manifest of the dataset in ``folder``; None without a manifest.
+        """Read the manifest of the dataset in ``folder``; None without a manifest.
 
         Raises:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
@@ -219,54 +222,106 @@ class ParquetManifest:
     def in_metadata(
         cls, found: pa.Schema | None, folder: Folder, paths: Sequence[str]
     ) -> ParquetManifest | None:
-        """The manifest in what :func:`read_metadata` returned for ``paths``; None without one. Raises as :meth:`from_json`."""
-        data = None if found is None else found.metadata.get(MANIFEST_KEY)
-        return None if data is None else cls.from_json(data, folder.full_name(paths[-1]))
+        """Parse the manifest in metadata.
+
+        Args:
+            found: what :func:`read_metadata` returned.
+            folder: of the dataset.
+            paths: of the metadata files that were read.
+
+        Returns:
+            The manifest; None without one.
+
+        Raises:
+            DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
+        """
+        if found is None:
+            return None
+        data = found.metadata.get(MANIFEST_KEY)
+        if data is None:
+            return None
+        return cls.from_json(data, folder.full_name(paths[-1]))
+
+
+def _are_names(content: Any) -> bool:
+    return type(content) is list and all(isinstance(name, str) for name in content)
+
+
+def _are_columns(content: Any) -> bool:
+    """Whether parsed JSON is a list of numbers of values, or null, by the names of columns.
+
+    Raises:
+        TypeError, AttributeError: it has another form.
+    """
+    for columns in content:
+        for n_values in columns.values():
+            if type(n_values) is not int and n_values is not None:
+                return False
+    return True
 
 
 def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The paths of ``_common_metadata`` and of the manifest, the manifest last, as far as they exist.
+    """Find ``_common_metadata`` and the manifest, as far as they exist.
 
-    The manifest of a dataset with partitions is in the folder of one of them: elsewhere, DuckDB and Polars would read it as a
-    file without a partition.
+    The manifest of a dataset with partitions is in the folder of one of them: elsewhere, DuckDB and
+    Polars would read it as a file without a partition.
 
     Args:
         folder: of the dataset.
         names: names of all its files; None to list them.
+
+    Returns:
+        Their paths, the manifest last. Of several manifests it is the one in the deepest folder.
     """
     if names is None:
         try:
             names = folder.list_files()
         except UnsupportedStorageOperationError:
             names = filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST))
-    found = sorted(
-        filter(_BESIDE.fullmatch, names),
-        key=lambda name: (name != COMMON_METADATA, name.count("/")),
-    )
-    return tuple(name for name in found if name in (COMMON_METADATA, found[-1]))
+    common_metadata: list[str] = []
+    manifests: list[str] = []
+    for name in names:
+        if name == COMMON_METADATA:
+            common_metadata.append(name)
+        elif _METADATA_FILE.fullmatch(name):
+            manifests.append(name)
+    manifests.sort(key=_depth)
+    return tuple(common_metadata + manifests[-1:])
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
 
 
 def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Schema | None:
-    """The schema and all key-value metadata in the metadata files; None without such files.
+    """Read the schema and all key-value metadata in the metadata files.
 
     Args:
         folder: of the dataset.
         paths: as :func:`find_metadata` returns them; None to find them.
 
+    Returns:
+        The schema of the last file, with the metadata of all; None without such files.
+
     Raises:
         DatasetFileCorruptError: a file is damaged.
     """
-    schema, metadata = None, dict[bytes, bytes]()
-    for path in find_metadata(folder) if paths is None else paths:
+    if paths is None:
+        paths = find_metadata(folder)
+    schema = None
+    metadata: dict[bytes, bytes] = {}
+    for path in paths:
         try:
             with reading_parquet(folder.full_name(path)), folder.open(path) as resource:
                 footer = pq.read_metadata(resource)
                 schema = footer.schema.to_arrow_schema()
         except DatasetFileCorruptError as error:
             raise DatasetFileCorruptError(f"{error}. Remove it. {RECREATE}") from error
-        metadata |= footer.metadata or {}
+        metadata.update(footer.metadata or {})
+    if schema is None:
+        return None
     metadata.pop(b"ARROW:schema", None)
-    return None if schema is None else schema.with_metadata(metadata)
+    return schema.with_metadata(metadata)
 
 
 @contextlib.contextmanager
@@ -277,14 +332,10 @@ def reading_parquet(name: str) -> Iterator[None]:
     except (DataStackError, MemoryError):  # Arrow's lack of memory is an ArrowException, too
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
-        if (
-            isinstance(error, OSError)
-            and error.errno is not None
-            and not isinstance(error, pa.ArrowException)
-        ):
-            raise StorageError(
-                f"could not read {name}: {os.strerror(error.errno)}", error.errno
-            ) from error
+        is_of_system = isinstance(error, OSError) and not isinstance(error, pa.ArrowException)
+        errno = getattr(error, "errno", None)
+        if is_of_system and errno is not None:
+            raise StorageError(f"could not read {name}: {os.strerror(errno)}", errno) from error
         raise DatasetFileCorruptError(
             f"{name} is damaged or truncated, or not a Parquet file: {error!s:.300}"
         ) from error
@@ -293,7 +344,9 @@ def reading_parquet(name: str) -> Iterator[None]:
 def write_metadata(
     folder: Folder, schema: pa.Schema, files: Sequence[str], manifest: ParquetManifest | None
 ) -> None:
-    """Write the metadata files, and replace old ones: Petastorm's ``_common_metadata``, and the manifest last.
+    """Write the metadata files, and replace old ones.
+
+    They are Petastorm's ``_common_metadata``, and the manifest last.
 
     Args:
         folder: of the dataset.
@@ -305,27 +358,34 @@ def write_metadata(
         StorageError: a file could not be written; an older manifest is unchanged.
     """
     metadata: dict[bytes, bytes] = schema.metadata or {}
-    if any(map(is_foreign, metadata)):
-        theirs = {
+    if _has_foreign(metadata):
+        for_other_tools = {
             key: value for key, value in metadata.items() if not key.startswith(b"data_stack.")
         }
-        _write_footer(folder, COMMON_METADATA, schema.with_metadata(theirs))
-    ours = {key: value for key, value in metadata.items() if not is_foreign(key)}
+        _write_footer(folder, COMMON_METADATA, schema.with_metadata(for_other_tools))
+    metadata_of_manifest = _without_foreign(metadata)
     if manifest is not None:
-        ours[MANIFEST_KEY] = manifest.to_json()
-    first = "".join(min(files, default="").rpartition("/")[:2]) + PARQUET_MANIFEST
-    path = next((path for path in find_metadata(folder) if "/" in path), first)
-    _write_footer(folder, path, schema.with_metadata(ours))
+        metadata_of_manifest[MANIFEST_KEY] = manifest.to_json()
+    path = _path_of_manifest(folder, files)
+    _write_footer(folder, path, schema.with_metadata(metadata_of_manifest))
     if "/" in path and folder.can_delete:
         folder.delete(PARQUET_MANIFEST)  # written before the dataset had partitions
 
 
+def _path_of_manifest(folder: Folder, files: Sequence[str]) -> str:
+    """Return where to write the manifest: over that in a partition, else beside the first file."""
+    for path in find_metadata(folder):
+        if "/" in path:
+            return path
+    folder_of_first_file, slash, _ = min(files, default="").rpartition("/")
+    return f"{folder_of_first_file}{slash}{PARQUET_MANIFEST}"
+
+
 def _write_footer(folder: Folder, path: str, schema: pa.Schema) -> None:
+    """Write a file without rows. Metadata of its schema would be stored twice."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema.remove_metadata()) as writer:
-        writer.add_key_value_metadata(
-            schema.metadata
-        )  # as metadata of the schema they would be stored twice
+        writer.add_key_value_metadata(schema.metadata)
     with folder.create(path) as file:
         file.write(sink.getvalue().to_pybytes())
 
@@ -338,16 +398,24 @@ def is_foreign(key: bytes) -> bool:
     return key.startswith(b"dataset-toolkit.")
 
 
+def _has_foreign(metadata: Mapping[bytes, bytes]) -> bool:
+    return any(is_foreign(key) for key in metadata)
+
+
+def _without_foreign(metadata: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    return {key: value for key, value in metadata.items() if not is_foreign(key)}
+
+
 def read_foreign_schema(metadata: Mapping[bytes, bytes]) -> Schema | None:
-    """The schema that another tool keeps in key-value metadata; None without one.
+    """Read the schema that another tool keeps in key-value metadata; None without one.
 
     Raises:
         ConfigError: the plugin that reads it is not installed, or a codec is unknown.
         DatasetFileCorruptError: the schema is damaged, or hostile.
     """
-    schema: Schema | None = (
-        _plugin().read_schema(metadata) if any(map(is_foreign, metadata)) else None
-    )
+    if not _has_foreign(metadata):
+        return None
+    schema: Schema | None = _petastorm_plugin().read_schema(metadata)
     return schema
 
 
@@ -358,21 +426,29 @@ def add_foreign_metadata(
     *,
     always: bool,
 ) -> Mapping[bytes, bytes]:
-    """Add what Petastorm needs to read the files, or update it; metadata without it are unchanged, except with ``always``.
+    """Add what Petastorm needs to read the files, or update it.
+
+    Args:
+        metadata: key-value metadata of the dataset.
+        schema: of the rows.
+        files: of the dataset.
+        always: whether to add it to metadata without it; otherwise these are unchanged.
 
     Raises:
-        ConfigError: the plugin that makes it is not installed, or Petastorm does not support a field.
+        ConfigError: the plugin that makes it is not installed, or Petastorm does not support a
+            field.
     """
-    if not always and not any(map(is_foreign, metadata)):
+    if not always and not _has_foreign(metadata):
         return metadata
-    ours = {key: value for key, value in metadata.items() if not is_foreign(key)}
-    return {**ours, **_plugin().make_metadata(schema, files, metadata)}
+    foreign = _petastorm_plugin().make_metadata(schema, files, metadata)
+    return {**_without_foreign(metadata), **foreign}
 
 
 @functools.cache
-def _plugin() -> Any:
+def _petastorm_plugin() -> Any:
     for entry_point in importlib.metadata.entry_points(group=_GROUP, name="dataset-toolkit"):
         return entry_point.load()
     raise ConfigError(
-        f"Petastorm's metadata needs the package lazy-data-stack-petastorm: {install_command('petastorm')}"
+        "Petastorm's metadata needs the package lazy-data-stack-petastorm: "
+        f"{install_command('petastorm')}"
     )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.parquet.codecs.exact_cells import is_instant
+from data_stack.formats.parquet.codecs.times import is_instant
 from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles
 from data_stack.formats.parquet.schema import Field
 from data_stack.values.stacked_values import objects

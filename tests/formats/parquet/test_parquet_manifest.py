@@ -99,12 +99,12 @@ def test_a_dataset_of_petastorm_names_the_package_that_reads_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("data_stack.formats.parquet.metadata._GROUP", "data_stack.no_such_group")
-    metadata._plugin.cache_clear()
+    metadata._petastorm_plugin.cache_clear()
 
     with pytest.raises(ConfigError, match=r"timeseries: .*lazy-data-stack-petastorm"):
         ParquetDataset(petastorm_folder("timeseries"))
 
-    metadata._plugin.cache_clear()
+    metadata._petastorm_plugin.cache_clear()
 
 
 # ---------------------------------------------------------------------- digests of footers

@@ -12,8 +12,9 @@ import pyarrow as pa
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.cells import as_binary, cell_bytes
+from data_stack.formats.parquet.codecs.value_checks import check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike, numpy_dtype
 

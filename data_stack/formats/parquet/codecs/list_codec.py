@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import Values, check_array, check_scalar
+from data_stack.formats.parquet.codecs.arrow_codec import Values
 from data_stack.formats.parquet.codecs.cells import null_mask, numbers, plain_cells
-from data_stack.formats.parquet.codecs.exact_cells import is_instant, to_scalar
 from data_stack.formats.parquet.codecs.scalar_values import object_bytes
+from data_stack.formats.parquet.codecs.times import is_instant, to_scalar
 from data_stack.formats.parquet.codecs.typed_codec import TypedCodec
+from data_stack.formats.parquet.codecs.value_checks import check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, Mask
 from data_stack.formats.parquet.types import FieldLike
 

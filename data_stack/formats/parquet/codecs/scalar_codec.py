@@ -11,10 +11,11 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import types
-from data_stack.formats.parquet.codecs.arrow_codec import Values, check_scalar
-from data_stack.formats.parquet.codecs.exact_cells import is_instant, time_cells, to_scalar
+from data_stack.formats.parquet.codecs.arrow_codec import Values
 from data_stack.formats.parquet.codecs.scalar_values import as_objects, object_bytes
+from data_stack.formats.parquet.codecs.times import is_instant, time_cells, to_scalar
 from data_stack.formats.parquet.codecs.typed_codec import TypedCodec
+from data_stack.formats.parquet.codecs.value_checks import check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 

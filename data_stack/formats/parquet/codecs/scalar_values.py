@@ -12,7 +12,7 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype
 from data_stack.formats.parquet import types
 from data_stack.formats.parquet.codecs.cells import as_binary, null_mask, numbers, plain_cells
-from data_stack.formats.parquet.codecs.exact_cells import time_dtype
+from data_stack.formats.parquet.codecs.times import time_dtype
 from data_stack.formats.parquet.columns import CellError, Mask
 from data_stack.values.stacked_values import objects
 

@@ -1,0 +1,57 @@
+"""Joins elements and offsets to Arrow's arrays of lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def offsets_of(lists: list[Any]) -> npt.NDArray[np.int64]:
+    """Return where each list begins in the elements of all, and the end: ``(n_lists + 1,)``."""
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def row_of_element(offsets: npt.NDArray[np.int64], element: int) -> int:
+    """Return the number of the list that an element belongs to."""
+    return int(np.searchsorted(offsets, element, "right")) - 1
+
+
+def join_lists(
+    elements: pa.Array,
+    offsets: npt.NDArray[np.int64],
+    is_null: npt.NDArray[np.bool_],
+    type_: pa.DataType,
+) -> pa.Array:
+    """Make an array of lists.
+
+    Args:
+        elements: the elements of all lists.
+        offsets: where each list begins in them, and the end, shape ``(n_lists + 1,)``.
+        is_null: whether each list is null, shape ``(n_lists,)``.
+        type_: any type of lists.
+    """
+    if pa.types.is_fixed_size_list(type_):
+        return join_fixed_lists(elements, is_null, type_)
+    if pa.types.is_large_list(type_):
+        large_offsets = pa.array(offsets, mask=np.append(is_null, False))
+        return pa.LargeListArray.from_arrays(large_offsets, elements, type=type_)
+    return pa.ListArray.from_arrays(arrow_offsets(offsets, is_null), elements, type=type_)
+
+
+def join_fixed_lists(
+    elements: pa.Array, is_null: npt.NDArray[np.bool_], type_: pa.DataType
+) -> pa.Array:
+    """Make an array of lists of a fixed size; see :func:`join_lists`. Nulls have elements, too."""
+    if type_.list_size == 0:
+        # no elements tell how many lists there are
+        return pa.array([None if null else [] for null in is_null.tolist()], type_)
+    return pa.FixedSizeListArray.from_arrays(elements, type=type_, mask=pa.array(is_null))
+
+
+def arrow_offsets(offsets: npt.NDArray[np.int64], is_null: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return offsets of lists or maps as Arrow's, in which those of null are null."""
+    return pa.array(offsets.astype(np.int32), mask=np.append(is_null, False))
