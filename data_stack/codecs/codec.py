@@ -299,7 +299,7 @@ def _accept_deprecated_name(codec_class: type[Codec]) -> None:
         warn_deprecated(
             f"{codec_class.__qualname__}.is_around",
             instead="wraps_codec",
-            since="0.3",
+            since="0.2",
             removed_in="1.0",
         )
         codec_class.wraps_codec = codec_class.is_around

@@ -13,7 +13,7 @@ def __getattr__(name: str) -> Any:
     warn_deprecated(
         "data_stack.distributed.ProcessEngine",
         instead="data_stack.engines.ProcessEngine",
-        since="0.3",
+        since="0.2",
         removed_in="1.0",
     )
     from data_stack.engines import ProcessEngine

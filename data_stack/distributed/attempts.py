@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
     warn_deprecated(
         f"data_stack.distributed.attempts.{name}",
         instead=f"{module.__name__}.{name}",
-        since="0.3",
+        since="0.2",
         removed_in="1.0",
     )
     return getattr(module, name)

@@ -13,7 +13,7 @@ def __getattr__(name: str) -> Any:
     warn_deprecated(
         "data_stack.factories.engine.PreparationEngine",
         instead="data_stack.engines.PreparationEngine",
-        since="0.3",
+        since="0.2",
         removed_in="1.0",
     )
     from data_stack.engines import PreparationEngine
