@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 class DatasetWriter(ABC):
-    """A writer whose ``with`` block completes the dataset if it ends cleanly, and abandons it if it raises."""
+    """A writer of a dataset, to be used in a ``with`` block.
+
+    The block completes the dataset if it ends cleanly, and abandons it if it raises.
+    """
 
     @abstractmethod
     def close(self) -> None:
@@ -29,5 +32,6 @@ class DatasetWriter(ABC):
             if exc_type is None:
                 self.close()
         finally:
-            with contextlib.suppress(Exception):  # the caller must see the first error
+            # The caller must see the first error, not one of abandoning.
+            with contextlib.suppress(Exception):
                 self.abandon()

@@ -1,7 +1,7 @@
-"""IDX files, the format of MNIST: a header of the element type and the sizes, then the array, big endian.
+"""Reads IDX files, the format of MNIST: element type and sizes, then the array, big endian.
 
-Described at https://yann.lecun.org/exdb/mnist/ ("THE IDX FILE FORMAT"). Files are usually gzipped: pass
-``gzip.GzipFile(fileobj=resource)`` to the functions.
+Described at https://yann.lecun.org/exdb/mnist/ ("THE IDX FILE FORMAT"). Files are usually gzipped:
+pass ``gzip.GzipFile(fileobj=resource)`` to the functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy.typing as npt
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.io.parsing import Readable, check_unpacked, lend_or_open, name_of, reading
 
+#: The dtype of each code of an element type.
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+#: Bytes that are read at once.
 _BLOCK_BYTES = 1 << 20
 #: Maximum of all numpy versions; the format allows 255.
 _MAX_DIMENSIONS = 32
@@ -28,7 +30,8 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
     Memory grows with the bytes read, not with the size that the header claims.
 
     Args:
-        file: the path of an IDX file, or a binary stream at its start, which need not be seekable; the caller closes it.
+        file: the path of an IDX file, or a binary stream at its start, which need not be seekable.
+            A stream is not closed.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
@@ -40,14 +43,17 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         with reading(name_of(opened), "IDX file"):
             if opened.read(1):
                 raise DatasetFileCorruptError(
-                    f"{name_of(opened)!r} has bytes after its {what} that its header does not declare"
+                    f"{name_of(opened)!r} has bytes after its {what} "
+                    f"that its header does not declare"
                 )
     array: npt.NDArray[Any] = np.ndarray(shape, dtype, data)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Read the header of an IDX file that is too large for :func:`read_idx`; its values follow in the stream.
+    """Read the header of an IDX file that is too large for :func:`read_idx`.
+
+    The values follow in the stream.
 
     Args:
         file: a binary stream at its start.
