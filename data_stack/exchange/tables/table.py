@@ -23,7 +23,7 @@ from data_stack.formats.column_source import name_of_position
 from data_stack.formats.parquet.codecs.cells import null_mask
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.parquet.columns import CellError
-from data_stack.formats.parquet.inference import schema_of_columns
+from data_stack.formats.parquet.schema_of_columns import schema_of_columns
 from data_stack.formats.sample_columns import by_name, samples_at_once
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import join_columns

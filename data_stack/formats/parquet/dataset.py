@@ -15,12 +15,13 @@ from data_stack.dataset.positions import check_indices, check_integer
 from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.formats.parquet.access import ParquetAccess
+from data_stack.formats.parquet.adapted_schema import adapt_schema, add_masks
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.files import ParquetFiles, find_files
 from data_stack.formats.parquet.filtering import RowSelector, files_that_could_match
 from data_stack.formats.parquet.filters import as_predicate
 from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.parquet.inference import adapt_schema, add_masks, read_schema
+from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.predicates import Predicate
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema

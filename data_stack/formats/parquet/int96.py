@@ -232,7 +232,8 @@ def _offsets(lists: pa.Array) -> npt.NDArray[np.int64]:
     """Return where lists or maps begin in their elements, and the end: ``(n_lists + 1,)``."""
     if pa.types.is_fixed_size_list(lists.type):
         numbers_of_lists = np.arange(len(lists) + 1, dtype=np.int64) + lists.offset
-        return numbers_of_lists * lists.type.list_size
+        offsets: npt.NDArray[np.int64] = numbers_of_lists * lists.type.list_size
+        return offsets
     if not len(lists):
         return np.zeros(1, np.int64)
     return numbers(lists.offsets).astype(np.int64)

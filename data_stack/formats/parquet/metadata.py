@@ -1,4 +1,6 @@
-"""The metadata files of a Parquet dataset: the manifest that lists its files, and ``_common_metadata`` of other tools.
+"""Reads and writes the metadata files of a Parquet dataset.
+
+They are the manifest that lists its files, and ``_common_metadata`` of other tools.
 
 A plugin reads and writes what another tool needs. It names a module by an entry point of the group
 ``data_stack.parquet_metadata``, whose name is the beginning of the keys::
@@ -7,7 +9,8 @@ A plugin reads and writes what another tool needs. It names a module by an entry
     dataset-toolkit = "data_stack_petastorm.parquet_metadata"
 
 The module has two functions: ``read_schema(metadata)`` returns the schema of the rows, or None; and
-``make_metadata(schema, files, before)`` returns the key-value metadata for a dataset of these files.
+``make_metadata(schema, files, before)`` returns the key-value metadata for a dataset of these
+files.
 """
 
 from __future__ import annotations

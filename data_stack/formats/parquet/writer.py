@@ -23,7 +23,6 @@ from data_stack.formats.parquet.earlier_files import (
     remove_dataset,
 )
 from data_stack.formats.parquet.file_format import COMPRESSIONS, FileFormat
-from data_stack.formats.parquet.inference import schema_of_columns
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetManifest,
@@ -33,6 +32,7 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.row_encoder import MAX_ROWS, CellBatch, RowEncoder
 from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.schema_of_columns import schema_of_columns
 from data_stack.formats.parquet.writer_part import WriterPart, clear_progress
 from data_stack.formats.sample_columns import by_name, samples_at_once
 from data_stack.io.folder import Folder, folder_of
