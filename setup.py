@@ -116,7 +116,14 @@ setup(
     package_dir={"": "."},  # so that an editable install is a path, which type checkers read
     packages=find_packages(include=["data_stack", "data_stack.*"]),
     package_data={
-        "data_stack": ["py.typed", "*.pyi", "**/*.pyi", "browse/static/*", "cli/templates/*.tmpl", "plugins/*.toml"]
+        "data_stack": [
+            "py.typed",
+            "*.pyi",
+            "**/*.pyi",
+            "browse/static/*",
+            "cli/templates/*.tmpl",
+            "plugins/*.toml",
+        ]
     },
     install_requires=[
         "click>=8.1",
