@@ -17,6 +17,7 @@ from data_stack.dataset.iterator.access import (
 )
 from data_stack.dataset.iterator.access import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.fluent import FluentIterator
+from data_stack.dataset.iterator.names_of_others import METHODS, missing_attribute
 from data_stack.dataset.meta import (
     DatasetMeta,
     DatasetMetaIF,
@@ -264,6 +265,15 @@ class AccessedDatasetIterator(DatasetIterator):
 
     #: The function of the access that reads one sample, kept as the access is.
     _read_sample: Callable[[int], Any] | None = None
+
+    if not TYPE_CHECKING:  # a type checker is not to believe in every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what a method of another library is called here."""
+            if name in METHODS:
+                raise missing_attribute(self, name)
+            # Raises the error as it was: a property of a subclass may lack an attribute inside.
+            return object.__getattribute__(self, name)
 
     @abstractmethod
     def make_access(self) -> SampleAccess:

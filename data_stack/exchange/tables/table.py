@@ -19,6 +19,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import ARROW_ERRORS, JSON_TEXT, Origin
+from data_stack.formats.arrow_tables import check_names as check_names
 from data_stack.formats.column_source import name_of_position
 from data_stack.formats.parquet.codecs.cells import null_mask
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells

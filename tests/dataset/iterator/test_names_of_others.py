@@ -122,6 +122,28 @@ def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
         assert not hasattr(DatasetIteratorIF, name)
 
 
+@pytest.mark.parametrize("stack", ["source", "layer"])
+def test_iterators_of_ours_name_ours_for_others(stack: str) -> None:
+    source: Any = SequenceDatasetIterator([[1, 2]])
+    iterator = source if stack == "source" else source.shuffle(seed=1)
+
+    with pytest.raises(AttributeError, match=r"no attribute 'push_to_hub'; here it is "):
+        iterator.push_to_hub  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
+        iterator.other  # noqa: B018
+    assert not hasattr(iterator, "targets")
+
+
+def test_an_error_inside_of_a_property_is_shown_as_it_is() -> None:
+    class Broken(SequenceDatasetIterator):
+        @property
+        def first(self) -> Any:
+            return [].missing  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="'list' object has no attribute 'missing'"):
+        Broken([[1]]).first  # noqa: B018
+
+
 @pytest.mark.parametrize(
     ("index", "advice"),
     [("label", r"use read_column\('label'\)"), (("x", "label"), r"use select\(…\)")],
