@@ -36,7 +36,7 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError, Prepar
 from data_stack.repository.licenses import spdx_problem
 from data_stack.testing.iterators import assert_same
 
-README = Path(__file__).parents[2] / "plugins" / "classics" / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 FACTORIES: dict[str, type[ClassicFactory]] = {
     point.name: point.load()
     for point in entry_points(group="data_stack.datasets")

@@ -219,7 +219,7 @@ def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: Hub
 
 # ---------------------------------------------------------------------- the page
 
-PAGE = Path(__file__).parents[2] / "docs" / "catalogues.md"
+PAGE = Path(__file__).parents[3] / "docs" / "catalogues.md"
 
 
 def test_the_code_of_the_page_runs(hub: HubServer) -> None:

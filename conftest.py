@@ -1,4 +1,8 @@
-"""Servers that tests share, and how much is tried.
+"""The fixtures and options of all tests: those of ``tests`` and those of ``plugins/*/tests``.
+
+This file stands at the root because pytest reads the ``conftest.py`` files between the root and a test, so that a
+plugin's tests have the same servers, and ``--processes``, also when they run alone. What the fixtures are made of lies
+in ``tests/support``, which ``pyproject.toml`` puts on the path of every test.
 
 Each server is started when the first test of a process asks for it, and stops behind the last one.
 """
@@ -111,25 +115,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 #: What takes longest comes first, so that no process works at it when the others have done all.
 LONGEST = [
-    f"tests/{name}/"
-    for name in [
-        "spark",
-        "ray",
-        "io",
-        "faults",
-        "engines",
-        "loader",
-        "getting_started",
-        "cli",
-        "huggingface",
-        "formats",
-    ]
+    "plugins/spark/tests/",
+    "plugins/ray/tests/",
+    "tests/io/",
+    "tests/faults/",
+    "tests/engines/",
+    "tests/loader/",
+    "tests/getting_started/",
+    "tests/cli/",
+    "plugins/huggingface/tests/",
+    "tests/formats/",
 ]
 
 
 #: Files whose tests run in one process, so that there is one Java machine, one Ray, one S3 server, one MongoDB with users and one
 #: Harness.
-TOGETHER: list[tuple[str, ...]] = [("tests/spark/",), ("tests/ray/",)]
+TOGETHER: list[tuple[str, ...]] = [("plugins/spark/tests/",), ("plugins/ray/tests/",)]
 if not FULL:
     _files = [
         "io/storage_connectors/",

@@ -44,7 +44,5 @@ def test_names_versions_and_words(tmp_path: Path) -> None:
 
 
 def test_the_code_of_the_readme_runs() -> None:
-    page = (Path(__file__).parents[2] / "plugins" / "sklearn" / "README.md").read_text(
-        encoding="utf-8"
-    )
+    page = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     exec(page.split("```python\n")[1].split("```")[0], {})

@@ -72,7 +72,7 @@ def test_of_a_group_whose_actor_dies_each_task_is_attempted_alone(
 
 @pytest.mark.full
 def test_the_code_of_the_page_runs(ray_environment: str, tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "ray.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "ray.md").read_text(encoding="utf-8")
     program = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.S))
     (tmp_path / "page.py").write_text(
         f"{program}\nassert (len(train), int(train[0]['image'].max())) == (1000, 1)\n"

@@ -207,7 +207,7 @@ def test_urls_of_spark_are_read_without_it() -> None:
 
 
 def test_the_code_of_the_page_runs(spark: SparkSession, tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
     frame = spark.range(20).selectExpr("id", "array(id * 1D) as features", "id % 2 as label")
     names = {
         "spark": spark,

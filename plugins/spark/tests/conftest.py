@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(
-            [str(Path(__file__).parents[2]), *filter(None, sys.path)]
+            [str(Path(__file__).parents[3]), *filter(None, sys.path)]
         ),
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.adaptive.enabled": "false",
