@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from data_stack.util.program_lines import warn_deprecated
+
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class _Origin(NamedTuple):
@@ -22,6 +27,7 @@ def attach_stub(
     file: str,
     *,
     optional: Collection[str] = (),
+    deprecated: Mapping[str, str] = _NO_NAMES,
     explain: Callable[[str], str] = lambda name: "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package (PEP 562).
@@ -38,11 +44,22 @@ def attach_stub(
         file: its ``__file__``.
         optional: names that need an optional package. They and the modules are not in ``__all__``,
             so that a star import works without such packages.
+        deprecated: the names that the package had before version 0.2, each with its new name.
+            They are in no list, and each use warns.
         explain: returns what the error about an unknown name adds.
     """
     origins = _read_stub(Path(file).with_suffix(".pyi"))
 
     def import_name(name: str) -> Any:
+        if name in deprecated:
+            new_name = deprecated[name]
+            warn_deprecated(
+                f"{package}.{name}",
+                instead=f"{package}.{new_name}",
+                since="0.2",
+                removed_in="1.0",
+            )
+            return import_name(new_name)
         if name not in origins:
             raise AttributeError(
                 f"module {package!r} has no attribute {name!r}{explain(name)}",

@@ -17,7 +17,7 @@ from data_stack.exchange.tables.table import NamedColumns, cells_of
 from data_stack.formats.arrow_tables import ArrowColumn, Origin, TableIterator, unshifted
 from data_stack.formats.targets import with_target
 from data_stack.values.stacked_values import objects, stack_values
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import ColumnArray
 
 try:
     import datasets
@@ -99,7 +99,7 @@ class _FeatureColumn(ArrowColumn):
     def value(self, index: int) -> Any:
         return self.values(np.array([index]))[0]
 
-    def read(self, indices: npt.NDArray[np.int64] | None) -> Column:
+    def read(self, indices: npt.NDArray[np.int64] | None) -> ColumnArray:
         return self._values(self._take(indices))
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
@@ -109,7 +109,7 @@ class _FeatureColumn(ArrowColumn):
             )
         )
 
-    def _decode(self, cells: pa.Array, *, lent: bool = False) -> Column:
+    def _decode(self, cells: pa.Array, *, lent: bool = False) -> ColumnArray:
         if self._image is None:
             return super()._decode(cells, lent=lent)
         if not len(cells):
@@ -172,7 +172,7 @@ def _tables(columns: NamedColumns, features: datasets.Features) -> Iterator[pa.T
         yield table
 
 
-def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
+def _feature(name: str, values: ColumnArray, columns: NamedColumns) -> Any:
     origin = columns.origins.get(name)
     if origin is not None and (
         isinstance(origin.kind, (dict, list))
@@ -198,7 +198,7 @@ def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
     return datasets.Features.from_arrow_schema(pa.schema([pa.field(name, cells.type)]))[name]
 
 
-def _encode(block: dict[str, Column], features: datasets.Features, first_row: int) -> pa.Table:
+def _encode(block: dict[str, ColumnArray], features: datasets.Features, first_row: int) -> pa.Table:
     cells = {}
     try:
         schema = features.arrow_schema
@@ -235,7 +235,7 @@ def _is_plain(feature: Any) -> bool:
     return isinstance(feature, (datasets.Value, *_ARRAYS))
 
 
-def _check_shapes(values: Column, feature: Any, name: str, first_row: int) -> None:
+def _check_shapes(values: ColumnArray, feature: Any, name: str, first_row: int) -> None:
     """Refuse an array of another shape than that of its feature.
 
     Raises:

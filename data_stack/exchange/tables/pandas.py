@@ -25,7 +25,7 @@ from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.targets import with_target
 from data_stack.util.program_lines import warn_program
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import ColumnArray
 
 try:
     import pandas as pd
@@ -167,7 +167,7 @@ def _with_index(frame: pd.DataFrame, origins: Mapping[Any, Origin | None]) -> pd
     return named
 
 
-def _series(name: str, values: Column, origin: Origin | None) -> Any:
+def _series(name: str, values: ColumnArray, origin: Origin | None) -> Any:
     dtype = origin.kind if origin is not None and isinstance(origin.kind, _DTYPES) else None
     if (values.ndim > 1 and not hasattr(dtype, "__from_arrow__")) or values.dtype.names:
         return pd.Series(list(values), dtype=object)

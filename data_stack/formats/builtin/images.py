@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import types_by_extension
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
 from data_stack.exception import ConfigError
@@ -91,11 +91,11 @@ class ImagesFormat(WritableFormat):
         schema = {}
         stored = None
         if len(types) == 1:
-            schema["image"] = Column(types.pop())
+            schema["image"] = ColumnType(types.pop())
             stored = ImageFolderIterator(location.as_folder(), decode=False, **options)
         else:
             # Images of several types become PNG, which is lossless.
-            schema["image"] = Column("png")
+            schema["image"] = ColumnType("png")
         for name in images.fields[1:]:
             schema[name] = infer_column(images.read_column(name).tolist(), name)
         keys: dict[str, ColumnKey] = {name: name for name in schema}

@@ -6,7 +6,7 @@
 
     from data_stack.formats import records
 
-    spec = {"image": records.Column("array", "uint8", (28, 28)), "label": "i64"}
+    spec = {"image": records.ColumnType("array", "uint8", (28, 28)), "label": "i64"}
     with records.RecordWriter("train", spec) as writer:
         for image, label in zip(images, labels):
             writer.append({"image": image, "label": label})
@@ -20,4 +20,4 @@ A folder, a storage connector, or the resources of a dataset can hold one.
 
 from data_stack.util.lazy import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, deprecated={"Column": "ColumnType"})

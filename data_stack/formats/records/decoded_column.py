@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Codec, ColumnType
 from data_stack.codecs.plain import BytesCodec
 from data_stack.exception import MissingDependencyError, RequestLimitError
 from data_stack.formats.records.bag import Bag, Places
@@ -61,7 +61,7 @@ class DecodedColumn(ValueColumn):
         column: what the schema says about the values.
     """
 
-    def __init__(self, bag: Bag, codec: Codec, column: Column) -> None:
+    def __init__(self, bag: Bag, codec: Codec, column: ColumnType) -> None:
         super().__init__(bag)
         self._codec = codec
         self._column = column
@@ -111,7 +111,7 @@ class DecodedColumn(ValueColumn):
 
         n_bytes = sum(map(len, records))
         if n_bytes >= len(records) * _MIN_RECORD_BYTES_TO_GIVE_BACK:
-            self.bag.file.give_back()
+            self.bag.file.release_pages()
 
         request = current_request()
         n_threads = self._choose_threads(len(records), n_bytes)
@@ -167,7 +167,7 @@ class DecodedColumn(ValueColumn):
         n_at_once = max(1, n_at_once)
         for start in range(0, len(places), n_at_once):
             records = self.bag.records(places[start : start + n_at_once])
-            self.bag.file.give_back()
+            self.bag.file.release_pages()
             for number, record in enumerate(records, start):
                 place = places[number : number + 1]
                 yield self._decode([record], place, current_request())[0]

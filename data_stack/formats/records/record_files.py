@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Codec, ColumnType
 from data_stack.exception import (
     DatasetFileCorruptError,
     ResourceChangedError,
@@ -64,7 +64,7 @@ class RecordFiles:
     manifest: RecordsManifest | None
     manifest_sha256: str | None
     types: dict[str, str]
-    schema: Mapping[str, Column]
+    schema: Mapping[str, ColumnType]
     has_references: bool
 
     def __init__(self, folder: Folder, *, mapped: bool = True) -> None:
@@ -87,7 +87,7 @@ class RecordFiles:
                 )
                 self.manifest, self.schema = (
                     None,
-                    {name: Column(kind) for name, kind in self.types.items()},
+                    {name: ColumnType(kind) for name, kind in self.types.items()},
                 )
 
     # ------------------------------------------------------------------ spec and manifest
@@ -128,7 +128,7 @@ class RecordFiles:
                 )
             self.types = parse_spec(data, what)
         if manifest is None:
-            self.schema = {name: Column(kind) for name, kind in self.types.items()}
+            self.schema = {name: ColumnType(kind) for name, kind in self.types.items()}
             self.has_references = folder.has_file(bag_name(REFS))
             return
         self.schema, self.has_references = manifest.columns, bag_name(REFS) in manifest.files
@@ -212,7 +212,7 @@ class RecordFiles:
                 f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,}"
             )
         bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
-        layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
+        layout = codec.derive_layout(ColumnType(column.codec_type, column.dtype, column.shape))
         if (
             layout is not None
             and layout.dtype.kind in "iu"

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from data_stack.codecs.codec import Codecs, Column
+from data_stack.codecs.codec import Codecs, ColumnType
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES
@@ -125,7 +125,7 @@ class ShardedRecordReader(RecordsIterator):
         return self._readers[0].spec
 
     @property
-    def schema(self) -> dict[str, Column]:
+    def schema(self) -> dict[str, ColumnType]:
         """Type, dtype and shape of each column in the first shard; undeclared dtypes and shapes may differ in others."""
         return self._readers[0].schema
 
@@ -296,7 +296,7 @@ class ShardedRecordWriter(DatasetWriter):
     def __init__(
         self,
         target: Any,
-        spec: Mapping[str, str | Column],
+        spec: Mapping[str, str | ColumnType],
         *,
         prefix: str = "",
         shardlen: int | None = None,

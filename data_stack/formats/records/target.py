@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import codec_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records.column_writer import ColumnWriter
@@ -406,7 +406,9 @@ class WholeTarget(Target):
         self._has_sequences = any(column.is_sequence for column in self._columns.values())
         self._resources = self._stack.enter_context(contextlib.ExitStack())
         if self._has_sequences:
-            self.writers[REFS] = ColumnWriter(REFS, Column("bytes"), codec_of("bytes"), folder.name)
+            self.writers[REFS] = ColumnWriter(
+                REFS, ColumnType("bytes"), codec_of("bytes"), folder.name
+            )
         for name, writer in self.writers.items():
             writer.bag = UploadedFile(self._resources.enter_context(folder.create(bag_name(name))))
             idx = (

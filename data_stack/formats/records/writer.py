@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from data_stack.codecs import Codecs, codec_of
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.column_writer import ColumnWriter
@@ -55,7 +55,8 @@ class RecordWriter(DatasetWriter):
 
     ::
 
-        with RecordWriter("train", {"image": "jpg", "x": Column("array", "float32", (64,)), "label": "i64"}) as writer:
+        spec = {"image": "jpg", "x": ColumnType("array", "float32", (64,)), "label": "i64"}
+        with RecordWriter("train", spec) as writer:
             for i in range(len(writer), n_samples):     # resumes an interrupted run
                 writer.append({"image": image(i), "x": vector(i), "label": label(i)})
 
@@ -70,7 +71,7 @@ class RecordWriter(DatasetWriter):
 
     Args:
         target: folder, storage connector, or the PreparedResources that a dataset's ``preprocess()`` gets.
-        spec: type of each column, or a :class:`Column` with its dtype and shape too, which is written faster and refuses what
+        spec: type of each column, or a :class:`ColumnType` with its dtype and shape too, which is written faster and refuses what
             does not fit. With a type such as ``"jpg[]"`` a column has any number of values a sample; the dataset is then written
             in the layout of Granular 0.21, since later ones have no sequences.
         prefix: folder below ``target``.
@@ -105,7 +106,7 @@ class RecordWriter(DatasetWriter):
     def __init__(
         self,
         target: Any,
-        spec: Mapping[str, str | Column],
+        spec: Mapping[str, str | ColumnType],
         *,
         prefix: str = "",
         codecs: Codecs | None = None,

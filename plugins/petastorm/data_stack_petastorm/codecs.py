@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_stack.codecs import Codec, Column, JpgCodec, NpyCodec, NpzCodec, PngCodec
+from data_stack.codecs import Codec, ColumnType, JpgCodec, NpyCodec, NpzCodec, PngCodec
 from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import codecs as stored
@@ -81,7 +81,9 @@ class _BytesCodec(DataframeColumnCodec):
     def _adapted(self, field: Any) -> Codec:
         codec, dtype = self.stored, np.dtype(field.numpy_dtype)
         return (
-            codec if dtype.hasobject else codec.adapt(Column(codec.type_name, dtype, field.shape))
+            codec
+            if dtype.hasobject
+            else codec.adapt(ColumnType(codec.type_name, dtype, field.shape))
         )
 
 
