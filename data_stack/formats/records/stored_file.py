@@ -18,6 +18,7 @@ from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, dig
 from data_stack.io.local_files import map_file
 from data_stack.io.positional import PositionalFile
 from data_stack.io.versions import version_of
+from data_stack.util.program_lines import warn_deprecated
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 
@@ -183,10 +184,23 @@ class StoredFile:
             return [buffer[start:end] for start, end in zip(begins, stops, strict=True)]
         return read_together(self.ranges, starts, ends)
 
-    def give_back(self) -> None:
-        """Give back the pages of a map, which count as memory of this process; they stay in the system's cache."""
+    def release_pages(self) -> None:
+        """Release the pages of a mapped file, which count as memory of this process.
+
+        They stay in the cache of the system.
+        """
         if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.buffer.madvise(mmap.MADV_DONTNEED)
+
+    def give_back(self) -> None:
+        """Release the pages of a mapped file; deprecated alias of :meth:`release_pages`."""
+        warn_deprecated(
+            "StoredFile.give_back()",
+            instead="StoredFile.release_pages()",
+            since="0.2",
+            removed_in="1.0",
+        )
+        self.release_pages()
 
     def close(self) -> None:
         """Close a file that is read by range. A map stays until nothing refers to it: another thread may still read."""
