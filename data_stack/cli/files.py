@@ -180,9 +180,9 @@ def seal(settings: Settings, folder: str) -> None:
 
     The manifest has checksums of all complete samples. Samples in an earlier manifest are verified against it.
     """
-    from data_stack.formats.records import seal
+    from data_stack.formats.records import write_manifest
 
-    n_samples = seal(folder)
+    n_samples = write_manifest(folder)
     answer(settings, {"n_samples": n_samples}, f"sealed {n_samples:,} samples of {folder}")
 
 

@@ -69,7 +69,7 @@ class ColumnReader(ABC):
         """
         return 0
 
-    def fetch(self, places: range) -> None:  # noqa: B027  # most have nothing to fetch
+    def fetch(self, positions: range) -> None:  # noqa: B027  # most have nothing to fetch
         """Fetch neighbouring values from a store into its cache."""
 
     def declare(self) -> DeclaredColumn | None:

@@ -303,10 +303,10 @@ class _ColumnsAccess(RemoteAccess):
         return sum(reader.remote_bytes for reader in _distinct(self.source._columns()))
 
     def fetches(
-        self, places: range, keys: Sequence[ColumnKey] | None = None
+        self, positions: range, keys: Sequence[ColumnKey] | None = None
     ) -> list[Callable[[], object]]:
         return [
-            functools.partial(reader.fetch, places)
+            functools.partial(reader.fetch, positions)
             for reader in _distinct(self.source._columns())
             if reader.remote_bytes
         ]

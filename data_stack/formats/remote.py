@@ -57,12 +57,12 @@ class RemoteAccess(SourceAccess):
 
     @abstractmethod
     def fetches(
-        self, places: range, keys: Sequence[ColumnKey] | None = None
+        self, positions: range, keys: Sequence[ColumnKey] | None = None
     ) -> list[Callable[[], object]]:
         """Return calls that fetch neighbouring samples from their store into its cache.
 
         Args:
-            places: the positions of the samples.
+            positions: the positions of the samples.
             keys: the columns to fetch; None for all columns.
 
         Returns:
@@ -93,13 +93,13 @@ class RemoteAccess(SourceAccess):
         if prefetched is None or prefetched.process != os.getpid():
             prefetched = _PrefetchedBlocks(os.getpid())
             _prefetched[self] = prefetched
-        for block, places in self._blocks_of(positions):
+        for block, block_positions in self._blocks_of(positions):
             is_on_its_way = any(not future.done() for future in prefetched.futures.get(block, []))
             if is_on_its_way:
                 continue
             # Errors are raised when the samples are read.
             prefetched.futures[block] = [
-                _executor.submit(fetch) for fetch in self.fetches(places, keys)
+                _executor.submit(fetch) for fetch in self.fetches(block_positions, keys)
             ]
             while len(prefetched.futures) > _MAX_PREFETCHED:
                 oldest_block = next(iter(prefetched.futures))

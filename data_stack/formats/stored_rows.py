@@ -88,9 +88,9 @@ class StoredRowsReader(ColumnReader):
             return 0
         return self._row_bytes
 
-    def fetch(self, places: range) -> None:
-        start = self._offset + places.start * self._row_bytes
-        self._file.resource.prefetch([(start, len(places) * self._row_bytes)])
+    def fetch(self, positions: range) -> None:
+        start = self._offset + positions.start * self._row_bytes
+        self._file.resource.prefetch([(start, len(positions) * self._row_bytes)])
 
     def value(self, index: int) -> Any:
         row = self._read_run(index, 1)[0]

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from data_stack.util.program_lines import warn_deprecated
-
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -27,7 +25,7 @@ def attach_stub(
     file: str,
     *,
     optional: Collection[str] = (),
-    deprecated: Mapping[str, str] = _NO_NAMES,
+    earlier_names: Mapping[str, str] = _NO_NAMES,
     explain: Callable[[str], str] = lambda name: "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package (PEP 562).
@@ -44,22 +42,15 @@ def attach_stub(
         file: its ``__file__``.
         optional: names that need an optional package. They and the modules are not in ``__all__``,
             so that a star import works without such packages.
-        deprecated: the names that the package had before version 0.2, each with its new name.
-            They are in no list, and each use warns.
+        earlier_names: names that the package gave before, which programs use, each with its new
+            name. They are in no list and do not warn.
         explain: returns what the error about an unknown name adds.
     """
     origins = _read_stub(Path(file).with_suffix(".pyi"))
 
     def import_name(name: str) -> Any:
-        if name in deprecated:
-            new_name = deprecated[name]
-            warn_deprecated(
-                f"{package}.{name}",
-                instead=f"{package}.{new_name}",
-                since="0.2",
-                removed_in="1.0",
-            )
-            return import_name(new_name)
+        if name in earlier_names:
+            return import_name(earlier_names[name])
         if name not in origins:
             raise AttributeError(
                 f"module {package!r} has no attribute {name!r}{explain(name)}",

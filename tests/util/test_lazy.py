@@ -66,11 +66,6 @@ def test_a_name_that_is_not_there_and_one_that_cannot_be_imported_are_errors(
         getattr(package, "needs_more")  # noqa: B009
 
 
-def test_a_deprecated_name_is_the_new_one_and_warns() -> None:
-    with pytest.warns(
-        DeprecationWarning, match=r"codecs\.Column is .* use data_stack\.codecs\.ColumnType"
-    ):
-        former = codecs.Column  # type: ignore[attr-defined]
-
-    assert former is codecs.ColumnType
+def test_an_earlier_name_is_the_new_one() -> None:
+    assert codecs.Column is codecs.ColumnType  # type: ignore[attr-defined]
     assert "Column" not in codecs.__all__

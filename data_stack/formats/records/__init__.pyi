@@ -9,5 +9,6 @@ from data_stack.formats.records.sharded import ShardedRecordWriter as ShardedRec
 from data_stack.formats.records.sharded import open as open  # noqa: A004  # records.open("train")
 from data_stack.formats.records.writer import RecordWriter as RecordWriter
 from data_stack.formats.records.writer import seal as seal
+from data_stack.formats.records.writer import write_manifest as write_manifest
 
 __all__: list[str]

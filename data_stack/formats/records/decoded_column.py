@@ -14,7 +14,8 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, ColumnType
 from data_stack.codecs.plain import BytesCodec
 from data_stack.exception import MissingDependencyError, RequestLimitError
-from data_stack.formats.records.bag import Bag, Places
+from data_stack.formats.records.bag import Bag
+from data_stack.formats.records.record_offsets import RecordNumbers
 from data_stack.formats.records.value_column import ValueColumn
 from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, current_request, decoding_for
@@ -35,7 +36,7 @@ _PIECES_PER_THREAD = 4
 
 #: Records of this many bytes on average take much longer to decode than it takes to map their
 #: pages again.
-_MIN_RECORD_BYTES_TO_GIVE_BACK = 1 << 14
+_MIN_RECORD_BYTES_TO_RELEASE = 1 << 14
 
 #: An iteration over a column reads about this many bytes at once.
 _BYTES_AT_ONCE = 1 << 20
@@ -48,7 +49,7 @@ class _Piece(NamedTuple):
     """Records of a request that one thread decodes."""
 
     records: Sequence[bytes]
-    places: Places
+    numbers: RecordNumbers
     request: Request
 
 
@@ -104,34 +105,34 @@ class DecodedColumn(ValueColumn):
         except Exception as error:  # a codec may raise anything
             raise self._explain(index, error) from error
 
-    def values(self, places: Places) -> list[Any]:
-        records = self.bag.records(places)
+    def values(self, numbers: RecordNumbers) -> list[Any]:
+        records = self.bag.records(numbers)
         if self._is_plain:
             return records
 
         n_bytes = sum(map(len, records))
-        if n_bytes >= len(records) * _MIN_RECORD_BYTES_TO_GIVE_BACK:
+        if n_bytes >= len(records) * _MIN_RECORD_BYTES_TO_RELEASE:
             self.bag.file.release_pages()
 
         request = current_request()
         n_threads = self._choose_threads(len(records), n_bytes)
         if n_threads == 1:
-            return self._decode(records, places, request)
+            return self._decode(records, numbers, request)
         n_pieces = min(len(records), n_threads * _PIECES_PER_THREAD)
         bounds = [len(records) * number // n_pieces for number in range(n_pieces + 1)]
         pieces = [
-            _Piece(records[start:stop], places[start:stop], request)
+            _Piece(records[start:stop], numbers[start:stop], request)
             for start, stop in pairwise(bounds)
         ]
         return self._decode_in_threads(pieces)
 
-    def read(self, places: Places) -> _Array:
+    def read(self, numbers: RecordNumbers) -> _Array:
         """Read values stacked; texts and bytes are an array of objects."""
-        if len(places) == 0 and len(self.bag) > 0:
+        if len(numbers) == 0 and len(self.bag) > 0:
             # The first value decides the dtype and the shape of none.
             return self.read(range(1))[:0]
 
-        values = self.values(places)
+        values = self.values(numbers)
         if not values:
             return self._stack_none()
         if self._is_plain or set(map(type, values)) in ({bytes}, {str}):
@@ -153,7 +154,7 @@ class DecodedColumn(ValueColumn):
         """Return None: the values of other records may have another dtype or shape."""
         return None
 
-    def iterate_values(self, places: _Integers) -> Iterator[Any]:
+    def iterate_values(self, numbers: _Integers) -> Iterator[Any]:
         """Iterate over values, decoding one at a time.
 
         The bytes of several records are read in one request; from a store, those of all records.
@@ -161,16 +162,16 @@ class DecodedColumn(ValueColumn):
         Raises:
             DatasetFileCorruptError: a record is damaged.
         """
-        n_at_once = len(places)
+        n_at_once = len(numbers)
         if self.bag.file.ranges is None:
             n_at_once = _BYTES_AT_ONCE * len(self) // max(1, self.bag.n_bytes)
         n_at_once = max(1, n_at_once)
-        for start in range(0, len(places), n_at_once):
-            records = self.bag.records(places[start : start + n_at_once])
+        for start in range(0, len(numbers), n_at_once):
+            records = self.bag.records(numbers[start : start + n_at_once])
             self.bag.file.release_pages()
-            for number, record in enumerate(records, start):
-                place = places[number : number + 1]
-                yield self._decode([record], place, current_request())[0]
+            for index, record in enumerate(records, start):
+                number = numbers[index : index + 1]
+                yield self._decode([record], number, current_request())[0]
 
     # ------------------------------------------------------------------ decoding
 
@@ -182,7 +183,9 @@ class DecodedColumn(ValueColumn):
             return 1
         return min(_MAX_THREADS, n_threads_here())
 
-    def _decode(self, records: Sequence[bytes], places: Places, request: Request) -> list[Any]:
+    def _decode(
+        self, records: Sequence[bytes], numbers: RecordNumbers, request: Request
+    ) -> list[Any]:
         """Decode records one after the other, counting the values towards the request's limit."""
         values: list[Any] = []
         try:
@@ -195,7 +198,7 @@ class DecodedColumn(ValueColumn):
         except MemoryError:
             raise
         except Exception as error:  # a codec may raise anything
-            raise self._explain(int(places[len(values)]), error) from error
+            raise self._explain(int(numbers[len(values)]), error) from error
         return values
 
     def _decode_in_threads(self, pieces: Sequence[_Piece]) -> list[Any]:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import FixedLayout
-from data_stack.formats.records.bag import Bag, Places
+from data_stack.formats.records.bag import Bag
+from data_stack.formats.records.record_offsets import RecordNumbers
 from data_stack.formats.records.row_format import RowFormat
 from data_stack.formats.records.value_column import ValueColumn
 from data_stack.formats.stored_rows import StoredRowsReader
@@ -57,19 +58,19 @@ class FixedColumn(ValueColumn):
     def value(self, index: int) -> Any:
         return self.values(range(index, index + 1))[0]
 
-    def values(self, places: Places) -> list[Any]:
-        return self._row_format.list_values(self.read(places))
+    def values(self, numbers: RecordNumbers) -> list[Any]:
+        return self._row_format.list_values(self.read(numbers))
 
-    def read(self, places: Places) -> _Array:
-        return self._row_format.stack_values(self._copy_items(places))
+    def read(self, numbers: RecordNumbers) -> _Array:
+        return self._row_format.stack_values(self._copy_items(numbers))
 
     def runs(self, starts: _Integers, length: int) -> _Array:
         values = self._row_format.stack_values(self._copy_items_of_runs(starts, length))
         return values.reshape(len(starts), length, *values.shape[1:])
 
     @abstractmethod
-    def _copy_items(self, places: Places) -> _Array:
-        """Read the items of records, shape ``(len(places),)``."""
+    def _copy_items(self, numbers: RecordNumbers) -> _Array:
+        """Read the items of records, shape ``(len(numbers),)``."""
 
     @abstractmethod
     def _copy_items_of_runs(self, starts: _Integers, length: int) -> _Array:
@@ -117,16 +118,16 @@ class BufferedFixedColumn(FixedColumn):
             return value.astype(self._value_dtype)
         return value.copy()
 
-    def _copy_items(self, places: Places) -> _Array:
+    def _copy_items(self, numbers: RecordNumbers) -> _Array:
         if not self._checks.is_done:
-            self._check(places)
-        if isinstance(places, range):
-            copied: _Array = self._items[places.start : places.stop].copy()
+            self._check(numbers)
+        if isinstance(numbers, range):
+            copied: _Array = self._items[numbers.start : numbers.stop].copy()
             return copied
         if self._is_contiguous:
-            return self._items.take(places)
+            return self._items.take(numbers)
         # take() would first copy the whole array, as its items do not lie side by side.
-        return self._items[places]
+        return self._items[numbers]
 
     def _copy_items_of_runs(self, starts: _Integers, length: int) -> _Array:
         if not self._checks.is_done:
@@ -136,17 +137,17 @@ class BufferedFixedColumn(FixedColumn):
         items: _Array = take_runs(self._items, starts, length)
         return items.reshape(-1)
 
-    def _check(self, places: Places) -> None:
+    def _check(self, numbers: RecordNumbers) -> None:
         """Check the blocks of records that were not checked before.
 
         Raises:
             DatasetFileCorruptError: a block is damaged.
         """
         n_bytes = self._record_bytes
-        if isinstance(places, range):
-            self._file.check((places.start * n_bytes,), (places.stop * n_bytes,))
+        if isinstance(numbers, range):
+            self._file.check((numbers.start * n_bytes,), (numbers.stop * n_bytes,))
         else:
-            begins = places * n_bytes
+            begins = numbers * n_bytes
             self._file.check(begins.tolist(), (begins + n_bytes).tolist())
 
 
@@ -164,8 +165,8 @@ class RangedFixedColumn(FixedColumn):
         shape = (len(bag), row_format.record_bytes)
         self._records = StoredRowsReader(file, 0, shape, np.dtype(np.uint8))
 
-    def _copy_items(self, places: Places) -> _Array:
-        indices = places
+    def _copy_items(self, numbers: RecordNumbers) -> _Array:
+        indices = numbers
         if isinstance(indices, range):
             indices = np.arange(indices.start, indices.stop)
         if len(indices) == 0:

@@ -45,9 +45,9 @@ class RecordReader(RecordsIterator):
 
     If there is a manifest, each process compares each block of 64 KiB with its checksum on the first read. Without a manifest
     (Granular writes none), all columns must have the same number of samples, and the reader checks sizes, offsets and headers.
-    If Granular appended to a finished dataset, its own samples are read as without a manifest, and the log says so once;
-    :func:`~data_stack.formats.records.seal` renews the manifest. The length stays what it was on opening, also while a writer
-    appends.
+    If Granular appended to a finished dataset, its own samples are read as without a manifest, and
+    the log says so once; :func:`~data_stack.formats.records.write_manifest` renews the manifest.
+    The length stays what it was on opening, also while a writer appends.
 
     If a codec releases the GIL, requests for several samples are decoded in one thread per processor; worker processes use one
     thread. Local files are memory-mapped; pass ``mapped=False`` for files that another program may truncate, or on an unreliable

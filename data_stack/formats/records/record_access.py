@@ -15,11 +15,11 @@ from data_stack.dataset.iterator import Batch, ColumnKey, Sample, access_to
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
-from data_stack.formats.records.bag import Places
 from data_stack.formats.records.decoded_column import DecodedColumn
 from data_stack.formats.records.layout import check_column_exists
 from data_stack.formats.records.partial_reads import RecordsIterator
 from data_stack.formats.records.record_files import RecordFiles
+from data_stack.formats.records.record_offsets import RecordNumbers
 from data_stack.formats.records.sample_columns import SampleColumns
 from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.remote import RemoteAccess
@@ -160,17 +160,17 @@ class RecordAccess(RemoteAccess):
         return n_bytes / max(1, self.n_samples)
 
     def fetches(
-        self, places: Places, keys: Sequence[ColumnKey] | None = None
+        self, positions: RecordNumbers, keys: Sequence[ColumnKey] | None = None
     ) -> list[Callable[[], object]]:
         columns = self._columns
         if columns.has_references:
             return []
         names = [str(key) for key in keys or columns.keys if key in columns.codecs]
-        return [functools.partial(self._fetch_column, name, places) for name in names]
+        return [functools.partial(self._fetch_column, name, positions) for name in names]
 
-    def _fetch_column(self, name: str, places: Places) -> None:
+    def _fetch_column(self, name: str, numbers: RecordNumbers) -> None:
         """Fetch records of a column from a store into its cache."""
-        self._columns.open_columns.get(name).bag.fetch(places)
+        self._columns.open_columns.get(name).bag.fetch(numbers)
 
     def _sample_bytes(self) -> int:
         """Return the approximate size of a decoded sample in bytes; at least 1."""

@@ -17,11 +17,16 @@ from data_stack.exception import (
     ResourceChangedError,
     ResourceNotFoundError,
 )
-from data_stack.formats.records.bag import Bag, Ends, ends_of_bag, ends_of_index
+from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.decoded_column import DecodedColumn
 from data_stack.formats.records.fixed_column import open_fixed_column
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
+from data_stack.formats.records.record_offsets import (
+    RecordOffsets,
+    find_offsets_in_bag,
+    find_offsets_in_index,
+)
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
 from data_stack.formats.records.value_column import ValueColumn
@@ -83,7 +88,8 @@ class RecordFiles:
             if before == self.manifest_sha256:  # else a writer finished just now
                 _warn_once(
                     f"{folder.full_name(MANIFEST)} does not cover all samples: another program, such as Granular, appended some. "
-                    f"Those are read without checksums; renew them with data_stack.formats.records.seal({folder.name!r})"
+                    "Those are read without checksums; renew them with "
+                    f"data_stack.formats.records.write_manifest({folder.name!r})"
                 )
                 self.manifest, self.schema = (
                     None,
@@ -184,16 +190,16 @@ class RecordFiles:
         ]
         file = self._open(bag)
         if not indexes:
-            ends, n_bytes = ends_of_bag(name, file)
-            return Bag(name, file, n_bytes, ends)
+            offsets, n_bytes = find_offsets_in_bag(name, file)
+            return Bag(name, file, n_bytes, offsets)
         index = beside[0].result() if beside else self._open(indexes[0], _LOADED_INDEX_BYTES)
         if n_records is None:
-            return Bag(name, file, file.size, ends_of_index(index, file.size))
+            return Bag(name, file, file.size, find_offsets_in_index(index, file.size))
         if n_records * 8 > index.size:
             raise DatasetFileCorruptError(
                 f"{index.name} is cut short: {index.size:,} bytes for {n_records:,} records"
             )
-        return Bag(name, file, file.size, Ends(index, 0, n_records))
+        return Bag(name, file, file.size, RecordOffsets(index, 0, n_records))
 
     def column(self, name: str, codec: Codec, n_records: int | None) -> ValueColumn:
         """The values of a column; ``n_records`` as for :meth:`bag`."""
@@ -211,7 +217,7 @@ class RecordFiles:
             raise DatasetFileCorruptError(
                 f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,}"
             )
-        bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
+        bag = Bag(name, file, n_bytes, RecordOffsets(None, record_bytes, n_records))
         layout = codec.derive_layout(ColumnType(column.codec_type, column.dtype, column.shape))
         if (
             layout is not None
@@ -284,7 +290,7 @@ class RecordFiles:
             bag = self.bag(name)
             lengths[name] = len(bag)
             end = int(bag.bounds(range(len(bag) - 1, len(bag)))[1][0]) if len(bag) else 0
-            index = bag.ends.file
+            index = bag.offsets.file
             is_torn |= bag.n_bytes != end or (
                 index is not None and index is not bag.file and index.size != 8 * len(bag)
             )

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec
 from data_stack.dataset.iterator import Sample
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.formats.records.bag import Places, as_places
 from data_stack.formats.records.open_columns import OpenColumns
+from data_stack.formats.records.record_offsets import RecordNumbers, as_record_numbers
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.records.sequences import list_sequences, stack_sequences
@@ -82,8 +82,8 @@ class SampleColumns:
                 column = self.open_columns.get(name)
                 if part is not None:
                     (first,), (count,) = entries[name]
-                    places = np.arange(first, first + count)[part]
-                    sample[name] = column.values(places) if len(places) else []
+                    numbers = np.arange(first, first + count)[part]
+                    sample[name] = column.values(numbers) if len(numbers) else []
                 elif self.has_references:
                     firsts, _ = entries[name]
                     sample[name] = column.value(firsts.item())
@@ -96,14 +96,14 @@ class SampleColumns:
     ) -> list[list[Any]]:
         """Read columns of samples in one request, each as a list of values."""
         with self._counting():
-            return self._list_values(names, as_places(positions))
+            return self._list_values(names, as_record_numbers(positions))
 
     def stack_values(
         self, names: Sequence[str], positions: range | IndexArrayOfInts
     ) -> list[npt.NDArray[Any]]:
         """Read columns of samples in one request, each stacked, shape ``(n_samples, ...)``."""
         with self._counting():
-            return self._stack_values(names, as_places(positions))
+            return self._stack_values(names, as_record_numbers(positions))
 
     def _counting(self) -> contextlib.AbstractContextManager[object]:
         """Return a context in which the values of all columns count towards one limit."""
@@ -111,12 +111,12 @@ class SampleColumns:
             return contextlib.nullcontext()
         return decoding_for(current_request())
 
-    def _list_values(self, names: Sequence[str], places: Places) -> list[list[Any]]:
+    def _list_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[list[Any]]:
         if not self.has_references:
             columns = [self.open_columns.get(name) for name in names]
-            return [column.values(places) for column in columns]
+            return [column.values(numbers) for column in columns]
         lists = []
-        for name, (firsts, counts) in self.find_records(np.asarray(places), names).items():
+        for name, (firsts, counts) in self.find_records(np.asarray(numbers), names).items():
             column = self.open_columns.get(name)
             if name in self.sequence_names:
                 lists.append(list_sequences(column, firsts, counts))
@@ -124,12 +124,12 @@ class SampleColumns:
                 lists.append(column.values(firsts))
         return lists
 
-    def _stack_values(self, names: Sequence[str], places: Places) -> list[npt.NDArray[Any]]:
+    def _stack_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[npt.NDArray[Any]]:
         if not self.has_references:
             columns = [self.open_columns.get(name) for name in names]
-            return [column.read(places) for column in columns]
+            return [column.read(numbers) for column in columns]
         stacks = []
-        for name, (firsts, counts) in self.find_records(np.asarray(places), names).items():
+        for name, (firsts, counts) in self.find_records(np.asarray(numbers), names).items():
             column = self.open_columns.get(name)
             if name in self.sequence_names:
                 stacks.append(stack_sequences(column, firsts, counts))

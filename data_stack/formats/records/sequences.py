@@ -42,7 +42,7 @@ def stack_sequences(elements: ValueColumn, firsts: _Integers, counts: _Integers)
 
     n_values = int(counts.sum())
     check_request(n_values * elements.row_bytes, f"sequences of {n_values:,} values")
-    values = elements.read(_list_places(firsts, counts))
+    values = elements.read(_number_values(firsts, counts))
     lengths = set(counts.tolist())
     if len(lengths) > 1:
         return objects(np.split(values, _count_before(counts)[1:]))
@@ -63,7 +63,7 @@ def list_sequences(elements: ValueColumn, firsts: _Integers, counts: _Integers) 
     check_request(n_bytes, f"sequences of {n_values:,} values")
     values: list[Any] = []
     if n_values:
-        values = elements.values(_list_places(firsts, counts))
+        values = elements.values(_number_values(firsts, counts))
     starts = _count_before(counts).tolist()
     return [
         values[start : start + count] for start, count in zip(starts, counts.tolist(), strict=True)
@@ -85,7 +85,7 @@ def _count_before(counts: _Integers) -> _Integers:
     return np.cumsum(counts) - counts
 
 
-def _list_places(firsts: _Integers, counts: _Integers) -> _Integers:
+def _number_values(firsts: _Integers, counts: _Integers) -> _Integers:
     """Return the numbers of the values of all sequences, one sequence after the other."""
     offsets = np.repeat(firsts - _count_before(counts), counts)
     return offsets + np.arange(len(offsets))

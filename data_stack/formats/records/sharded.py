@@ -17,7 +17,6 @@ from data_stack.dataset.iterator.layers.combined import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.dataset_writer import DatasetWriter
-from data_stack.formats.records.bag import as_places
 from data_stack.formats.records.layout import (
     SPEC,
     check_columns,
@@ -30,6 +29,7 @@ from data_stack.formats.records.open_columns import OpenColumns
 from data_stack.formats.records.partial_reads import Mask, RecordsIterator
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.record_access import RecordAccess
+from data_stack.formats.records.record_offsets import as_record_numbers
 from data_stack.formats.records.writer import RecordWriter, check_length
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.executor import waiting
@@ -200,9 +200,9 @@ class _ShardedAccess(CombinedAccess):
         requests = self._requests(positions) if self._is_remote else []
         if len(requests) > 1:
             fetches: list[Callable[[], object]] = []
-            for part, places, _ in requests:
-                if isinstance(part, RecordAccess) and not part.await_prefetched(places):
-                    fetches += part.fetches(as_places(places), keys)
+            for part, positions_in_part, _ in requests:
+                if isinstance(part, RecordAccess) and not part.await_prefetched(positions_in_part):
+                    fetches += part.fetches(as_record_numbers(positions_in_part), keys)
             for _ in waiting.map(lambda fetch: fetch(), fetches, at_once=32):
                 pass
 

@@ -185,17 +185,20 @@ class StoredFile:
         return read_together(self.ranges, starts, ends)
 
     def release_pages(self) -> None:
-        """Release the pages of a map, which count as memory of this process.
+        """Release the pages of a mapped file, which count as memory of this process.
 
-        They stay in the system's cache.
+        They stay in the cache of the system.
         """
         if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.buffer.madvise(mmap.MADV_DONTNEED)
 
     def give_back(self) -> None:
-        """Release the pages of a map. Deprecated: use :meth:`release_pages`."""
+        """Release the pages of a mapped file; deprecated alias of :meth:`release_pages`."""
         warn_deprecated(
-            "StoredFile.give_back()", instead="release_pages()", since="0.2", removed_in="1.0"
+            "StoredFile.give_back()",
+            instead="StoredFile.release_pages()",
+            since="0.2",
+            removed_in="1.0",
         )
         self.release_pages()
 

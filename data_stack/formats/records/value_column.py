@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.formats.records.bag import Bag, Places
+from data_stack.formats.records.bag import Bag
+from data_stack.formats.records.record_offsets import RecordNumbers
 
 
 class ValueColumn(ABC):
@@ -45,7 +46,7 @@ class ValueColumn(ABC):
         """
 
     @abstractmethod
-    def values(self, places: Places) -> list[Any]:
+    def values(self, numbers: RecordNumbers) -> list[Any]:
         """Read values in one request, and return each by itself.
 
         Small arrays of one request may share one piece of memory.
@@ -55,8 +56,8 @@ class ValueColumn(ABC):
         """
 
     @abstractmethod
-    def read(self, places: Places) -> npt.NDArray[Any]:
-        """Read values in one request, and return them stacked, shape ``(len(places), ...)``.
+    def read(self, numbers: RecordNumbers) -> npt.NDArray[Any]:
+        """Read values in one request, and return them stacked, shape ``(len(numbers), ...)``.
 
         Raises:
             DatasetFileCorruptError: a record is damaged.

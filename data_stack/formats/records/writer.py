@@ -28,6 +28,7 @@ from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
+from data_stack.util.program_lines import warn_deprecated
 
 #: Appended samples are written when they have about this many bytes.
 _APPENDED_BYTES_AT_ONCE = 1 << 20
@@ -327,11 +328,11 @@ class RecordWriter(DatasetWriter):
             self._target.detach_in_child()
 
 
-def seal(source: Any, *, prefix: str = "") -> int:
-    """Write a manifest of all complete samples for a dataset in a local folder, or for each of its shards.
+def write_manifest(source: Any, *, prefix: str = "") -> int:
+    """Write the manifest of a dataset in a local folder, or of each of its shards.
 
-    Samples that an earlier manifest covers are compared with it. An incomplete sample at the end, from an interrupted writer, is
-    removed.
+    The manifest covers all complete samples. Samples that an earlier manifest covers are compared
+    with it. An incomplete sample at the end, from an interrupted writer, is removed.
 
     Args:
         source: the folder, see :func:`~data_stack.io.folder.folder_of`.
@@ -353,8 +354,8 @@ def seal(source: Any, *, prefix: str = "") -> int:
     has_references = any(dataset.has_file(bag_name(REFS)) for dataset in datasets)
     if folder.path is None or not datasets or has_references:
         raise ConfigError(
-            f"{folder.name!r} cannot be sealed: expected records or shards in a local folder, "
-            f"without {REFS}.bag"
+            f"cannot write a manifest for {folder.name!r}: expected records or shards in a local "
+            f"folder, without {REFS}.bag"
         )
     n_samples = 0
     for dataset in datasets:
@@ -364,6 +365,17 @@ def seal(source: Any, *, prefix: str = "") -> int:
         with RecordWriter(dataset, types, codecs=codecs) as writer:
             n_samples += len(writer)
     return n_samples
+
+
+def seal(source: Any, *, prefix: str = "") -> int:
+    """Write the manifest of a dataset; deprecated alias of :func:`write_manifest`."""
+    warn_deprecated(
+        "data_stack.formats.records.seal()",
+        instead="data_stack.formats.records.write_manifest()",
+        since="0.2",
+        removed_in="1.0",
+    )
+    return write_manifest(source, prefix=prefix)
 
 
 def _choose_next_piece(n_at_once: int, n_written: int, n_bytes: int) -> int:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.records.bag import Bag, ends_of_bag, ends_of_index
+from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.layout import MAX_RECORDS
+from data_stack.formats.records.record_offsets import find_offsets_in_bag, find_offsets_in_index
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
@@ -169,12 +170,13 @@ class BagReader(Closing):
         if idx_source is None and not single_file:
             idx_source = local_path(bag_source).with_suffix(".idx")
         self.bag_source, self.idx_source, file = bag_source, idx_source, _stored(bag_source)
-        ends, n_bytes = (
-            ends_of_bag(file.name, file)
-            if single_file
-            else (ends_of_index(_stored(idx_source), file.size), file.size)
-        )
-        self._bag, self.length = Bag(file.name, file, n_bytes, ends), ends.n_records
+        if single_file:
+            offsets, n_bytes = find_offsets_in_bag(file.name, file)
+        else:
+            n_bytes = file.size
+            offsets = find_offsets_in_index(_stored(idx_source), n_bytes)
+        self._bag = Bag(file.name, file, n_bytes, offsets)
+        self.length = offsets.n_records
 
     @property
     def size(self) -> int:

@@ -134,7 +134,7 @@ class DatasetWriter(Closing):
             for each in (*self.writers.values(), *self._ahead.values()):
                 each.close()
             if (self.directory / MANIFEST).exists():
-                records.seal(self.directory)
+                records.write_manifest(self.directory)
         super().close()
 
 

@@ -1,7 +1,8 @@
-"""A finished dataset that Granular appended to: what it appended is served without checksums until it is sealed."""
+"""A finished dataset that Granular appended to: what it appended is served without checksums until a manifest covers it."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from writing import append_all, files_of
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
-from data_stack.formats.records import ColumnType, RecordReader, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import (
+    ColumnType,
+    RecordReader,
+    RecordWriter,
+    ShardedRecordWriter,
+    bag,
+)
+from data_stack.formats.records.stored_file import StoredFile
+from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.testing.iterators import assert_same
 
@@ -41,7 +50,7 @@ def write(folder: Path, n_ours: int = 30, n_theirs: int = 25) -> Path:
     return folder
 
 
-def test_what_granular_appended_is_served_with_one_warning_until_it_is_sealed(
+def test_samples_that_granular_appended_are_served_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = write(tmp_path / "data", 3, 2)
@@ -57,7 +66,7 @@ def test_what_granular_appended_is_served_with_one_warning_until_it_is_sealed(
             reader.verify()
     assert caplog.text.count("does not cover all samples") == 1
 
-    assert records.seal(folder) == 6 == records.seal(str(folder))
+    assert records.write_manifest(folder) == 6 == records.write_manifest(str(folder))
     with RecordReader(folder) as reader:
         reader.verify()
         assert reader.manifest is not None
@@ -85,10 +94,10 @@ def test_damage_is_found_where_the_manifest_covers(
             with RecordReader(folder, mapped=mapped) as reader:
                 read(reader)
     with pytest.raises(DatasetFileCorruptError, match="digest in the manifest"):
-        records.seal(folder)
+        records.write_manifest(folder)
 
 
-def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) -> None:
+def test_an_interrupted_append_is_an_error_until_a_manifest_is_written(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", 5, 2)
     append_all(granular.BagWriter(folder / "label.bag"), [(7).to_bytes(8, "little")])
     with (
@@ -102,11 +111,11 @@ def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) ->
 
     with pytest.raises(DatasetFileCorruptError, match="differ in their numbers"):
         RecordReader(folder)
-    assert records.seal(folder) == 7
+    assert records.write_manifest(folder) == 7
     assert (folder / "label.idx").stat().st_size == 7 * 8
 
 
-def test_shards_are_sealed_and_stores_are_not(tmp_path: Path) -> None:
+def test_shards_get_manifests_and_stores_do_not(tmp_path: Path) -> None:
     append_all(
         ShardedRecordWriter(tmp_path / "shards", SPEC, shardlen=2), (sample(i) for i in range(4))
     )
@@ -115,11 +124,11 @@ def test_shards_are_sealed_and_stores_are_not(tmp_path: Path) -> None:
         [sample(4)],
     )
 
-    assert records.seal(tmp_path / "shards") == 5
+    assert records.write_manifest(tmp_path / "shards") == 5
     with records.open(tmp_path / "shards") as reader:
         assert [each["label"] for each in reader] == [0, 1, 2, 3, 4]
     with pytest.raises(ConfigError, match="local folder"):
-        records.seal(InMemoryStorageConnector())
+        records.write_manifest(InMemoryStorageConnector())
 
 
 # ---------------------------------------------------------------------- all layouts of Granular
@@ -196,3 +205,19 @@ def test_old_granular_reads_empty_records_and_many(tmp_path: Path) -> None:
     for folder, samples in written.items():
         with RecordReader(folder) as reader:
             assert [reader[i] for i in range(len(reader))] == samples
+
+
+def test_old_names_of_functions_warn(tmp_path: Path) -> None:
+    folder = tmp_path / "dataset"
+    append_all(records.RecordWriter(folder, {"x": "int"}), [{"x": 1}])
+    # Records of 3 and 2 bytes, with their index behind them.
+    (folder / "old.bag").write_bytes(b"abcde" + struct.pack("<2Q", 3, 5))
+    file = StoredFile(folder_of(folder), "old.bag", None)
+
+    with pytest.warns(DeprecationWarning, match=r"write_manifest\(\)"):
+        n_samples = records.seal(folder)
+    with pytest.warns(DeprecationWarning, match=r"find_offsets_in_bag\(\)"):
+        offsets, n_bytes = bag.ends_of_bag("x", file)
+
+    assert n_samples == 1
+    assert (offsets.n_records, n_bytes) == (2, 5)
