@@ -11,7 +11,7 @@ import numpy as np
 from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import types_by_extension
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError, ConfigError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import infer_column, plain_type
 from data_stack.formats.dataset_files import DatasetFiles
@@ -104,8 +104,9 @@ class ImagesFormat(WritableFormat):
     def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
         super().check(source, location, shardlen)
         if "image" not in source.schema:
-            raise ConfigError(
-                f"there is no column 'image' in {', '.join(source.schema)}; rename one by columns="
+            raise ArgumentError(
+                f"there is no column 'image' in {', '.join(source.schema)}; rename one by",
+                "columns",
             )
         image_types = {"array", "npy", *types_by_extension("image").values()}
         for name, column in source.schema.items():
@@ -115,9 +116,10 @@ class ImagesFormat(WritableFormat):
                     f"column 'image' is of type {column.type!r}, which is not an image type"
                 )
             if name != "image" and type_name not in _METADATA_TYPES:
-                raise ConfigError(
+                raise ArgumentError(
                     f"column {name!r} is of type {column.type!r}, which JSON cannot hold; "
-                    "leave it out of columns="
+                    "leave it out of",
+                    "columns",
                 )
 
     @contextlib.contextmanager
