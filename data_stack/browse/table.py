@@ -188,7 +188,7 @@ class Table:
             yield start, min(start + self._block_rows, self.n_samples)
 
     def sampled_blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield start and stop of blocks that are spread over the table, and so are the first ones."""
+        """Yield start and stop of blocks that spread over the table, as the first ones do."""
         if self.is_small:
             yield from self.blocks()
             return

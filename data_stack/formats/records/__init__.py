@@ -20,4 +20,6 @@ A folder, a storage connector, or the resources of a dataset can hold one.
 
 from data_stack.util.lazy import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, earlier_names={"Column": "ColumnType"})
+__getattr__, __dir__, __all__ = attach_stub(
+    __name__, __file__, earlier_names={"Column": "ColumnType"}
+)
