@@ -10,13 +10,25 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from data_stack_spark import cache as cache_module
+from data_stack_spark.columns import convert_precision
 from data_stack_spark.converter import make_spark_converter, register_delete_dir_handler
-from data_stack_spark.session import local_path, readable_source
+from data_stack_spark.urls import local_path, readable_source
+from data_stack_spark.written_frames import WrittenFrames
 from process_harness import run_python, start_python
 from pyspark.ml.linalg import Vectors
 from pyspark.mllib.linalg import Vectors as OldVectors
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
 
@@ -67,6 +79,20 @@ def test_numbers_become_float32_and_vectors_become_arrays(spark: SparkSession, c
         [5],
     ]
     converter.delete()
+
+
+def test_precision_is_converted_inside_of_all_types() -> None:
+    def nested(number: DataType) -> DataType:
+        field = StructField("x", ArrayType(number, containsNull=False), False, {"unit": "m"})
+        return StructType([field, StructField("y", MapType(number, StringType(), False))])
+
+    doubles = nested(DoubleType())
+    floats = nested(FloatType())
+
+    assert convert_precision(doubles, "float32") == floats
+    assert convert_precision(floats, "float64") == doubles
+    assert convert_precision(doubles, None) == doubles
+    assert convert_precision(LongType(), "float32") == LongType()
 
 
 # ------------------------------------------------------------------ once
@@ -149,15 +175,15 @@ def test_another_process_uses_and_deletes_a_converter_without_spark(
     assert len(make_spark_converter(numbers(spark), cache_dir=cache).dataset()) == 100
 
 
-def test_folders_are_deleted_when_the_process_ends(
-    spark: SparkSession, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache_module, "_written", [])
-    make_spark_converter(spark.range(3), cache_dir=cache)
+def test_folders_of_this_process_are_deleted_at_its_end(spark: SparkSession, cache: Path) -> None:
+    frames = WrittenFrames()
+    rows = spark.range(3)
+    frames.find_or_write(rows, str(cache), "options", rows.write.parquet)
+    n_written = len(folders(cache))
 
-    cache_module.delete_at_exit()
+    frames.delete_all()
 
-    assert folders(cache) == []
+    assert (n_written, folders(cache)) == (1, [])
 
 
 def test_a_path_is_used_as_it_is_and_stays(spark: SparkSession, tmp_path: Path) -> None:

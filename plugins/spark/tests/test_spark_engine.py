@@ -1,4 +1,7 @@
-"""The engine of Spark keeps the contract of engines: two of its tests in ``make test``, all of them in ``make test-full``."""
+"""The engine of Spark keeps the contract of engines.
+
+``make test`` runs two of its tests, ``make test-full`` all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from data_stack_spark import SparkEngine
+from data_stack_spark.engine import find_suspects
 from pyspark.sql import SparkSession
 
 from data_stack.engines import PreparationEngine
@@ -35,3 +39,18 @@ class TestSparkEngine(EngineContract):
     @pytest.fixture
     def driver_engine(self) -> PreparationEngine:
         return SparkEngine("local[2]", attempts=2)
+
+
+# ---------------------------------------------------------------------- who made Spark abort
+
+
+@pytest.mark.parametrize(
+    ("problem", "suspects"),
+    [
+        ("Task 1 in stage 0.0 failed 4 times", ["b"]),
+        ("Task 0 in stage 0.0 failed 4 times", ["b", "c"]),  # it has a result
+        ("the cluster is gone", ["b", "c"]),
+    ],
+)
+def test_spark_blames_one_task_or_all_unfinished_ones(problem: str, suspects: list[str]) -> None:
+    assert find_suspects(problem, ["a", "b", "c"], ["b", "c"]) == suspects
