@@ -25,6 +25,7 @@ import pytest
 import sklearn.datasets
 import soundfile
 from archives import tar_of
+from data_stack_classics.arrays import ColumnWriter
 from data_stack_classics.classic import ClassicFactory
 from idx_files import write_idx
 from scipy.io import savemat
@@ -480,6 +481,18 @@ def test_the_samples_are_those_of_the_files(
         assert_same(sort_keys(found[split]), sort_keys(samples))
         assert len(pickle.loads(pickle.dumps(found[split])).read_batch([0])) == len(samples[0])
     assert factory.verify() == []
+
+
+def test_a_column_written_in_blocks_is_the_file_of_numpy() -> None:
+    array = draw(7, 2, 3)
+    expected, written = io.BytesIO(), io.BytesIO()
+    np.save(expected, array)
+
+    writer = ColumnWriter(written, len(array))
+    writer.append(array[:4])
+    writer.append(array[4:])
+
+    assert (written.getvalue(), writer.n_rows) == (expected.getvalue(), 7)
 
 
 @pytest.mark.parametrize("name", FACTORIES)
