@@ -370,8 +370,8 @@ def write_manifest(source: Any, *, prefix: str = "") -> int:
 def seal(source: Any, *, prefix: str = "") -> int:
     """Write the manifest of a dataset; deprecated alias of :func:`write_manifest`."""
     warn_deprecated(
-        "data_stack.formats.records.seal()",
-        instead="data_stack.formats.records.write_manifest()",
+        "records.seal()",
+        instead="records.write_manifest()",
         since="0.2",
         removed_in="1.0",
     )
