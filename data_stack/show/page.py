@@ -28,7 +28,7 @@ from data_stack.show.markup import (
     as_text,
     samples_text,
 )
-from data_stack.show.reporting import table_of_columns, table_of_targets
+from data_stack.show.report_tables import table_of_columns, table_of_targets
 from data_stack.show.sample_parts import default_keys, hints_of
 from data_stack.show.shown_samples import (
     ReadSample,
