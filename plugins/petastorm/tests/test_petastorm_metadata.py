@@ -32,8 +32,8 @@ from data_stack_petastorm.etl.rowgroup_indexers import (
 from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index, get_row_group_indexes
 from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.parquet_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
-from data_stack_petastorm.pickled_indexes import read_pickled_indexes
-from data_stack_petastorm.pickled_schema import read_pickled_schema
+from data_stack_petastorm.pickles.index_reader import read_pickled_indexes
+from data_stack_petastorm.pickles.schema_reader import read_pickled_schema
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.selectors import (
     IntersectIndexSelector,

@@ -23,8 +23,9 @@ from data_stack_petastorm.codecs import (
 )
 from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, SingleFieldIndexer
 from data_stack_petastorm.parquet_metadata import make_metadata, read_schema
-from data_stack_petastorm.pickled_indexes import read_pickled_indexes
-from data_stack_petastorm.pickled_schema import read_pickled_schema, write_pickled_schema
+from data_stack_petastorm.pickles.index_reader import read_pickled_indexes
+from data_stack_petastorm.pickles.schema_reader import read_pickled_schema
+from data_stack_petastorm.pickles.schema_writer import write_pickled_schema
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 from petastorm_fixtures import Unpickler

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_stack_petastorm.pickled_indexes import read_pickled_indexes
-from data_stack_petastorm.pickled_schema import read_pickled_schema
+from data_stack_petastorm.pickles.index_reader import read_pickled_indexes
+from data_stack_petastorm.pickles.schema_reader import read_pickled_schema
 from sizes import FULL
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data_stack_petastorm import codecs
-from data_stack_petastorm.pickled_schema import read_pickled_schema
+from data_stack_petastorm.pickles.schema_reader import read_pickled_schema
 from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField, match_unischema_fields
 
