@@ -154,7 +154,7 @@ def report(settings: Settings, name: str, options: dict[str, Any], **what: Any) 
 
     Prepares the dataset first if it is not ready.
     """
-    from data_stack.reproduce.planning import DatasetReport
+    from data_stack.reproduce.dataset_report import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=options, **what)
     answer(settings, document.to_dict(), *document.document())
