@@ -46,7 +46,7 @@ def report(
 
     Prepares the dataset first if it is not ready.
     """
-    from data_stack.reproduce.planning import DatasetReport
+    from data_stack.reproduce.dataset_report import DatasetReport
 
     dataset_report = DatasetReport.of(
         name,
