@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.records import record_offsets
-from data_stack.formats.records.record_offsets import Bounds, RecordNumbers, RecordOffsets
+from data_stack.formats.records.record_offsets import (
+    Bounds,
+    RecordNumbers,
+    RecordOffsets,
+    find_offsets_in_bag,
+    find_offsets_in_index,
+)
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.util.program_lines import warn_deprecated
 
@@ -119,15 +124,15 @@ class Bag:
 
 
 def ends_of_bag(column: str, file: StoredFile) -> tuple[RecordOffsets, int]:
-    """Find the index of a bag; deprecated alias of :func:`record_offsets.find_offsets_in_bag`."""
+    """Find the index of a bag; deprecated alias of :func:`find_offsets_in_bag`."""
     _warn_renamed("ends_of_bag", "find_offsets_in_bag")
-    return record_offsets.find_offsets_in_bag(column, file)
+    return find_offsets_in_bag(column, file)
 
 
 def ends_of_index(file: StoredFile, n_bytes: int) -> RecordOffsets:
-    """Read an index; deprecated alias of :func:`record_offsets.find_offsets_in_index`."""
+    """Read an index; deprecated alias of :func:`find_offsets_in_index`."""
     _warn_renamed("ends_of_index", "find_offsets_in_index")
-    return record_offsets.find_offsets_in_index(file, n_bytes)
+    return find_offsets_in_index(file, n_bytes)
 
 
 def _warn_renamed(old_name: str, new_name: str) -> None:
